@@ -26,7 +26,7 @@ class Limit(NamedTuple):
         bytes: how much.
         source: "machine": all there is; "cgroup": a container's or a job's share; "address space": what a limit of the
             process (`ulimit -v`) leaves beside what libraries and threads map and do not hold; "ray": what a host on a
-            cluster asks for.
+            cluster asks for; "setting": what the run is to use.
     """
 
     bytes: int
@@ -42,6 +42,7 @@ _OWNERS = {
     "machine": "this machine",
     "cgroup": "the control group of this process",
     "ray": "ray.memory",
+    "setting": "single.memory_limit",
     "address space": "the address space of this process (ulimit -v)",
 }
 

@@ -30,7 +30,7 @@ FLOORS = (
     "jax_internals",
     *("settings", "storage", "user_code", "clock", "graph", "terminal", "cost", "ops"),
     *("runs", "program", "inference", "metrics", "layers", "observers", "ray_cluster", "serverless", "pipeline"),
-    *("config", "tasks", "memory", "trainer", "calibration", "simulation"),
+    *("config", "tasks", "memory", "streaming", "trainer", "calibration", "simulation"),
     *("experiments", "cli", "__main__"),
 )
 """The rooms of the package: each imports only those before it."""

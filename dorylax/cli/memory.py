@@ -7,15 +7,20 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
+from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
+from dorylax.graph.datasets.registry import archive_of
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes
 from dorylax.memory.phases import WORK
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
+from dorylax.streaming.residency import NotStreamedError
 from dorylax.terminal.output import print_json, print_table
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint.of_config import estimate, remedies
+from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
+from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
 
 def show_memory(config: RunConfig, *, as_json: bool) -> None:
@@ -37,10 +42,43 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         prepare_data(config.data)  # says why there is no such data set
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
     ways = [] if found.fits else remedies(config, found)
+    streams: StreamedEstimate | None = None
+    why_not = ""
+    if not found.fits and config.pipeline is None:
+        try:
+            streams = streamed(config, found)
+        except (SplitError, NotStreamedError) as error:
+            why_not = str(error)
     if as_json:
-        print_json({"schema": 1, **found.to_dict(ways), "config": config.to_dict()})
-    else:
-        _show(config, found, ways)
+        content = {"schema": 1, **found.to_dict(ways)}
+        content["streamed"] = None if streams is None else streams.to_dict() | _speed(config, streams)
+        print_json({**content, "config": config.to_dict()})
+        return
+    _show(config, found, ways)
+    if streams is not None:
+        print(streams)
+        speed = _speed(config, streams)
+        print(
+            f"about {_seconds(speed['seconds'])} an epoch, as measured now: {1e9 * speed['edge_seconds']:.1f} ns an edge at "
+            f"width {streams.width}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
+            if speed
+            else "how long an epoch takes is known where the data are in a file"
+        )
+    elif why_not:
+        print(f"cannot be streamed from disk: {why_not}")
+
+
+def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
+    """What this machine takes for that; nothing where the data are in no file."""
+    file = archive_of(config.data.name)
+    if file is None or not file.is_file():
+        return {}
+    found = StreamedSpeed(gather_seconds(streams.width, streams.layouts.training.num_vertices), disk_bandwidth(file))
+    return {**found._asdict(), "seconds": found.seconds(streams.edges, streams.transferred)}
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
 def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:

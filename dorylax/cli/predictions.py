@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
@@ -15,6 +15,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.task_data import TaskData
 from dorylax.trainer.step.objective import Objective
 
+_ROWS = 1 << 20
 _MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
@@ -24,11 +25,20 @@ def mask_sizes(data: Dataset | TaskData) -> dict[str, int]:
 
 
 def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) -> dict[str, float | None]:
-    """The metric by mask; None where the mask is empty."""
-    masks = np.stack([getattr(data, name) for name in _MASKS.values()])
-    sums: Any = jax.device_get(objective.sums(*map(jax.numpy.asarray, (outputs, data.labels, masks))))
+    """The metric by mask; None where the mask is empty.
+
+    Sums of rows are taken some rows at a time: the outputs of a large graph may lie on disk.
+    """
+    masks = [getattr(data, name) for name in _MASKS.values()]
+    block = _ROWS if objective.measure.additive else max(1, len(outputs))
+    total: Any = None
+    for first in range(0, max(1, len(outputs)), block):
+        rows = slice(first, first + block)
+        given = (outputs[rows], data.labels[rows], np.stack([mask[rows] for mask in masks]))
+        sums: Any = jax.device_get(objective.sums(*map(jax.numpy.asarray, given)))
+        total = sums if total is None else total + sums
     return {
-        name: objective.score(sums, number) if mask.any() else None
+        name: objective.score(total, number) if mask.any() else None
         for number, (name, mask) in enumerate(zip(_MASKS, masks, strict=True))
     }
 
@@ -40,7 +50,7 @@ def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
         arrays: dict[str, Any] = {"outputs" if data.num_classes is None else "logits": outputs}
         write_file(path, lambda file: np.savez(file, **arrays, predictions=predictions))
     else:
-        write_file(path, _csv(predictions, data))
+        write_file(path, lambda file: _write_csv(file, predictions, data))
 
 
 def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
@@ -49,15 +59,18 @@ def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
     return outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
 
 
-def _csv(predictions: np.ndarray, data: Dataset | TaskData) -> str:
+def _write_csv(file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData) -> None:
     """A row per example; of multi-label data, classes are separated by spaces, and so are several targets."""
-    split = np.select([getattr(data, name) for name in _MASKS.values()], list(_MASKS), default="")
-    stream = io.StringIO()
+    noun = _NAMES[data.examples] if isinstance(data, TaskData) else "vertex"
+    stream = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow((_NAMES[data.examples] if isinstance(data, TaskData) else "vertex", "prediction", "label", "split"))
-    for number, (prediction, label) in enumerate(zip(predictions, data.labels, strict=True)):
-        writer.writerow((number, _shown(prediction, data), _shown(label, data), split[number]))
-    return stream.getvalue()
+    writer.writerow((noun, "prediction", "label", "split"))
+    for first in range(0, len(predictions), _ROWS):
+        rows = slice(first, first + _ROWS)
+        split = np.select([getattr(data, name)[rows] for name in _MASKS.values()], list(_MASKS), default="")
+        for place, (prediction, label) in enumerate(zip(predictions[rows], data.labels[rows], strict=True)):
+            writer.writerow((first + place, _shown(prediction, data), _shown(label, data), split[place]))
+    stream.detach()
 
 
 _NAMES = {"pairs": "pair", "graphs": "graph"}

@@ -63,7 +63,8 @@ _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in 
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
 NO_IDENTITY = (
-    *("single.memory", "data.verify", "pipeline.trace", "train.checkpoints"),
+    *("single.memory", "single.memory_limit", "single.scratch"),
+    *("data.verify", "pipeline.trace", "train.checkpoints"),
     *map(RayConfig.key, RayConfig.options()),
 )
 """Say whether a run begins, where, and what it tells of itself, and nothing about what it trains."""
@@ -248,7 +249,8 @@ class RunConfig(BaseModel):
 
         Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
         reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
-        there is a pipeline. `single.memory`, `data.verify`, `pipeline.trace` and all of `ray` are no part of it.
+        there is a pipeline. What says where a run computes, as `single.memory` and all of `ray`, is no part of it
+        (`NO_IDENTITY`).
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 

@@ -15,17 +15,28 @@ from pydantic.fields import FieldInfo
 
 from dorylax.config.optimizers import OptimizerConfig
 from dorylax.config.tasks import SPECS, TaskConfig
+from dorylax.machine import Limit, memory_limit
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.runs.metric import ACCURACIES, MetricName
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.section import Count, Fraction, Positive, Section, Seed, Text
+from dorylax.settings.section import Count, Fraction, PathText, Positive, Section, Seed, Text
 from dorylax.storage.location import parse
 
 Order = Literal["auto", "given", "community"]
 Gathered = Literal["float32", "bfloat16"]
 MemoryCheck = Literal["check", "ignore"]
+
+
+def _amount(text: str) -> str:
+    """An amount of memory."""
+    try:
+        parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError.of("single.memory_limit", f"is wrong: {error}") from None
+    return text
 
 
 class DataConfig(Section):
@@ -189,9 +200,40 @@ class SingleConfig(Section):
     )
     memory: MemoryCheck = Field(
         default="check",
-        description="what to do when a run will need more memory than there is: check: refuse it before it begins; "
-        "ignore: try",
+        description="what to do when a run will need more memory than there is: check: stream its data from disk, or "
+        "refuse it before it begins; ignore: try",
     )
+
+    memory_limit: Annotated[Text, AfterValidator(_amount)] | None = Field(
+        default=None,
+        description="memory that a run may use, as 8GiB or 500MiB; null: what the machine or its control group has. A run "
+        "that does not fit streams its data from disk",
+    )
+    scratch: PathText | None = Field(
+        default=None,
+        description="folder for the files of a run that streams; null: the run directory, or else the system's temporary "
+        "folder",
+    )
+
+    @property
+    def limit(self) -> Limit | None:
+        """What a run may use: the setting, or less where there is less; None where nobody says."""
+        there = memory_limit()
+        if self.memory_limit is None:
+            return there
+        asked = Limit(parse_bytes(self.memory_limit), "setting")
+        return asked if there is None or asked.bytes < there.bytes else there
+
+    @property
+    def only_in_memory(self) -> str:
+        """What of these settings takes all rows in memory, and so cannot stream; empty where nothing does."""
+        if not self.optimize:
+            return "single.optimize=false trains on whole arrays"
+        if self.order == "community":
+            return (
+                "single.order=community holds the data twice: leave it out, or give an archive that is in such an order"
+            )
+        return "" if self.gathered == "float32" else f"single.gathered={self.gathered} is for steps in memory"
 
     @model_validator(mode="after")
     def _check(self) -> SingleConfig:
@@ -216,7 +258,7 @@ SECTIONS: dict[str, type[Section]] = {
 }
 REFERENCES = ("model.name", "optimizer.name")
 """Keys that may name code of the user's own."""
-NULL_SAYS_SOMETHING = ("data", "train", "pipeline", "tensor", "ray")
+NULL_SAYS_SOMETHING = ("data", "train", "single", "pipeline", "tensor", "ray")
 """Sections in which null is a value like others; in the rest it means that an option is not used."""
 
 
@@ -252,6 +294,12 @@ def check_together(
             f"= {pipeline.switch_margin} needs train.target_accuracy, from which it is measured",
         )
     _check_gathered(single, "a pipeline")
+    if single.memory_limit is not None:
+        raise ConfigError(
+            f"single.memory_limit and {_named(pipeline)} exclude each other: servers hold their rows in memory, and only "
+            "one machine without them streams. Leave one of them out",
+            "single.memory_limit",
+        )
 
 
 def _check_gathered(single: SingleConfig, other: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, final
 
 import jax
@@ -14,14 +16,17 @@ from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
+from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.trainer.footprint.of_trainer import check_trainer
+from dorylax.streaming.residency import NotStreamedError
+from dorylax.trainer.footprint.of_trainer import estimate_trainer, refusal
 from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.forward import Forward
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
+from dorylax.trainer.streamed import StreamedRun
 from dorylax.trainer.validate import Checked
 from dorylax.trainer.vertex_order import effective_order, in_order, rows_of
 
@@ -37,6 +42,7 @@ class OneMachine:
         single: how.
         checked: what is known of the model.
         evaluates_only: whether something else trains.
+        scratch: where files of a run go that does not fit into memory, if the settings do not say.
 
     Attributes:
         order_seconds: spent on putting the data in order, once `arrays` has been read.
@@ -51,6 +57,7 @@ class OneMachine:
         *,
         checked: Checked,
         evaluates_only: bool = False,
+        scratch: Path | None = None,
     ) -> None:
         self._functions = functions
         self._parts = parts
@@ -59,16 +66,63 @@ class OneMachine:
         self._edge_ids = checked.edge_ids
         self._row_outputs = checked.row_outputs
         self._evaluates_only = evaluates_only
+        self._scratch = scratch if single.scratch is None else Path(single.scratch)
         self._gradient: Gradient | None = None
+        self._checked_seconds = 0.0
+        self._refusal = ""
+        self._decided = False
+        self._streamed: StreamedRun | None = None
         self.order_seconds = 0.0
 
-    @cached_property
+    @property
     def order(self) -> Literal["given", "community"]:
         """Of vertices in memory.
 
         Raises:
             OrderError: communities are asked for, and the model cannot be split.
         """
+        return "given" if self.streamed is not None else self._order_in_memory
+
+    @property
+    def streamed(self) -> StreamedRun | None:
+        """What trains and evaluates where the run does not fit into memory; None where it fits, or cannot be streamed."""
+        if not self._decided:
+            self.decide()
+        return self._streamed
+
+    def decide(self) -> None:
+        """Decides whether the run streams: by what there is now, until it has begun."""
+        self._decided = True
+        data, limit = self._data, self._single.limit
+        unknown = self._evaluates_only or self._single.memory == "ignore" or limit is None
+        if unknown or not isinstance(data, Dataset) or self._streamed is not None or "arrays" in self.__dict__:
+            return
+        assert limit is not None
+        self._refusal = ""
+        gradient, _ = self.choose_gradient()
+        community = self._order_in_memory == "community"
+        found, self._checked_seconds = estimate_trainer(
+            self._functions, gradient, self._parts, data, limit, community=community, edge_ids=self._edge_ids
+        )
+        if found is None or found.fits:
+            return
+        try:
+            self._check_streamed()
+            self._streamed = StreamedRun(
+                self._parts, data, self._spec, self._functions.objective, limit=limit, scratch=self._scratch
+            )
+        except (SplitError, NotStreamedError) as error:
+            self._refusal = f"{refusal(found, community=community)}. It cannot be streamed from disk either: {error}"
+
+    def _check_streamed(self) -> None:
+        if self._single.only_in_memory:
+            raise NotStreamedError(self._single.only_in_memory)
+        if not self._row_outputs:
+            raise NotStreamedError(f"{self._parts.name} returns something that has no row per vertex")
+
+    @cached_property
+    def _order_in_memory(self) -> Literal["given", "community"]:
+        """Where all is in memory."""
         return effective_order(self._single.order, shapes_of(self._data), self._by_rows)
 
     @property
@@ -130,6 +184,9 @@ class OneMachine:
 
     def outputs(self, params: Tree, state: Tree) -> Any:
         """The model's outputs, as float32: row i for row i of the data that were given."""
+        if self.streamed is not None:
+            with contextlib.closing(self.streamed) as run:
+                return run.outputs(params, state)
         streams, arrays = self._parts.streams, self.arrays
         if self.order == "given":
             forward, kept = self._functions.plain.forward, ()
@@ -150,10 +207,9 @@ class OneMachine:
         Raises:
             MemoryLimitError: training will need more memory than there is.
         """
-        if self._evaluates_only or self._single.memory == "ignore" or "arrays" in self.__dict__:
+        if "arrays" in self.__dict__:
             return 0.0
-        gradient, _ = self.choose_gradient()
-        community = self.order == "community"
-        data = self._whole
-        assert isinstance(data, Dataset)  # of other examples memory is ignored
-        return check_trainer(self._functions, gradient, self._parts, data, community=community, edge_ids=self._edge_ids)
+        if self.streamed is None and self._refusal:
+            raise MemoryLimitError(self._refusal)
+        seconds, self._checked_seconds = self._checked_seconds, 0.0
+        return seconds

@@ -24,6 +24,8 @@ _FREE = frozenset(
         "train.checkpoints",
         "single.order",
         "single.memory",
+        "single.memory_limit",
+        "single.scratch",
         "pipeline.trace",
     }
 )

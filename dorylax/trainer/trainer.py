@@ -45,6 +45,7 @@ from dorylax.trainer.options import free_settings
 from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.runners.pipelined import PipelineRunner
 from dorylax.trainer.runners.single import SingleRunner
+from dorylax.trainer.runners.streamed import StreamedRunner
 from dorylax.trainer.saving.description import describe_run
 from dorylax.trainer.saving.places import Places
 from dorylax.trainer.saving.run_files import RunFiles
@@ -125,8 +126,11 @@ class Trainer:
             may hold rows in that order, and always trains in it.
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
             bytes to read and rounded (`program.single.narrow`). What is computed once, evaluations and `predict` are exact.
-        memory: "check": refuse to train where it will need more memory than there is (`footprint.of_trainer.check_trainer`);
-            "ignore": try. Of one machine's step only.
+        memory: "check": a run that will need more memory than there is streams its data from disk, or is refused where that
+            cannot be (`OneMachine.streamed`); "ignore": try. Of one machine's step only.
+        memory_limit: memory that the run may use, as "8GiB"; None: what the machine or its control group has.
+        scratch: a folder for the files of a run that streams; None: the run directory, or else the system's
+            temporary folder.
         pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
 
     Raises:
@@ -167,6 +171,8 @@ class Trainer:
         order: Order = "auto",
         gathered: Gathered = "float32",
         memory: MemoryCheck = "check",
+        memory_limit: str | None = None,
+        scratch: str | os.PathLike[str] | None = None,
         pipeline: PipelineConfig | None = None,
     ) -> None:
         self.options = TrainConfig(
@@ -182,7 +188,9 @@ class Trainer:
             checkpoints=None if checkpoints is None else os.fspath(checkpoints),
         )
         task = VertexPrediction() if task is None else task
-        self._single = SingleConfig(optimize=optimize, order=order, gathered=gathered, memory=memory)
+        self._single = SingleConfig(
+            optimize=optimize, order=order, gathered=gathered, memory=memory, memory_limit=memory_limit, scratch=scratch
+        )
         if not task.of_vertices:
             check_task(task, self._single, pipeline)
             # A program is made of rows of vertices, and formulas of memory know no other examples.
@@ -239,6 +247,7 @@ class Trainer:
             self._single,
             checked=checked,
             evaluates_only=pipeline is not None,
+            scratch=self.run_directory,
         )
         self._trained: LoopState | None = None
 
@@ -529,10 +538,15 @@ class Trainer:
 
     def _runner(self) -> EpochRunner:
         """What trains the epochs."""
-        _ = self._machine.order  # an order that cannot be is refused before anything runs
+        machine = self._machine
         if self._pipeline is not None:
+            _ = machine.order  # an order that cannot be is refused before anything runs
             return self._pipeline_runner()
-        gradient, seconds = self._machine.choose_gradient()
+        gradient, seconds = machine.choose_gradient()
+        machine.decide()
+        _ = machine.order
+        if machine.streamed is not None:
+            return StreamedRunner(self._functions, machine.streamed, self._parts.streams, seed=self.options.seed)
         return SingleRunner(
             self._functions,
             gradient,
@@ -587,7 +601,9 @@ class Trainer:
 
     def _describe(self, fresh: LoopState) -> dict[str, Any]:
         # Only where it changes numbers, so that a run may be continued with the same order under another name.
-        order = {} if self._machine.order == "given" else {"single.order": self._machine.order}
+        order: dict[str, Any] = {} if self._machine.order == "given" else {"single.order": self._machine.order}
+        if self._machine.streamed is not None:
+            order = {"single.streamed": True}
         return describe_run(
             self._parts, fresh.opt_state, self.data, seed=self.options.seed, settings=self._settings | order
         )

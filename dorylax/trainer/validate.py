@@ -62,6 +62,8 @@ def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None
     for key, value, usual in (("order", single.order, "community"), ("gathered", single.gathered, "bfloat16")):
         if value == usual:
             raise TaskError(f"single.{key}={value} needs a task of vertices, and {name} is another one: leave it out")
+    if single.memory_limit is not None:
+        raise TaskError(f"single.memory_limit needs a task of vertices, and {name} is another one: leave it out")
 
 
 def check_target(objective: Objective, train: TrainConfig) -> None:

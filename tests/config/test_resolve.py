@@ -97,12 +97,14 @@ def test_key_does_not_know_of_how_a_machine_computes_unless_told() -> None:
     config = RunConfig.resolve()
     assert config.single.optimize is True
     how = {"optimize": True, "order": "auto", "gathered": "float32", "memory": "check"}
+    how |= {"memory_limit": None, "scratch": None}
     assert config.to_dict()["single"] == how
     assert "single" not in config.canonical_json()  # as before there was the section
     assert RunConfig.resolve({"single.optimize": False}).key() != config.key()
     assert RunConfig.resolve({"single.order": "given"}).key() != config.key()
     assert RunConfig.resolve({"single.gathered": "bfloat16"}).key() != config.key()
     assert RunConfig.resolve({"single.memory": "ignore"}).key() == config.key()
+    assert RunConfig.resolve({"single.memory_limit": "8GiB", "single.scratch": "/tmp"}).key() == config.key()
     pipeline = RunConfig.resolve({"pipeline.mode": "pipe"})
     assert RunConfig.resolve({"pipeline.mode": "pipe", "pipeline.trace": "off"}).key() == pipeline.key()
     assert config.unverified() == RunConfig.resolve({"data.verify": False})
@@ -260,3 +262,11 @@ def test_options_of_the_recipes_optimizer_are_not_another_ones(monkeypatch: pyte
     monkeypatch.setattr(resolve, "_model", lambda name, code: ({"dropout": 0.5}, recipe))
     assert RunConfig.resolve().optimizer.momentum == 0.8
     assert RunConfig.resolve({"optimizer.name": "sgd"}).optimizer.momentum is None
+
+
+def test_a_limit_of_memory_is_of_one_machine() -> None:
+    assert RunConfig.resolve({"single.memory_limit": "8GiB"}).single.limit is not None
+    with pytest.raises(ConfigError, match=r"single\.memory_limit and pipeline\.mode.* exclude each other"):
+        RunConfig.resolve({"single.memory_limit": "8GiB", "pipeline.mode": "pipe"})
+    with pytest.raises(ConfigError, match=r"single.memory_limit is wrong: expected an amount of memory such as 4GiB"):
+        RunConfig.resolve({"single.memory_limit": "much"})

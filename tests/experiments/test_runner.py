@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.config import schema
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, clear_errors, directory, error_file, fail, inspect, run_one
 from dorylax.experiments.sweep_file import read
@@ -44,7 +45,7 @@ def test_a_run_that_does_not_fit_fails_before_its_data_are_loaded(
 ) -> None:
     text = "base: {train.epochs: 1, model.name: mlp}\ngrid: {data.size: [tiny, friendster]}\n"
     runs = {run.config.data.size: run for run in read(text, "s.yaml", "s").runs}
-    monkeypatch.setattr(of_config, "memory_limit", lambda: Limit(24 * 2**30, "machine"))
+    monkeypatch.setattr(schema, "memory_limit", lambda: Limit(24 * 2**30, "machine"))
     cache, checked = DataCache(), []
     check = of_config.check_config
     monkeypatch.setattr(of_config, "check_config", lambda config: (checked.append(config.data.size), check(config)))

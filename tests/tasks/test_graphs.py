@@ -116,6 +116,7 @@ def test_what_knows_only_vertices_is_refused_at_once() -> None:
         ({"pipeline": PipelineConfig(mode="pipe")}, "GraphPrediction trains on one machine only"),
         ({"order": "community"}, "single.order=community needs a task of vertices"),
         ({"gathered": "bfloat16"}, "single.gathered=bfloat16 needs a task of vertices"),
+        ({"memory_limit": "8GiB"}, "single.memory_limit needs a task of vertices"),
     ):
         with pytest.raises(TaskError, match=message):
             _trainer(_shapes(), GraphPrediction(), **options)

@@ -49,7 +49,8 @@ def test_the_reference_step(tmp_path):
     run = RunDirectory.open(tmp_path)
     assert result.passes is None
     assert run.summary["passes"] is None
-    assert run.config["single"] == {"optimize": False, "order": "auto", "gathered": "float32", "memory": "check"}
+    written = {"optimize": False, "order": "auto", "gathered": "float32", "memory": "check"}
+    assert run.config["single"] == written | {"memory_limit": None, "scratch": None}
 
 
 def test_row_normalisation_is_prepared_once():

@@ -39,6 +39,7 @@ gather_weighted = Operator(
     lower_cpu=_gather_cpu,
     compute_rows=_gather_rows,
     commutes_with_products=True,
+    columns_apart=True,
 )
 
 

@@ -52,6 +52,7 @@ select_sum = Operator(
     lower_cpu=_select_cpu,
     compute_rows=_select_rows,
     choice_at_destination=True,
+    columns_apart=True,
 )
 select_sum.def_linear(
     [
@@ -86,6 +87,7 @@ gather_extremum = Operator(
     lower=_gather,
     lower_cpu=_gather_cpu,
     compute_rows=_gather_rows,
+    columns_apart=True,
 )
 
 

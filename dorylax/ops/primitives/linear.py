@@ -42,6 +42,7 @@ gather_sum = Operator(
     lower_cpu=_gather_cpu,
     compute_rows=_gather_rows,
     commutes_with_products=True,
+    columns_apart=True,
 )
 gather_sum.def_linear([lambda ct, _x, s, *, direction: gather_sum(ct, s, direction=flip(direction))])
 gather_sum.def_batching("width")

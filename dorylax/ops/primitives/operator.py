@@ -113,6 +113,8 @@ class Operator:
             per edge.
         commutes_with_products: whether it is the same linear map of the first operand's rows in every column, so that a
             product of rows with a matrix may be taken before it or after it.
+        columns_apart: whether each column of its result is made of that column of its operands of three axes, so that it may
+            be run on some columns after the other.
 
     Raises:
         ValueError: there is an operator of this name.
@@ -136,6 +138,7 @@ class Operator:
         compares_ends: bool = False,
         choice_at_destination: bool = False,
         commutes_with_products: bool = False,
+        columns_apart: bool = False,
     ) -> None:
         if PREFIX + name in OPERATORS:
             raise ValueError(f"there is already a graph operator named {name!r}: choose another name")
@@ -150,6 +153,7 @@ class Operator:
         self.compares_ends = compares_ends
         self.choice_at_destination = choice_at_destination
         self.commutes_with_products = commutes_with_products
+        self.columns_apart = columns_apart
         self.primitive = Primitive(PREFIX + name)
         self.primitive.multiple_results = several
         self.primitive.def_abstract_eval(self._with_structure(abstract or self._abstract))

@@ -17,7 +17,7 @@ from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData
-from dorylax.machine import memory_limit, resident_bytes
+from dorylax.machine import resident_bytes
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
 from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
@@ -30,8 +30,10 @@ from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
+from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
+from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
 from dorylax.trainer.from_config import build_model, build_optimizer, shards_for
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
@@ -89,14 +91,36 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
     return better
 
 
-def check_config(config: RunConfig) -> None:
-    """Refuses a run that does not fit, before its data are loaded. Cheap where it clearly fits.
+def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
+    """What a run would take that does not fit, if its data are streamed.
+
+    Args:
+        config: of a run without a pipeline.
+        found: what it would take in memory.
 
     Raises:
-        MemoryLimitError: it needs more than there is; says in which phase, and what would make it fit.
+        SplitError, NotStreamedError: it cannot be streamed; says why.
+    """
+    if config.pipeline is not None:
+        raise NotStreamedError("servers hold their rows in memory: leave out pipeline.*")
+    if config.single.only_in_memory:
+        raise NotStreamedError(config.single.only_in_memory)
+    assert found.limit is not None
+    functions, parts, _ = _model(config, found.shape)
+    return estimate_streamed(found, parts, functions.objective, found.limit)
+
+
+def check_config(config: RunConfig) -> None:
+    """Refuses a run that fits neither into memory nor into less if it streams, before its data are loaded.
+
+    Cheap where it clearly fits.
+
+    Raises:
+        MemoryLimitError: it needs more than there is; says in which phase, what would make it fit, and why not
+            in a stream.
         ValueError, OSError: as `estimate`.
     """
-    limit = memory_limit()
+    limit = config.single.limit
     inline = config.pipeline is not None and config.pipeline.hosts == "inline"
     of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
     if config.single.memory == "ignore" or inline or limit is None or not of_vertices:
@@ -109,8 +133,13 @@ def check_config(config: RunConfig) -> None:
     if config.pipeline is None and clearly_fits(shape, parts, limit.bytes):
         return
     found = _estimate(config, shape, shards=shards)
-    if not found.fits:
-        raise MemoryLimitError(found.refusal(remedies(config, found)))
+    if found.fits:
+        return
+    try:
+        streamed(config, found)
+    except (SplitError, NotStreamedError) as error:
+        reason = "" if config.pipeline is not None else f". It cannot be streamed from disk either: {error}"
+        raise MemoryLimitError(found.refusal(remedies(config, found)) + reason) from None
 
 
 def _estimate(
@@ -142,7 +171,7 @@ def _estimate(
     seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
     process = Process(libraries, code) if like is None else like.process
     parted = phases(shape, process, community=community, row_normalise=config.data.row_normalise, compiled=compiled)
-    return Estimate(shape, parted, memory_limit(), process, compiled, seconds)
+    return Estimate(shape, parted, config.single.limit, process, compiled, seconds)
 
 
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:

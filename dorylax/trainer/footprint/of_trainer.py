@@ -1,4 +1,4 @@
-"""The check of memory before a trainer begins, on data that are there already."""
+"""The memory of a trainer that has its data already, before it begins."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
-from dorylax.machine import memory_limit, resident_bytes
-from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
+from dorylax.machine import Limit, resident_bytes
+from dorylax.memory.estimate import Estimate, Remedy
 from dorylax.memory.phases import Process, held, phases
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
@@ -16,34 +16,33 @@ from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.vertex_order import is_ordered
 
 
-def check_trainer(
+def estimate_trainer(
     functions: StepFunctions,
     gradient: Gradient,
     parts: ModelParts,
     data: Dataset,
+    limit: Limit,
     *,
     community: bool,
     edge_ids: bool,
-) -> float:
-    """Refuses to train on data that are there already, if what is to come does not fit.
+) -> tuple[Estimate | None, float]:
+    """What training takes on data that are there already: what the process holds, and what is to come.
 
     Args:
         functions: of the model and the optimizer.
         gradient: how gradients are computed.
         parts: the model.
         data: the data set.
+        limit: what the process may use.
         community: whether it will be reordered.
         edge_ids: whether the model reads edge ids.
 
     Returns:
-        Seconds spent on compiling what training will use.
-
-    Raises:
-        MemoryLimitError: what the process holds and what training adds to it is more than there is.
+        The estimate, None where training clearly fits; and the seconds spent on compiling what training will use.
     """
-    limit, shape = memory_limit(), dataclasses.replace(DataShape.of(data), edge_ids=edge_ids)
-    if limit is None or clearly_fits(shape, parts, limit.bytes - resident_bytes()):
-        return 0.0
+    shape = dataclasses.replace(DataShape.of(data), edge_ids=edge_ids)
+    if clearly_fits(shape, parts, limit.bytes - resident_bytes()):
+        return None, 0.0
     # The data are counted apart: those that are there are no part of the libraries.
     data.release()
     ordered = community and is_ordered(data)
@@ -51,11 +50,18 @@ def check_trainer(
     compiled, code, seconds = compiled_on_shapes(functions, gradient, parts, shape, community=community)
     process = Process(libraries, code)
     parted = phases(shape, process, community=community, loads=False, orders=not ordered, compiled=compiled)
-    found = Estimate(shape, parted, limit, process, compiled)
-    if found.fits:
-        return seconds
+    return Estimate(shape, parted, limit, process, compiled), seconds
+
+
+def refusal(found: Estimate, *, community: bool) -> str:
+    """Why a trainer whose run does not fit does not begin, and what would make it fit.
+
+    Args:
+        found: what it takes.
+        community: whether its data will be reordered.
+    """
     ways = []
     if community:
-        given = phases(shape, process, community=False, loads=False, compiled=compiled)
+        given = phases(found.shape, found.process, community=False, loads=False, compiled=found.compiled)
         ways = [Remedy("single.order=given", max(phase.total for phase in given))]
-    raise MemoryLimitError(found.refusal(ways))
+    return found.refusal(ways)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Hashable
-from typing import Any, cast, final
+from typing import Any, NoReturn, cast, final
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from dorylax.errors import DorylaxError
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
 from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
@@ -25,6 +26,11 @@ from dorylax.trainer.step.compiled import Compiled
 from dorylax.trainer.step.forward import Forward, forward_of
 from dorylax.trainer.step.gradient import Gradient, PlainGradient, ProgramGradient
 from dorylax.trainer.step.objective import CLASSES, Objective
+
+
+@final
+class LossFunctionError(DorylaxError, ValueError):
+    """An optimizer evaluates the loss where that cannot be."""
 
 
 @final
@@ -40,6 +46,8 @@ class StepFunctions:
         objective: likewise.
         plain: the gradient as JAX differentiates the model.
         start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
+        update: `((params, opt_state, state), loss, gradients, new state) -> (params, opt_state, state)`, where gradients
+            come from elsewhere. Compiling it raises a `LossFunctionError` where the optimizer evaluates the loss itself.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class StepFunctions:
         self._steps: dict[Gradient, Compiled] = {}
         self.plain = PlainGradient(structure, objective.rows)
         self.start = Compiled(self._start)
+        self.update = Compiled(self._update)
         self._forwards: dict[Any, Forward] = {}
         self._evaluations: dict[Forward, Compiled] = {}
         self._predictions: dict[Forward, Compiled] = {}
@@ -130,18 +139,36 @@ class StepFunctions:
     def _step(
         self, gradient: Gradient, carry: tuple[Tree, Tree, Tree], inputs: EpochInputs
     ) -> tuple[tuple[Tree, Tree, Tree], Any]:
-        params, opt_state, state = carry
+        params, _, state = carry
         loss, gradients, new_state = gradient(params, state, inputs)
 
         def value_fn(candidate: Tree) -> Any:
             return gradient.loss(candidate, state, inputs)
 
+        return self._updated(carry, loss, gradients, new_state, value_fn), loss
+
+    def _update(self, carry: tuple[Tree, Tree, Tree], loss: Any, gradients: Tree, new_state: Tree) -> Any:
+        return self._updated(carry, loss, gradients, new_state, _refuse)
+
+    def _updated(
+        self, carry: tuple[Tree, Tree, Tree], loss: Any, gradients: Tree, new_state: Tree, value_fn: Any
+    ) -> tuple[Tree, Tree, Tree]:
+        params, opt_state, _ = carry
         # The extra arguments serve optimizers that look at the loss (line searches, reduce_on_plateau).
         updates, new_opt_state = self._optimizer.update(
             gradients, opt_state, params, value=loss, grad=gradients, value_fn=value_fn
         )
-        new_params = optax.apply_updates(params, updates)
-        return _like((new_params, new_opt_state, new_state), carry), loss
+        updated: tuple[Tree, Tree, Tree] = _like(
+            (optax.apply_updates(params, updates), new_opt_state, new_state), carry
+        )
+        return updated
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise LossFunctionError(
+        "the optimizer evaluates the loss at other parameters (it calls value_fn, as line searches do), which takes all "
+        "rows in memory: choose another optimizer, or give the run more memory (single.memory_limit)"
+    )
 
 
 def _predict(forward: Forward, params: Tree, state: Tree, inputs: tuple[Tree, tuple[Any, ...], TrainingArrays]) -> Any:

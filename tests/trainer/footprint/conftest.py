@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from dorylax.config import schema
 from dorylax.machine import Limit
-from dorylax.trainer.footprint import of_config, of_hosts, of_trainer
+from dorylax.trainer.footprint import of_hosts
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Gives this machine another memory, in GiB."""
 
     def set_limit(size: float) -> None:
-        for module in (of_config, of_hosts, of_trainer):
+        for module in (schema, of_hosts):
             monkeypatch.setattr(module, "memory_limit", lambda: Limit(round(size * 2**30), "machine"))
 
     return set_limit

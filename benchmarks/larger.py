@@ -1,0 +1,260 @@
+"""Training larger than memory: epochs of a graph that is streamed from disk, beside the two bounds of what it must do.
+
+    python benchmarks/larger.py reddit-small --memory 1GiB
+    python benchmarks/larger.py friendster --scale 0.05 --memory 1.5GiB --folder /data/larger
+    python benchmarks/larger.py reddit-small --model gat --scale 0.1 --memory 700MiB
+
+A graph in one of the shapes below is generated and written to an archive, unless one is there. Then it is trained on in a
+process of its own, in a control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise
+with that setting alone, and its peak is only measured. The two bounds are measured in the same process after the epochs:
+
+  gather   the edges that an epoch goes through × the time of one in a gather of the same width over rows in memory
+  disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache
+
+The shapes are the paper's (`amazon`, `friendster`, `reddit-small`) and OGB's `papers100m`; `--scale` multiplies vertices and
+edges. Printed: seconds of each epoch, their bounds, the ratio to the larger one, peak memory, losses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dorylax.settings.byte_sizes import parse_bytes
+from harness.child import in_child
+from harness.command_line import parsed, parser_of, write_json
+from harness.measure import forget_peak, peak_bytes
+
+
+class Shape(NamedTuple):
+    """A graph's, and the width of the model's hidden layer."""
+
+    num_vertices: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    hidden: int
+
+
+SHAPES = {
+    "tiny": Shape(3_000, 60_000, 16, 4, 8),
+    "reddit-small": Shape(232_965, 114_800_000, 602, 41, 128),
+    "amazon": Shape(9_200_000, 313_900_000, 300, 25, 16),
+    "friendster": Shape(65_600_000, 3_600_000_000, 32, 50, 16),
+    "papers100m": Shape(111_000_000, 3_200_000_000, 128, 172, 16),
+}
+_GROUPS = Path("/sys/fs/cgroup/memory")
+_EDGES = 8_000_000
+
+
+def generate(archive: Path, shape: Shape, scale: float) -> float:
+    """Writes the archive; its seconds."""
+    from dorylax.graph import datasets
+
+    begin = time.perf_counter()
+    sizes = {"num_vertices": round(shape.num_vertices * scale), "num_edges": round(shape.num_edges * scale) // 2 * 2}
+    data = datasets.load(
+        "communities",
+        **sizes,
+        num_features=shape.num_features,
+        num_classes=min(shape.num_classes, sizes["num_vertices"]),
+    )
+    data.save_npz(archive)
+    return time.perf_counter() - begin
+
+
+@contextlib.contextmanager
+def control_group(limit: int) -> Iterator[Path | None]:
+    """A control group of that memory, for this process's children to enter; None where none can be made."""
+    group = _GROUPS / f"dorylax-larger-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(limit))
+    except OSError:
+        yield None
+        return
+    try:
+        yield group
+    finally:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+
+
+def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | None) -> dict[str, Any]:
+    """Trains, and measures the bounds."""
+    if group is not None:
+        (group / "cgroup.procs").write_text(str(os.getpid()))
+    import optax
+    from flax import nnx
+
+    from dorylax import layers
+    from dorylax.graph.dataset import Dataset
+    from dorylax.trainer import Trainer
+
+    begin = time.perf_counter()
+    data = Dataset.from_npz(archive)
+    loaded = time.perf_counter() - begin
+    data.release()
+    forget_peak()  # what was mapped while data were loaded and checked
+    clock = Clock()
+    widths = (data.num_features, shape.hidden, data.num_classes)
+    models = {
+        "gcn": lambda: layers.GCN(*widths, dropout=0.0, rngs=nnx.Rngs(0)),
+        "gat": lambda: layers.GAT(data.num_features, max(1, shape.hidden // 8), data.num_classes, rngs=nnx.Rngs(0)),
+        "sage-max": lambda: layers.GraphSAGE(*widths, aggregation="max", dropout=0.0, rngs=nnx.Rngs(0)),
+        "gin": lambda: layers.GIN(*widths, dropout=0.0, rngs=nnx.Rngs(0)),
+    }
+    epochs = options["epochs"]
+    trainer = Trainer(
+        models[options["model"]](),
+        data,
+        optimizer=optax.adam(0.01),
+        epochs=epochs,
+        eval_every=epochs,
+        order="given",
+        memory_limit=options["memory"],
+        scratch=options["scratch"],
+        observers=[clock],
+    )
+    result = trainer.fit(interactive=False)
+    found: dict[str, Any] = {
+        "load_seconds": loaded,
+        "once_seconds": result.timings.train - sum(record.seconds for record in result.history),
+        "epoch_seconds": [record.seconds for record in result.history],
+        "evaluation_seconds": result.timings.evaluate,
+        "losses": [record.loss for record in result.history],
+        "val_accuracy": result.history[-1].val_accuracy,
+        "core_seconds": clock.core_seconds,
+        "peak_bytes": peak_bytes(),
+        "group_bytes": None if group is None else int((group / "memory.max_usage_in_bytes").read_text()),
+    }
+    run = trainer._machine.streamed
+    if run is None:
+        return {**found, "streamed": None}
+    layout = run.layouts.training
+    read, written = layout.traffic
+    edges = layout.index_reads * layout.num_edges
+    found["streamed"] = {"read": read, "written": written, "edges": edges, "planned_bytes": layout.bytes}
+    from dorylax.calibration.streamed import disk_bandwidth
+
+    bandwidth, width = disk_bandwidth(archive), shape.hidden
+    each = gather_in_memory(data, width)
+    bounds = {"gather": edges * each, "disk": (read + written) / bandwidth}
+    found["bounds"] = {**bounds, "bytes_per_second": bandwidth, "nanoseconds_per_edge": 1e9 * each, "width": width}
+    return found
+
+
+class Clock:
+    """Seconds of all cores that each epoch took, its evaluation included."""
+
+    def __init__(self) -> None:
+        self.core_seconds: list[float] = []
+        self._before = 0.0
+
+    def started(self, epochs: int, first_epoch: int) -> None:
+        """See `Observer`."""
+
+    def epoch(self, record: Any) -> None:
+        """See `Observer`."""
+        now = time.process_time()
+        self.core_seconds.append(now - self._before)
+        self._before = now
+        print(f"epoch {record.epoch}: loss {record.loss:.6f}, {record.seconds:.2f} s", flush=True)
+
+    def finished(self, result: Any) -> None:
+        """See `Observer`."""
+
+
+def gather_in_memory(data: Any, width: int) -> float:
+    """Seconds an edge of sums over neighbours, of rows that are in memory on huge pages, over some of this graph."""
+    import numpy as np
+
+    from dorylax.calibration.streamed import edge_seconds
+    from dorylax.graph.compressed import as_int64
+    from dorylax.streaming.direct import anonymous
+    from dorylax.streaming.graph_steps import UnitRows
+
+    offsets, neighbours = as_int64(data.graph.incoming.offsets), data.graph.incoming.neighbours
+    V = len(offsets) - 1
+    x = anonymous(4 * V * width).view(np.float32).reshape(V, 1, width)
+    x[...] = 1
+    rows = min(V, 100_000)
+    first = (V - rows) // 2
+    mine = offsets[first : first + rows + 1]
+    last = int(np.searchsorted(mine, mine[0] + _EDGES, side="right")) - 1
+    mine = mine[: max(1, last) + 1]
+    unit = UnitRows(mine - mine[0], np.array(neighbours[mine[0] : mine[-1]]), first)
+    return edge_seconds(x, unit)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("shape", nargs="?", choices=SHAPES, default="reddit-small")
+    parser.add_argument("--scale", type=float, default=1.0, help="of vertices and edges")
+    parser.add_argument("--memory", default="1GiB", help="limit of the process")
+    parser.add_argument("--model", choices=["gcn", "gat", "sage-max", "gin"], default="gcn")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="where archive and scratch files are; a temporary one by default")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parsed(parser, shape="tiny", memory="350MiB")
+    shape = SHAPES[arguments.shape]
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="dorylax-larger-"))
+    archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        summary: dict[str, Any] = {"schema": 1, "shape": arguments.shape, "scale": arguments.scale}
+        if not archive.exists():
+            summary["generate_seconds"] = in_child(generate, archive, shape, arguments.scale)
+            print(f"generating and writing: {summary['generate_seconds']:.1f} s", flush=True)
+        options = {
+            "epochs": arguments.epochs,
+            "memory": arguments.memory,
+            "model": arguments.model,
+            "scratch": str(folder),
+        }
+        with control_group(parse_bytes(arguments.memory)) as group:
+            if group is None:
+                print("no control group can be made here: the limit is the setting's alone, and the peak is measured")
+            summary["train"] = in_child(train, archive, shape, options, group)
+    finally:
+        if arguments.folder is None:
+            shutil.rmtree(folder)
+    _print(summary["train"])
+    write_json(arguments.json, summary)
+
+
+def _print(found: dict[str, Any]) -> None:
+    seconds = ", ".join(f"{one:.2f}" for one in found["epoch_seconds"])
+    cores = ", ".join(f"{one:.2f}" for one in found["core_seconds"][1:])
+    print(
+        f"load {found['load_seconds']:.1f} s, once {found['once_seconds']:.1f} s, epochs {seconds} s (core seconds {cores})"
+    )
+    print(f"evaluation {found['evaluation_seconds']:.1f} s, validation accuracy {found['val_accuracy']:.4f}")
+    print(f"losses {', '.join(f'{one:.6f}' for one in found['losses'])}; peak {found['peak_bytes'] / 2**30:.2f} GiB")
+    if found["group_bytes"] is not None:
+        print(f"the control group held {found['group_bytes'] / 2**30:.2f} GiB at most, pages of files included")
+    streamed = found["streamed"]
+    if streamed is None:
+        print("it fits: nothing was streamed")
+        return
+    bounds = found["bounds"]
+    largest = max(bounds["gather"], bounds["disk"])
+    print(
+        f"an epoch goes through {streamed['edges'] / 1e6:,.1f} M edges, reads {streamed['read'] / 1e9:.2f} GB and writes "
+        f"{streamed['written'] / 1e9:.2f} GB"
+    )
+    print(
+        f"bounds: gather {bounds['gather']:.2f} s ({bounds['nanoseconds_per_edge']:.1f} ns an edge), disk "
+        f"{bounds['disk']:.2f} s ({bounds['bytes_per_second'] / 1e9:.2f} GB/s); the last epoch is "
+        f"{found['epoch_seconds'][-1] / largest:.2f} × the larger one"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""The two things that bound an epoch whose data are streamed: edges gone through, and bytes moved. Takes a second."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+
+from dorylax.machine import cores
+from dorylax.ops.primitives.operator import OPERATORS
+from dorylax.streaming.direct import DirectFile, anonymous, room
+from dorylax.streaming.graph_steps import GraphThreads, UnitRows
+
+_BLOCK = 32 << 20
+_MOST_READ = 512 << 20
+_ROWS_BYTES = 256 << 20
+_ENTRIES = 1 << 22
+_DEGREE = 32
+_NEAR = 50_000
+_LOCAL = 0.7
+_REPEATS = 3
+
+
+@final
+class StreamedSpeed(NamedTuple):
+    """What this machine does.
+
+    Attributes:
+        edge_seconds: an edge of a sum over neighbours, of rows in memory.
+        disk_bytes_per_second: read past the page cache, one block after the other.
+    """
+
+    edge_seconds: float
+    disk_bytes_per_second: float
+
+    def seconds(self, edges: int, transferred: int) -> float:
+        """The larger of both bounds."""
+        return max(edges * self.edge_seconds, transferred / self.disk_bytes_per_second)
+
+
+def disk_bandwidth(path: Path) -> float:
+    """Bytes a second of a file, past the page cache.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size = path.stat().st_size
+    block = min(_BLOCK, size)
+    buffer, file = anonymous(room(block)), DirectFile(path)
+    begin, done = time.perf_counter(), 0
+    for position in range(0, min(size - block + 1, _MOST_READ), max(1, block)):
+        file.read(buffer, position, block)
+        done += block
+    seconds = time.perf_counter() - begin
+    file.close()
+    return done / seconds
+
+
+def gather_seconds(width: int, num_vertices: int) -> float:
+    """Seconds of an edge in a sum over neighbours, of which 70 % are within 50,000 rows.
+
+    Args:
+        width: float32 numbers in a row.
+        num_vertices: V; no more rows are used than have 256 MiB.
+    """
+    held = max(1, min(num_vertices, _ROWS_BYTES // (4 * width)))
+    rows = max(1, min(held, _ENTRIES // _DEGREE))
+    rng = np.random.default_rng(0)
+    first = (held - rows) // 2
+    own = np.repeat(np.arange(first, first + rows), _DEGREE)
+    near = np.clip(own + rng.integers(-_NEAR, _NEAR, len(own)), 0, held - 1)
+    chosen = np.where(rng.random(len(own)) < _LOCAL, near, rng.integers(0, held, len(own))).astype(np.int32)
+    neighbours = np.sort(chosen.reshape(rows, _DEGREE), axis=1).ravel()
+    unit = UnitRows(np.arange(0, len(own) + 1, _DEGREE, dtype=np.int64), neighbours, first)
+    x = anonymous(4 * held * width).view(np.float32).reshape(held, 1, width)
+    x[...] = 1
+    return edge_seconds(x, unit)
+
+
+def edge_seconds(x: np.ndarray, unit: UnitRows) -> float:
+    """Seconds of an edge in a sum of rows of `x`, the fastest of three."""
+    times = []
+    with ThreadPoolExecutor(cores()) as pool:
+        threads = GraphThreads(pool, cores())
+        for _ in range(_REPEATS):
+            begin = time.perf_counter()
+            threads.pull(OPERATORS["dorylax_gather_sum"], {"direction": "in"}, [x], unit)
+            times.append(time.perf_counter() - begin)
+    return min(times) / max(1, len(unit.neighbours))

@@ -1,0 +1,283 @@
+"""Where the rows of a value lie: in memory, or in a file, from which a unit's are read when their turn comes."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.errors import DorylaxError
+from dorylax.graph.mapped import mapping_of
+from dorylax.streaming.direct import DirectFile, anonymous, room, up
+
+
+@final
+class ChangedFileError(DorylaxError, RuntimeError):
+    """A file of a data set is no longer the one that was loaded."""
+
+
+class Column(ABC):
+    """The rows of one value. Pieces belong to units."""
+
+    @abstractmethod
+    def room(self, unit: int) -> int:
+        """Bytes of a buffer that `read` needs; 0 where the rows are in memory."""
+
+    @abstractmethod
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
+        """A unit's rows: a view of memory, or of the buffer.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of memory and files."""
+
+
+class WrittenColumn(Column):
+    """A column whose rows are made here."""
+
+    @abstractmethod
+    def write(self, unit: int, rows: np.ndarray) -> None:
+        """Takes a unit's rows.
+
+        Raises:
+            OSError: the disk is full.
+        """
+
+
+@final
+class WholeColumn(WrittenColumn):
+    """All rows in one array, so that they can be read at random.
+
+    Args:
+        array: `[V, …]` or `[E, …]`.
+        bounds: of the units, int64 `[K+1]`.
+    """
+
+    def __init__(self, array: np.ndarray, bounds: np.ndarray) -> None:
+        self.array, self._bounds = array, bounds
+
+    def room(self, unit: int) -> int:  # noqa: ARG002
+        """See `Column`."""
+        return 0
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
+        """See `Column`."""
+        return self.array[self._bounds[unit] : self._bounds[unit + 1]]
+
+    def write(self, unit: int, rows: np.ndarray) -> None:
+        """See `Column`."""
+        self.array[self._bounds[unit] : self._bounds[unit + 1]] = rows
+
+    def close(self) -> None:
+        """Nothing: whoever else has the array keeps it."""
+
+
+@final
+class ComputedColumn(Column):
+    """Rows that follow from their numbers.
+
+    Args:
+        function: `(first, last) -> rows`.
+        bounds: of the units, int64 `[K+1]`.
+    """
+
+    def __init__(self, function: Callable[[int, int], np.ndarray], bounds: np.ndarray) -> None:
+        self._function, self._bounds = function, bounds
+
+    def room(self, unit: int) -> int:  # noqa: ARG002
+        """See `Column`."""
+        return 0
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
+        """See `Column`."""
+        return self._function(int(self._bounds[unit]), int(self._bounds[unit + 1]))
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@final
+class PiecesColumn(WrittenColumn):
+    """Each unit's rows in an array of their own, in memory; rows may lie along any axis."""
+
+    def __init__(self, count: int) -> None:
+        self._pieces: list[np.ndarray | None] = [None] * count
+
+    def room(self, unit: int) -> int:  # noqa: ARG002
+        """See `Column`."""
+        return 0
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:  # noqa: ARG002
+        """See `Column`."""
+        piece = self._pieces[unit]
+        assert piece is not None
+        return piece
+
+    def write(self, unit: int, rows: np.ndarray) -> None:
+        """See `Column`. The memory of the epoch before is used again."""
+        piece = self._pieces[unit]
+        if piece is None or piece.shape != rows.shape:
+            piece = anonymous(rows.nbytes).view(rows.dtype).reshape(rows.shape)
+            self._pieces[unit] = piece
+        piece[...] = rows
+
+    def close(self) -> None:
+        """See `Column`."""
+        self._pieces = [None] * len(self._pieces)
+
+
+@final
+class FileColumn(Column):
+    """Rows one after the other in a file that others have written.
+
+    Args:
+        path: of the file.
+        position: of the first row, in bytes.
+        dtype: of the elements.
+        row: shape of a row.
+        bounds: of the units, int64 `[K+1]`.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, position: int, dtype: Any, row: tuple[int, ...], bounds: np.ndarray) -> None:
+        self._file = DirectFile(path)
+        self._position, self._dtype, self._row, self._bounds = position, np.dtype(dtype), row, bounds
+        self._bytes = int(np.prod(row, dtype=np.int64)) * self._dtype.itemsize
+
+    def room(self, unit: int) -> int:
+        """See `Column`."""
+        return room(self._size(unit))
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
+        """See `Column`."""
+        assert buffer is not None
+        found = self._file.read(buffer, self._position + int(self._bounds[unit]) * self._bytes, self._size(unit))
+        rows: np.ndarray = found.view(self._dtype).reshape(-1, *self._row)
+        return rows
+
+    def check(self, first: np.ndarray) -> None:
+        """Compares the first rows with those that were loaded.
+
+        Args:
+            first: the first rows, of the mapping.
+
+        Raises:
+            ChangedFileError: they are others.
+        """
+        size = first.nbytes
+        found = self._file.read(anonymous(room(size)), self._position, size)
+        if found.tobytes() != first.tobytes():
+            raise ChangedFileError(f"{self._file.path} has been replaced since it was loaded: load it again")
+
+    def close(self) -> None:
+        """See `Column`."""
+        self._file.close()
+
+    def _size(self, unit: int) -> int:
+        size: int = int(self._bounds[unit + 1] - self._bounds[unit]) * self._bytes
+        return size
+
+
+@final
+class ScratchColumn(WrittenColumn):
+    """Each unit's rows on whole blocks of a file of this process; rows may lie along any axis.
+
+    Args:
+        folder: where the file is made, and its name forgotten at once.
+        name: what messages call it.
+        shapes: of each unit's rows.
+        dtype: of the elements.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+
+    def __init__(self, folder: Path, name: str, shapes: list[tuple[int, ...]], dtype: Any) -> None:
+        self._shapes, self._dtype = shapes, np.dtype(dtype)
+        sizes = [int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize for shape in shapes]
+        self._sizes = sizes
+        self._positions = np.concatenate([[0], np.cumsum([up(size) for size in sizes])])
+        self._file = DirectFile(folder / f"{name}-{os.getpid()}.rows", writes=True)
+        self._buffer: np.ndarray | None = None
+
+    @property
+    def bytes(self) -> int:
+        """How long the file becomes."""
+        return int(self._positions[-1])
+
+    def room(self, unit: int) -> int:
+        """See `Column`."""
+        return room(self._sizes[unit])
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
+        """See `Column`."""
+        assert buffer is not None
+        found = self._file.read(buffer, int(self._positions[unit]), self._sizes[unit])
+        rows: np.ndarray = found.view(self._dtype).reshape(self._shapes[unit])
+        return rows
+
+    def write(self, unit: int, rows: np.ndarray) -> None:
+        """See `Column`."""
+        size = self._sizes[unit]
+        if self._buffer is None or len(self._buffer) < up(size):
+            self._buffer = anonymous(up(max(self._sizes)))
+        self._buffer[:size].view(self._dtype).reshape(self._shapes[unit])[...] = rows
+        self._file.write(self._buffer[: up(size)], int(self._positions[unit]))
+
+    def close(self) -> None:
+        """See `Column`."""
+        self._file.close()
+        self._buffer = None
+
+
+@final
+class JoinedColumn(Column):
+    """Columns of a value that were written one after the other, side by side.
+
+    Args:
+        parts: blocks of columns, each along the last axis.
+    """
+
+    def __init__(self, parts: Sequence[Column]) -> None:
+        self._parts = parts
+
+    def room(self, unit: int) -> int:
+        """See `Column`."""
+        return sum(part.room(unit) for part in self._parts)
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
+        """See `Column`."""
+        assert buffer is not None
+        rows, begin = [], 0
+        for part in self._parts:
+            end = begin + part.room(unit)
+            rows.append(part.read(unit, buffer[begin:end]))
+            begin = end
+        return rows[0] if len(rows) == 1 else np.concatenate(rows, axis=-1)
+
+    def close(self) -> None:
+        """See `Column`."""
+        for part in self._parts:
+            part.close()
+
+
+def file_of(array: np.ndarray) -> tuple[Path, int] | None:
+    """The file that a contiguous array is mapped from, and the byte where it begins there; None where there is none."""
+    if not array.flags.c_contiguous or mapping_of(array) is None:
+        return None
+    base: Any = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    if not isinstance(base, np.memmap) or base.filename is None:
+        return None
+    return Path(base.filename), base.offset + array.ctypes.data - base.ctypes.data

@@ -1,0 +1,127 @@
+"""The data of a run as columns: mapped arrays as the files that they are mapped from, all others where they lie."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.jax_internals import Var, variables
+from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tracing.traced import Input
+from dorylax.streaming.columns import Column, ComputedColumn, FileColumn, WholeColumn, file_of
+from dorylax.streaming.units import Units
+
+_CHECKED_BYTES = 4096
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class StreamData:
+    """What a program runs on, on the host.
+
+    Attributes:
+        graph: V vertices, E edges.
+        inputs: what the model is called with besides the graph, as `RunData.inputs`.
+        labels: `[V, …]`.
+        train_mask: bool `[V]`; each of its vertices has the same share of the loss.
+    """
+
+    graph: CompressedGraph
+    inputs: Sequence[np.ndarray]
+    labels: np.ndarray
+    train_mask: np.ndarray
+
+
+def read_inputs(program: SplitModel) -> list[tuple[Var, Input]]:
+    """The inputs of a program that its tasks or its outputs read."""
+    read = {var for task in program.tasks for var in task.read}
+    read.update(variables(program.traced.step.jaxpr.outvars))
+    entries = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
+    return [(var, entry) for var, entry in entries if var in read]
+
+
+def reads_edge_order(*programs: SplitModel) -> bool:
+    """Whether programs read what is in the user's order of edges: numbers of edges, or values of them."""
+    roles = ("ids", "places", "rows")
+    entries = (entry for program in programs for _, entry in read_inputs(program))
+    return any(entry.space == "edge" and entry.role in roles for entry in entries)
+
+
+def data_columns(program: SplitModel, data: StreamData, units: Units) -> dict[Var, Column]:
+    """The inputs with rows that a program reads.
+
+    Raises:
+        OSError: a file that an array is mapped from cannot be opened.
+        ChangedFileError: it is another one by now.
+    """
+    rows = [entry.name for entry in program.traced.inputs if entry.role == "rows"]
+    arrays = dict(zip(rows, data.inputs, strict=True))
+    found: dict[Var, Column] = {}
+    for var, entry in read_inputs(program):
+        if entry.of_data and entry.space is not None and entry.role not in ("count", "graph", "constant"):
+            found[var] = _column(entry, arrays, data, units)
+    return found
+
+
+def free_values(program: SplitModel, data: StreamData) -> dict[Var, Any]:
+    """The inputs without rows that stay the same from epoch to epoch."""
+    graph = data.graph
+    counts = {"vertices": graph.num_vertices, "edges": graph.num_edges if program.traced.spec.edge_ids_fit else -1}
+    constants = iter(program.traced.constants)
+    found: dict[Var, Any] = {}
+    for var, entry in zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True):
+        if entry.role == "count":
+            found[var] = np.int32(counts[entry.name])
+        elif entry.role == "constant":
+            found[var] = next(constants)
+    return found
+
+
+def index_column(graph: CompressedGraph, units: Units) -> Column:
+    """The neighbours of each unit's in-edges."""
+    return _stored(graph.incoming.neighbours, units.edges)
+
+
+def _column(entry: Input, arrays: dict[str, np.ndarray], data: StreamData, units: Units) -> Column:
+    graph = data.graph
+    bounds = units.vertices if entry.space == "vertex" else units.edges
+    if entry.role == "real":
+        return ComputedColumn(lambda first, last: np.ones(last - first, bool), bounds)
+    if entry.role == "labels":
+        return _stored(data.labels, bounds)
+    if entry.role == "weights":
+        mask, share = data.train_mask, np.float32(1 / data.train_mask.sum())
+        return ComputedColumn(lambda first, last: np.where(mask[first:last], share, np.float32(0)), bounds)
+    if entry.role == "rows":
+        array = arrays[entry.name]
+        if entry.space == "edge" and graph.edge_order is not None:
+            array = array[graph.edge_order]  # from the user's order into that of slots
+        return _stored(array, bounds)
+    if entry.space == "vertex":
+        return _numbers(graph.vertex_ids, bounds)
+    order = graph.edge_order
+    if entry.role == "places" or graph.edge_ids is None:
+        return _numbers(order, bounds)
+    return WholeColumn(graph.edge_ids if order is None else graph.edge_ids[order], bounds)
+
+
+def _numbers(numbers: np.ndarray | None, bounds: np.ndarray) -> Column:
+    if numbers is not None:
+        return WholeColumn(np.asarray(numbers), bounds)
+    return ComputedColumn(lambda first, last: np.arange(first, last, dtype=np.int32), bounds)
+
+
+def _stored(array: np.ndarray, bounds: np.ndarray) -> Column:
+    array = np.asarray(array)
+    place = file_of(array)
+    if place is None:
+        return WholeColumn(array, bounds)
+    path, position = place
+    column = FileColumn(path, position, array.dtype, array.shape[1:], bounds)
+    each = max(1, array[:1].nbytes)
+    column.check(array[: max(1, _CHECKED_BYTES // each)])
+    return column

@@ -1,0 +1,377 @@
+"""Runs a program sweep by sweep over units of rows: what is whole stays in memory, all else comes and goes with its unit."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.graph.compressed import as_int64
+from dorylax.graph.mapped import release
+from dorylax.jax_internals import Var, is_literal, size_at, type_of
+from dorylax.machine import cores
+from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.model.base import Tree
+from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.tasks.along_edges import dense_operands
+from dorylax.program.tracing.arguments import StepResult, step_values, unpack
+from dorylax.streaming.allocation import keep_freed_memory
+from dorylax.streaming.columns import (
+    Column,
+    JoinedColumn,
+    PiecesColumn,
+    ScratchColumn,
+    WholeColumn,
+    WrittenColumn,
+)
+from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
+from dorylax.streaming.direct import anonymous
+from dorylax.streaming.graph_steps import GraphThreads, UnitRows
+from dorylax.streaming.prefetch import Prefetcher
+from dorylax.streaming.residency import INDEX, Layout
+from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
+from dorylax.streaming.stages import Stages, Total
+from dorylax.streaming.writing import Writer
+
+HandOver = Callable[[int, Sequence[np.ndarray]], None]
+"""`(unit, rows)`: takes a unit's rows of `Layout.outputs`; they are valid until it returns."""
+
+
+@final
+@dataclasses.dataclass
+class Traffic:
+    """What has been read and written, in bytes, and edges that were gone through."""
+
+    read: int = 0
+    written: int = 0
+    edges: int = 0
+
+
+@dataclasses.dataclass
+class _Run:
+    """What changes while the sweeps of a schedule run.
+
+    Attributes:
+        schedule: what runs.
+        values: values without rows, so far.
+        hand_over: takes rows of the output; None where there are none.
+        totals: what the units of a sweep add up.
+    """
+
+    schedule: Schedule
+    values: dict[Var, Any]
+    hand_over: HandOver | None
+    totals: dict[Var, Total] = dataclasses.field(default_factory=dict)
+
+
+@final
+class StreamedProgram:
+    """A program on data, ready to run any number of epochs.
+
+    Args:
+        layout: what stays in memory.
+        data: what it runs on.
+        scratch: a folder for what does not.
+        like: another program on the same data and in the same units, which lives longer: what it has in memory or has
+            computed once serves here, too.
+
+    Attributes:
+        traffic: so far.
+
+    Raises:
+        OSError: a file cannot be opened, or the disk is full.
+        ChangedFileError: a file of the data has been replaced.
+    """
+
+    def __init__(self, layout: Layout, data: StreamData, scratch: Path, *, like: StreamedProgram | None = None) -> None:
+        keep_freed_memory()
+        self._layout, self._scratch = layout, scratch
+        self._program, self._units = layout.program, layout.units
+        self._types = self._program.analysis.types
+        self._stages = Stages(self._program, self._units)
+        self._offsets = as_int64(data.graph.incoming.offsets)
+        self.traffic = Traffic()
+        self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
+        self._borrowed: set[Column] = set()
+        self._made = 0  # files
+        self._free: dict[Var, Any] = {}
+        self._closing = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            count = cores()
+            pool = self._closing.enter_context(ThreadPoolExecutor(count, "dorylax-graph"))
+            reader = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-read"))
+            self._graph = GraphThreads(pool, count)
+            writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
+            self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
+            self._take_data(data, like)
+            if like is None or not self._take_once(like):
+                self._compute_once()
+            stack.pop_all()
+
+    def _take_data(self, data: StreamData, like: StreamedProgram | None) -> None:
+        columns: dict[Any, Column] = {INDEX: index_column(data.graph, self._units)}
+        columns |= data_columns(self._program, data, self._units)
+        names = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        there = {} if like is None else dict(like.in_memory())
+        for value, column in list(columns.items()):
+            shared = there.get(names.get(value, INDEX))
+            if shared is not None:
+                column.close()
+                self._borrowed.add(shared)
+            columns[value] = self._settled(value, column) if shared is None else shared
+        self._columns = columns
+        self._free = free_values(self._program, data)
+
+    def in_memory(self) -> Iterator[tuple[Any, Column]]:
+        """The columns of data that are there in pieces, by role and name of their input; and that of the index."""
+        names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        for value, column in self._columns.items():
+            if isinstance(column, PiecesColumn) and (value == INDEX or value in names):
+                yield names.get(value, INDEX), column
+
+    def _compute_once(self) -> None:
+        files = dict(self._columns)
+        self._run(_Run(self._layout.once, self._free, None))
+        # What only the tasks before training read through edges is in memory no longer.
+        self._columns.update({var: files[var] for var in files if var not in self._layout.epoch.whole})
+
+    def _take_once(self, like: StreamedProgram) -> bool:
+        """Takes what another program has computed once, where it has all of it."""
+        theirs = {key: var for var, key in keys_of_once(like._program).items()}
+        mine = keys_of_once(self._program)
+        if not mine.items() or not set(mine.values()) <= theirs.keys():
+            return False
+        for var, key in mine.items():
+            if isinstance(self._types[var], Rows):
+                self._columns[var] = like._columns[theirs[key]]
+                self._borrowed.add(self._columns[var])
+            else:
+                self._free[var] = like._free[theirs[key]]
+        return True
+
+    def step(self, params: Tree, streams: Tree, state: Tree, *, seed: int, epoch: int) -> StepResult:
+        """One epoch, as of `ProgramFunction.step`.
+
+        Raises:
+            OSError: the disk is full, or a file cannot be read.
+        """
+        changing = step_values(self._program.traced, params, streams, state, seed=seed, epoch=epoch)
+        return unpack(self._program.traced, self._outputs(changing, None), state)
+
+    def forward(self, params: Tree, streams: Tree, state: Tree, hand_over: HandOver) -> None:
+        """The model's output, of a program without a loss, unit by unit.
+
+        Args:
+            params: parameters.
+            streams: the model's random streams.
+            state: its other state.
+            hand_over: takes its rows.
+
+        Raises:
+            OSError: as `step`.
+        """
+        self._outputs(step_values(self._program.traced, params, streams, state, seed=0, epoch=0), hand_over)
+
+    def close(self) -> None:
+        """Lets go of threads, memory and files."""
+        self._closing.close()  # threads first, which may be reading
+        for column in set(self._columns.values()) - self._borrowed:
+            column.close()
+        self._columns.clear()
+
+    def _outputs(self, changing: Mapping[int, Any], hand_over: HandOver | None) -> list[Any]:
+        """The program's outputs; None in the places of those with rows."""
+        jaxpr = self._program.traced.step.jaxpr
+        values = self._free | {jaxpr.invars[k]: value for k, value in changing.items()}
+        self._run(_Run(self._layout.epoch, values, hand_over))
+        return [
+            np.asarray(atom.val, type_of(atom).dtype) if is_literal(atom) else values.get(atom)
+            for atom in jaxpr.outvars
+        ]
+
+    def _run(self, run: _Run) -> None:
+        schedule, values = run.schedule, run.values
+        for number, sweep in enumerate(schedule.sweeps):
+            for step in sweep.before:
+                if step.kind == "blocked":
+                    self._blocked(schedule, step)
+                else:
+                    results = self._stages.free(step, [values[var] for var in step.reads])
+                    values.update(zip(step.writes, results, strict=True))
+            if sweep.steps:
+                self._prepare(schedule, sweep)
+                self._sweep(run, sweep)
+            for var in schedule.kept - schedule.lasting:
+                if max(schedule.made[var], schedule.last_read.get(var, 0)) == number:
+                    self._forget(var)
+        self._prefetcher.release()
+
+    def _prepare(self, schedule: Schedule, sweep: Sweep) -> None:
+        """What a sweep reads at random is in memory, and what is read later has its place."""
+        for step in sweep.steps:
+            for var in step.at_random:
+                if not isinstance(self._columns[var], WholeColumn):
+                    self._columns[var] = WholeColumn(self._gathered(var, None), self._units.vertices)
+            for var in step.writes:
+                if var in schedule.kept and var not in self._columns:
+                    self._columns[var] = self._new(var)
+
+    def _sweep(self, run: _Run, sweep: Sweep) -> None:
+        schedule = run.schedule
+        kept = [var for step in sweep.steps if step.kind != "push" for var in step.writes if var in schedule.kept]
+        columns: dict[Any, Column] = {var: self._columns[var] for var in schedule.streams(sweep)}
+        if indexed := schedule.reads_index(sweep):
+            columns[INDEX] = self._columns[INDEX]
+        run.totals.clear()
+        with self._writer.finished():
+            for unit, rows in enumerate(self._read(columns)):
+                edges = self._unit_rows(unit, rows.pop(INDEX) if indexed else None)
+                for step in sweep.steps:
+                    self._step(run, step, (unit, edges), rows)
+                for var in kept:
+                    self._write(self._columns[var], unit, rows[var])
+        self.traffic.written += self._writer.take()
+        run.values.update({var: total.value for var, total in run.totals.items()})
+        release(self._offsets)
+
+    def _step(self, run: _Run, step: Step, where: tuple[int, UnitRows], rows: dict[Var, Any]) -> None:
+        """Runs a step on a unit, whose rows it takes from `rows` and puts there."""
+        unit, edges = where
+        if step.kind == "output":
+            assert run.hand_over is not None
+            run.hand_over(unit, [rows[var] for var in step.reads])
+        elif step.kind == "stage":
+            operands = [rows[var] if isinstance(self._types[var], Rows) else run.values[var] for var in step.reads]
+            for var, value in zip(step.writes, self._stages.of_unit(step, unit, operands), strict=True):
+                found = self._types[var]
+                if isinstance(found, Rows):
+                    rows[var] = value
+                elif isinstance(found, Summed):
+                    run.totals.setdefault(var, Total(var)).add(value)
+                else:
+                    run.values[var] = value
+        else:
+            operator, equation = run.schedule.operator(step), self._program.tasks[step.index].equations[0]
+            through = "own" if step.kind == "push" else "neighbour"
+            operands = [
+                self._whole(var) if role == through else np.asarray(rows[var]) for var, role in dense_operands(equation)
+            ]
+            if step.kind == "pull":
+                results = self._graph.pull(operator, equation.params, operands, edges)
+                rows.update(zip(equation.outvars, results, strict=True))
+            else:
+                totals = [self._whole(var) for var in equation.outvars]
+                self._graph.push(operator, equation.params, operands, edges, totals)
+
+    def _blocked(self, schedule: Schedule, step: Step) -> None:
+        """A pull over all units, some columns after the other."""
+        operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
+        (result,) = equation.outvars
+        columns, width = self._layout.blocked[step.index], int(size_at(type_of(result).shape[-1], {}))
+        parts: list[Column] = []
+        for first in range(0, width, columns):
+            block = slice(first, min(first + columns, width))
+            whole = {var: self._gathered(var, block) for var in step.at_random}
+            part = self._stored(result, block)
+            parts.append(part)
+            needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
+            with self._writer.finished():
+                for unit, rows in enumerate(self._read(needed)):
+                    operands = [
+                        whole[var] if role == "neighbour" else _columns_of(rows[var], role, block)
+                        for var, role in dense_operands(equation)
+                    ]
+                    edges = self._unit_rows(unit, rows[INDEX])
+                    (found,) = self._graph.pull(operator, equation.params, operands, edges)
+                    self._write(part, unit, found)
+            self.traffic.written += self._writer.take()
+        if (old := self._columns.pop(result, None)) is not None:
+            old.close()
+        self._columns[result] = JoinedColumn(parts)
+
+    def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
+        """The rows of each unit in turn."""
+        yield from self._prefetcher.over(len(self._units), columns)
+        self.traffic.read += self._prefetcher.take()
+        if INDEX in columns:
+            self.traffic.edges += self._layout.num_edges
+
+    def _gathered(self, var: Var, block: slice | None) -> np.ndarray:
+        """A value for all vertices, or some columns of it."""
+        shape = _row_shape(var)
+        if block is not None:
+            shape = (*shape[:-1], block.stop - block.start)
+        array = _zeros((self._layout.num_vertices, *shape), type_of(var).dtype)
+        for unit, rows in enumerate(self._read({var: self._columns[var]})):
+            first, last = self._units.bounds("vertex", unit)
+            array[first:last] = rows[var] if block is None else rows[var][..., block]
+        return array
+
+    def _unit_rows(self, unit: int, neighbours: np.ndarray | None) -> UnitRows:
+        first, last = self._units.bounds("vertex", unit)
+        if neighbours is None:
+            return UnitRows(np.zeros(last - first + 1, np.int64), np.zeros(0, np.int32), first)
+        offsets = self._offsets[first : last + 1]
+        return UnitRows(offsets - offsets[0], neighbours, first)
+
+    def _settled(self, value: Any, column: Column) -> Column:
+        """The column in memory, where it is to stay there."""
+        if value not in self._layout.resident or not column.room(0):
+            return column
+        pieces = PiecesColumn(len(self._units))
+        for unit, rows in enumerate(self._prefetcher.over(len(self._units), {value: column})):
+            pieces.write(unit, rows[value])
+        column.close()
+        return pieces
+
+    def _new(self, var: Var) -> WrittenColumn:
+        if var in self._layout.whole:
+            array = _zeros((self._layout.num_vertices, *_row_shape(var)), type_of(var).dtype)
+            return WholeColumn(array, self._units.vertices)
+        return PiecesColumn(len(self._units)) if var in self._layout.resident else self._stored(var, None)
+
+    def _stored(self, var: Var, block: slice | None) -> WrittenColumn:
+        """A new file for the rows of a value, or for some columns of them."""
+        found = self._types[var]
+        assert isinstance(found, Rows)
+        shapes = []
+        for unit in range(len(self._units)):
+            first, last = self._units.bounds(found.space, unit)
+            shape = tuple(int(size_at(dim, {SYMBOLS[found.space]: last - first})) for dim in type_of(var).shape)
+            shapes.append(shape if block is None else (*shape[:-1], block.stop - block.start))
+        self._made += 1
+        return ScratchColumn(self._scratch, f"{id(self):x}-{self._made}", shapes, type_of(var).dtype)
+
+    def _whole(self, var: Var) -> np.ndarray:
+        column = self._columns[var]
+        assert isinstance(column, WholeColumn)
+        return column.array
+
+    def _write(self, column: Column, unit: int, rows: np.ndarray) -> None:
+        assert isinstance(column, WrittenColumn)
+        self._writer.put(column, unit, rows)
+
+    def _forget(self, var: Var) -> None:
+        """What no later sweep reads leaves memory; files and pieces are used again in the next epoch."""
+        if isinstance(self._columns.get(var), WholeColumn):
+            del self._columns[var]
+
+
+def _columns_of(rows: np.ndarray, role: str, block: slice) -> np.ndarray:
+    return np.ascontiguousarray(rows[..., block]) if role == "own" else rows
+
+
+def _row_shape(var: Var) -> tuple[int, ...]:
+    return tuple(int(size_at(dim, {})) for dim in type_of(var).shape[1:])
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    array: np.ndarray = anonymous(size).view(dtype).reshape(shape)
+    return array

@@ -1,0 +1,83 @@
+"""Rows read ahead: while a unit is computed, one thread reads those after it, each into buffers that are used in turn."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from dorylax.streaming.columns import Column
+from dorylax.streaming.direct import anonymous
+
+Key = TypeVar("Key", bound=Hashable)
+
+BUFFERS = 4
+"""Units that are in memory at a time: one that is computed, and those that are read."""
+
+
+@final
+class Prefetcher:
+    """Reads columns, unit after unit.
+
+    Args:
+        threads: of one thread, which reads.
+        buffers: units in memory at a time, ≥ 2.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, buffers: int = BUFFERS) -> None:
+        self._threads, self._count = threads, buffers
+        self._buffers: list[dict[int, np.ndarray]] = [{} for _ in range(buffers)]
+        self._bytes = 0
+
+    def over(self, units: int, columns: Mapping[Key, Column]) -> Iterator[dict[Key, np.ndarray]]:
+        """The rows of each unit in turn; they are valid until the next is asked for.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        pending: deque[Future[dict[Any, np.ndarray]]] = deque()
+        try:
+            for unit in range(min(units, self._count - 1)):
+                pending.append(self._submit(unit, columns))
+            for unit in range(units):
+                rows = pending.popleft().result()
+                # The buffers of the unit before are free now.
+                if (ahead := unit + self._count - 1) < units:
+                    pending.append(self._submit(ahead, columns))
+                yield rows
+        finally:
+            for future in pending:
+                future.cancel()
+            for future in pending:
+                if not future.cancelled():
+                    future.exception()  # waits: nothing may write into a buffer that is used again
+            pending.clear()
+
+    def _submit(self, unit: int, columns: Mapping[Key, Column]) -> Future[dict[Any, np.ndarray]]:
+        buffers = self._buffers[unit % self._count]
+        needs = {place: size for place, column in enumerate(columns.values()) if (size := column.room(unit))}
+        for place, size in needs.items():
+            if place not in buffers or len(buffers[place]) < size:
+                buffers[place] = anonymous(size)
+        if not needs:
+            found: Future[dict[Any, np.ndarray]] = Future()
+            found.set_result({key: column.read(unit, None) for key, column in columns.items()})
+            return found
+        self._bytes += sum(needs.values())
+        return self._threads.submit(_read, unit, dict(columns), dict(buffers))
+
+    def take(self) -> int:
+        """Bytes that were read since this was asked last."""
+        found, self._bytes = self._bytes, 0
+        return found
+
+    def release(self) -> None:
+        """Gives the buffers back."""
+        self._buffers = [{} for _ in range(self._count)]
+
+
+def _read(unit: int, columns: Mapping[Any, Column], buffers: Mapping[int, np.ndarray]) -> dict[Any, np.ndarray]:
+    return {key: column.read(unit, buffers.get(place)) for place, (key, column) in enumerate(columns.items())}

@@ -1,0 +1,270 @@
+"""In which sweep over all units each task of a program runs: pure, and without sizes.
+
+A task that reads rows of its own unit alone runs in the sweep in which these are made. One that reads rows through edges
+waits for the next sweep, when they are there for all vertices. What all units add up (gradients, sums per source) is whole
+after a sweep. So a sweep does all that it can with a unit while it is there; what only this needs never exists for all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Any, Literal, final
+
+from dorylax.jax_internals import Var, close, variables
+from dorylax.ops.primitives.operator import Operator
+from dorylax.program.jaxpr.graph_operators import operator_of
+from dorylax.program.jaxpr.simplify import live
+from dorylax.program.rows.types import GraphArray, Rows
+from dorylax.program.tasks.along_edges import dense_operands
+from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tasks.task import When
+
+Kind = Literal["driver", "stage", "pull", "push", "blocked", "output"]
+OUTPUT = -1
+"""The index of the step that is no task: what the program returns is handed over, unit by unit."""
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Step:
+    """A task, as it runs here.
+
+    Attributes:
+        index: of the task in the program.
+        kind: "driver" needs no rows; "stage" is row-wise; "pull" is a graph operator that reads neighbours' rows; "push" one
+            that adds a unit's rows up at their neighbours; "blocked" a pull over all units, some columns after the other;
+            "output" hands over.
+        reads: what it reads, without the graph's arrays.
+        writes: what others read of it.
+        in_order: those of its reads that have rows and of which it reads its unit's.
+        at_random: those that are read through edges, and must be there for all vertices.
+    """
+
+    index: int
+    kind: Kind
+    reads: tuple[Var, ...]
+    writes: tuple[Var, ...]
+    in_order: tuple[Var, ...] = ()
+    at_random: tuple[Var, ...] = ()
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sweep:
+    """One pass over all units.
+
+    Attributes:
+        before: steps that need no unit ("driver"), or all of them ("blocked"), in order.
+        steps: what is done with each unit, in order.
+    """
+
+    before: tuple[Step, ...]
+    steps: tuple[Step, ...]
+
+    @cached_property
+    def every(self) -> tuple[Step, ...]:
+        """All steps."""
+        return (*self.before, *self.steps)
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Schedule:
+    """The sweeps of a program's tasks before training, or of an epoch.
+
+    Attributes:
+        program: whose tasks.
+        sweeps: in order; the last may have no steps.
+        symmetric: whether every edge of the graph comes with its reverse.
+        made: in which sweep each value with rows is made that a step writes.
+        lasting: values with rows that are made here and read later than here.
+    """
+
+    program: SplitModel
+    sweeps: tuple[Sweep, ...]
+    symmetric: bool
+    made: dict[Var, int]
+    lasting: frozenset[Var]
+
+    @cached_property
+    def last_read(self) -> dict[Var, int]:
+        """The last sweep that reads each value."""
+        found: dict[Var, int] = {}
+        for number, sweep in enumerate(self.sweeps):
+            for step in sweep.every:
+                found.update(dict.fromkeys(step.reads, number))
+        return found
+
+    @cached_property
+    def pushed(self) -> frozenset[Var]:
+        """Values that are added up at neighbours."""
+        return frozenset(
+            var for sweep in self.sweeps for step in sweep.steps if step.kind == "push" for var in step.writes
+        )
+
+    @cached_property
+    def whole(self) -> frozenset[Var]:
+        """Values that must be in memory for all vertices while a sweep reads them, or adds to them."""
+        found = {var for sweep in self.sweeps for step in sweep.steps for var in step.at_random}
+        return frozenset(found | self.pushed)
+
+    @cached_property
+    def kept(self) -> frozenset[Var]:
+        """Values with rows that are made here and read in a later sweep, or after all of them."""
+        later = {var for var, made in self.made.items() if self.last_read.get(var, -1) > made}
+        blocked = {
+            var for sweep in self.sweeps for step in sweep.before if step.kind == "blocked" for var in step.writes
+        }
+        return frozenset(later | self.pushed | self.lasting | blocked | (self.whole & self.made.keys()))
+
+    def streams(self, sweep: Sweep) -> tuple[Var, ...]:
+        """Values with rows that the steps of a sweep read in order and that none of them makes."""
+        own = {var for step in sweep.steps if step.kind != "push" for var in step.writes}
+        return tuple(dict.fromkeys(var for step in sweep.steps for var in step.in_order if var not in own))
+
+    def reads_index(self, sweep: Sweep) -> bool:
+        """Whether a sweep reads the neighbours of vertices."""
+        return any(step.kind in ("pull", "push") for step in sweep.steps)
+
+    def operator(self, step: Step) -> Operator:
+        """The operator of a step that is one."""
+        return operator_of(self.program.tasks[step.index].equations[0])
+
+
+def schedule(
+    program: SplitModel,
+    when: When,
+    *,
+    symmetric: bool,
+    blocked: Collection[int] = (),
+    lasting: Collection[Var] = (),
+    outputs: Sequence[Var] = (),
+) -> Schedule:
+    """The sweeps of the tasks that run once, or in every epoch.
+
+    Args:
+        program: whose tasks.
+        when: which of them.
+        symmetric: whether every edge comes with its reverse: rows by destination then serve as rows by source. Otherwise
+            what runs over out-edges adds up at the sources.
+        blocked: numbers of tasks that read neighbours' rows some columns at a time.
+        lasting: values that are read after all that.
+        outputs: values with rows that are handed over.
+    """
+    planner = _Planner(program, symmetric, frozenset(blocked))
+    for index, task in enumerate(program.tasks):
+        if task.when == when:
+            planner.place(index)
+    if outputs:
+        planner.hand_over(tuple(outputs))
+    count = max([*planner.before, *planner.steps, 0]) + 1
+    sweeps = tuple(Sweep(tuple(planner.before[k]), tuple(planner.steps[k])) for k in range(count))
+    return Schedule(program, sweeps, symmetric, planner.made, frozenset(var for var in lasting if var in planner.made))
+
+
+class _Planner:
+    def __init__(self, program: SplitModel, symmetric: bool, blocked: frozenset[int]) -> None:
+        self._program, self._symmetric, self._blocked = program, symmetric, blocked
+        self._types = program.analysis.types
+        self._whole: dict[Var, int] = defaultdict(int)  # from which sweep on a value is there for all rows
+        self._unit: dict[Var, int] = {}  # in which sweep a unit's rows of it are there first
+        self.before: dict[int, list[Step]] = defaultdict(list)
+        self.steps: dict[int, list[Step]] = defaultdict(list)
+        self.made: dict[Var, int] = {}
+
+    def place(self, index: int) -> None:
+        task, interface = self._program.tasks[index], self._program.interfaces[index]
+        reads = tuple(var for var in interface.reads if not isinstance(self._types[var], GraphArray))
+        if task.kind in ("driver", "sum"):
+            self._at_once(Step(index, "driver", reads, interface.writes))
+        elif task.kind == "stage":
+            rows = tuple(var for var in reads if isinstance(self._types[var], Rows))
+            self._over_units(Step(index, "stage", reads, interface.writes, rows))
+        else:
+            kind = self._kind(index)
+            through = "own" if kind == "push" else "neighbour"
+            operands = dense_operands(task.equations[0])
+            step = Step(
+                index,
+                kind,
+                reads,
+                interface.writes,
+                tuple(dict.fromkeys(var for var, role in operands if role != through)),
+                tuple(dict.fromkeys(var for var, role in operands if role == through)),
+            )
+            if kind == "blocked":
+                self._at_once(step)
+            else:
+                self._over_units(step)
+
+    def hand_over(self, outputs: tuple[Var, ...]) -> None:
+        """The last step, after all tasks."""
+        self._over_units(Step(OUTPUT, "output", outputs, (), outputs))
+
+    def _kind(self, index: int) -> Kind:
+        if index in self._blocked:
+            return "blocked"
+        equation = self._program.tasks[index].equations[0]
+        operator = operator_of(equation)
+        if operator.side(equation.params) == "in":
+            return "pull"
+        return "pull" if self._symmetric and "edge" not in operator.roles(equation.params) else "push"
+
+    def _at_once(self, step: Step) -> None:
+        number = max((self._whole[var] for var in step.reads), default=0)
+        self.before[number].append(step)
+        for var in step.writes:
+            self._whole[var] = number
+            if isinstance(self._types[var], Rows):
+                self._unit[var] = self.made[var] = number
+
+    def _over_units(self, step: Step) -> None:
+        number = max((self._first(var, step) for var in step.reads), default=0)
+        self.steps[number].append(step)
+        for var in step.writes:
+            self._whole[var] = number + 1
+            if isinstance(self._types[var], Rows):
+                self._unit[var] = number + 1 if step.kind == "push" else number
+                self.made[var] = number
+
+    def _first(self, var: Var, step: Step) -> int:
+        if var in step.at_random or not isinstance(self._types[var], Rows):
+            return self._whole[var]
+        return self._unit.get(var, 0)
+
+
+def kept_of_once(program: SplitModel) -> frozenset[Var]:
+    """What tasks that run once make and others, or the program's outputs, read."""
+    once = {
+        var
+        for index, task in enumerate(program.tasks)
+        if task.when == "once"
+        for var in program.interfaces[index].writes
+    }
+    later: set[Any] = {
+        var
+        for index, task in enumerate(program.tasks)
+        if task.when == "epoch"
+        for var in program.interfaces[index].reads
+    }
+    return frozenset(once & (later | set(variables(program.traced.step.jaxpr.outvars))))
+
+
+def keys_of_once(program: SplitModel) -> dict[Var, str]:
+    """For each of `kept_of_once` a text that says how it is computed: equal texts, equal values on the same data."""
+    jaxpr = program.traced.step.jaxpr
+    constants = iter(program.traced.constants)
+    roles = {
+        var: f"{entry.role} {id(next(constants)) if entry.role == 'constant' else entry.name}"
+        for var, entry in zip(jaxpr.invars, program.traced.inputs, strict=True)
+    }
+    found = {}
+    for var in kept_of_once(program):
+        equations = live(jaxpr.eqns, [var])
+        read = {atom for equation in equations for atom in variables(equation.invars)}
+        inputs = [one for one in jaxpr.invars if one in read]
+        found[var] = f"{', '.join(map(roles.__getitem__, inputs))}: {close(inputs, [var], equations).jaxpr}"
+    return found

@@ -1,0 +1,128 @@
+"""Stages on the rows of one unit, compiled for a few numbers of rows to which units are padded; and sums over units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import jax
+import numpy as np
+
+from dorylax.jax_internals import Var, eval_jaxpr, is_key, type_of
+from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.rows.types import Rows, Summed
+from dorylax.program.tasks.split_model import SplitModel
+from dorylax.serverless.rows import cut, pad
+from dorylax.streaming.schedule import Step
+from dorylax.streaming.units import EDGE_CHUNK, Units
+
+
+@final
+class Stages:
+    """The functions of a program's stages and of what needs no rows.
+
+    Args:
+        program: the program.
+        units: the cut of the rows.
+    """
+
+    def __init__(self, program: SplitModel, units: Units) -> None:
+        self._program, self._units = program, units
+        self._types, self._weighted = program.analysis.types, program.analysis.weighted
+        self._functions: dict[tuple[int, int], Callable[..., Sequence[Any]]] = {}
+        most = units.largest("edge")
+        grain = 1 << max(0, most.bit_length() - 3)
+        self._chunk = max(1, min(EDGE_CHUNK, -(-most // grain) * grain))
+
+    def free(self, step: Step, operands: Sequence[Any]) -> Sequence[Any]:
+        """What needs no rows."""
+        return self._function(step.index, 0)(*operands)
+
+    def of_unit(self, step: Step, unit: int, operands: Sequence[Any]) -> list[Any]:
+        """What a stage writes for a unit, without padding; sums over its rows.
+
+        Args:
+            step: the stage.
+            unit: which unit.
+            operands: what it reads: rows of the unit, and values without rows.
+        """
+        space = self._program.tasks[step.index].space
+        assert space is not None
+        first, last = self._units.bounds(space, unit)
+        if space == "vertex":
+            return self._call(step, operands, 0, last - first, self._units.padded(unit))
+        parts, counts = [], []
+        for begin in range(0, max(1, last - first), self._chunk):
+            end = min(begin + self._chunk, last - first)
+            parts.append(self._call(step, operands, begin, end, self._chunk))
+            counts.append(end - begin)
+        return [self._together(var, pieces, counts) for var, *pieces in zip(step.writes, *parts, strict=True)]
+
+    def _call(self, step: Step, operands: Sequence[Any], first: int, last: int, size: int) -> list[Any]:
+        count = last - first
+        given = []
+        for var, value in zip(step.reads, operands, strict=True):
+            found = self._types[var]
+            if isinstance(found, Rows):
+                rows = cut(value, found.axis, found.factor, first, last)
+                given.append(pad(rows, found.axis, found.factor, count, size, zero=var in self._weighted))
+            else:
+                given.append(value)
+        results = self._function(step.index, size)(*given)
+        return [self._unpadded(var, value, count) for var, value in zip(step.writes, results, strict=True)]
+
+    def _unpadded(self, var: Var, value: Any, count: int) -> Any:
+        found = self._types[var]
+        if isinstance(found, Rows):
+            return cut(value, found.axis, found.factor, 0, count)
+        return value if is_key(type_of(var)) else np.asarray(value)
+
+    def _together(self, var: Var, pieces: Sequence[Any], counts: Sequence[int]) -> Any:
+        found = self._types[var]
+        if isinstance(found, Rows):
+            return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=found.axis)
+        if isinstance(found, Summed):
+            total = Total(var)
+            for piece, count in zip(pieces, counts, strict=True):
+                total.add(piece if count else np.zeros_like(piece))
+            return total.value
+        return pieces[0]
+
+    def _function(self, index: int, rows: int) -> Callable[..., Sequence[Any]]:
+        key = index, rows
+        if key not in self._functions:
+            closed, space = self._program.function_of(index), self._program.tasks[index].space
+            if space is not None:
+                closed = instantiate(closed, {SYMBOLS[space]: rows})
+            self._functions[key] = jax.jit(_evaluator(closed))
+        return self._functions[key]
+
+
+@final
+class Total:
+    """A sum over units, in their order; rounded numbers are added up in float64.
+
+    Args:
+        var: the value.
+    """
+
+    def __init__(self, var: Var) -> None:
+        self._dtype = type_of(var).dtype
+        self._sum: Any = None
+
+    def add(self, part: Any) -> None:
+        """Adds a unit's part."""
+        exact = np.issubdtype(self._dtype, np.integer)
+        part = np.asarray(part, None if exact else np.float64)
+        self._sum = part if self._sum is None else self._sum + part
+
+    @property
+    def value(self) -> np.ndarray:
+        """The sum."""
+        found: np.ndarray = np.asarray(self._sum, self._dtype)
+        return found
+
+
+def _evaluator(closed: Any) -> Callable[..., Sequence[Any]]:
+    return lambda *values: eval_jaxpr(closed.jaxpr, closed.consts, *values)

@@ -1,0 +1,126 @@
+"""What a run would hold in memory and on disk, and move in an epoch, if its data are streamed; from their sizes alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, final
+
+from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.jax_internals import type_of
+from dorylax.machine import Limit
+from dorylax.memory.estimate import Estimate, gibibytes
+from dorylax.memory.phases import held
+from dorylax.program.model.base import ModelParts
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.streaming.data import reads_edge_order
+from dorylax.streaming.residency import INDEX, NotStreamedError, even_units, row_bytes
+from dorylax.trainer.step.objective import Objective
+from dorylax.trainer.streamed import Layouts, lay_out_both, programs
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class StreamedEstimate:
+    """A run that is streamed.
+
+    Attributes:
+        layouts: what stays in memory.
+        base: bytes that the process holds besides.
+    """
+
+    layouts: Layouts
+    base: int
+
+    @property
+    def memory(self) -> int:
+        """Bytes in memory at most."""
+        training, evaluation = self.layouts
+        return self.base + max(training.bytes, training.lasting_bytes + evaluation.bytes)
+
+    @property
+    def edges(self) -> int:
+        """Edges that an epoch goes through."""
+        return self.layouts.training.index_reads * self.layouts.training.num_edges
+
+    @property
+    def transferred(self) -> int:
+        """Bytes that an epoch reads and writes."""
+        return sum(self.layouts.training.traffic)
+
+    @property
+    def width(self) -> int:
+        """Columns of what an epoch mostly gathers: the widest value that is whole, or a block of one."""
+        training = self.layouts.training
+        columns: list[int] = [row_bytes(var) // type_of(var).dtype.itemsize for var in training.epoch.whole]
+        return max([*columns, *training.blocked.values(), 1])
+
+    @property
+    def disk(self) -> int:
+        """Bytes of files while it runs."""
+        return sum(layout.scratch_bytes for layout in self.layouts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The estimate as JSON values; bytes."""
+        training = self.layouts.training
+        return {
+            "memory": self.memory,
+            "disk": self.disk,
+            "epoch": {
+                "read": training.traffic[0],
+                "written": training.traffic[1],
+                "edges": self.edges,
+            },
+            "once": {"read": training.traffic_of_once[0], "written": training.traffic_of_once[1]},
+        }
+
+    def __str__(self) -> str:
+        training = self.layouts.training
+        read, written = training.traffic
+        times = training.index_reads
+        return (
+            f"streams its data from disk: {gibibytes(self.memory)} in memory, {gibibytes(self.disk)} of files; an epoch "
+            f"reads {gibibytes(read)}, writes {gibibytes(written)} and goes through the edges {times} "
+            f"time{'' if times == 1 else 's'}"
+        )
+
+
+def estimate_streamed(found: Estimate, parts: ModelParts, objective: Objective, limit: Limit) -> StreamedEstimate:
+    """What a run would take, whose data do not fit.
+
+    Args:
+        found: what it would take in memory.
+        parts: the model.
+        objective: what is minimised.
+        limit: what the process may use.
+
+    Raises:
+        SplitError: the model cannot be split.
+        NotStreamedError: it does not fit in this way either, or its data cannot even be loaded.
+    """
+    shape = found.shape
+    load = found.phases[0]
+    # The system takes back pages of mapped files where memory is scarce.
+    stays = load.total - sum(load.parts.get(name, 0) for name in _mapped_parts(shape))
+    if load.name == "load" and stays > limit.bytes:
+        raise NotStreamedError(
+            f"loading the data takes {gibibytes(stays)}: give an archive that can be used where it lies "
+            "(features as float32, indices as int32, every edge with its reverse, written by dorylax)"
+        )
+    spec = dataclasses.replace(DataSpec.of(abstract_data(shape), parts.keywords), edge_ids_fit=shape.edge_ids_fit)
+    pair = programs(parts, spec, objective)
+    units = even_units(shape.num_vertices, shape.num_edges, *pair)
+    base = found.process.libraries + held(shape, ordered=False)
+    if reads_edge_order(*pair):
+        base += 4 * shape.num_edges
+    layouts = lay_out_both(pair, units, limit.bytes, base, symmetric=shape.symmetric, mapped=_mapped(shape))
+    return StreamedEstimate(layouts, base)
+
+
+def _mapped_parts(shape: DataShape) -> list[str]:
+    storage = {"features": shape.features_in, "graph": shape.graph_in}
+    return [name for name, where in storage.items() if where == "mapped"]
+
+
+def _mapped(shape: DataShape) -> frozenset[str]:
+    found = {"features"} if shape.features_in == "mapped" else set()
+    return frozenset(found | ({INDEX} if shape.graph_in == "mapped" else set()))

@@ -1,0 +1,91 @@
+"""One machine with little memory: epochs over units of rows."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.program.model.base import Tree
+from dorylax.runs.servers import ServerMetrics
+from dorylax.trainer.loop_state import Carried, LoopState
+from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
+from dorylax.trainer.step.arrays import TrainingArrays
+from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.streamed import StreamedRun
+
+
+@final
+class StreamedRunner(EpochRunner):
+    """Runs each epoch in sweeps over the rows.
+
+    Args:
+        functions: of the run's model and optimizer.
+        run: what computes.
+        streams: the model's random streams.
+        seed: of the run.
+    """
+
+    def __init__(self, functions: StepFunctions, run: StreamedRun, streams: Tree, *, seed: int) -> None:
+        self._functions, self._run, self._streams, self._seed = functions, run, streams, seed
+
+    @property
+    def passes(self) -> tuple[str, ...] | None:
+        """See `EpochRunner`."""
+        return self._run.passes
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """Nothing on the device."""
+        return ()
+
+    @property
+    def reads_features(self) -> bool:
+        """Where they lie."""
+        return True
+
+    @property
+    def evaluate(self) -> Evaluate | None:
+        """In sweeps, too."""
+        return self._run.evaluate
+
+    def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:  # noqa: ARG002
+        """Computes what is the same in every epoch."""
+        begin = time.perf_counter()
+        _ = self._run.training
+        loop.spend("train", time.perf_counter() - begin)
+
+    def run(self, loop: LoopState) -> RanEpoch:
+        """See `EpochRunner`."""
+        begin = time.perf_counter()
+        carry = (loop.params, loop.opt_state, loop.state)
+        found = self._run.training.step(loop.params, self._streams, loop.state, seed=self._seed, epoch=loop.epochs)
+        loss = np.asarray(found.loss)
+        update, _ = self._functions.update.prepare(carry, loss, found.gradients, found.state)
+        loop.params, loop.opt_state, loop.state = update(carry, loss, found.gradients, found.state)
+        return RanEpoch(float(loss), time.perf_counter() - begin)
+
+    @property
+    def servers(self) -> tuple[ServerMetrics, ...]:
+        """Nothing."""
+        return ()
+
+    def drain(self, epochs: int) -> int:
+        """Between two epochs everything can be saved."""
+        return epochs
+
+    def carried(self) -> Carried | None:
+        """Nothing."""
+        return None
+
+    def report(self) -> dict[str, Any] | None:
+        """Nothing."""
+        return None
+
+    def finish(self) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Lets go of files, memory and threads."""
+        self._run.close()

@@ -1,0 +1,276 @@
+"""One machine with too little memory for a run: its programs, laid out for what there is, and started when they are needed.
+
+What trains and what evaluates share the memory, the cut of the rows, and what both compute once.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dorylax.graph.compressed import as_int64
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import mapping_of
+from dorylax.machine import Limit, resident_bytes
+from dorylax.own_folder import OwnFolder
+from dorylax.program.model.base import ModelParts, Tree
+from dorylax.program.passes import optimise
+from dorylax.program.program import Program, trace
+from dorylax.program.tracing.spec import DataSpec
+from dorylax.serverless.rows import pad
+from dorylax.streaming.data import StreamData, reads_edge_order
+from dorylax.streaming.executor import StreamedProgram
+from dorylax.streaming.residency import INDEX, Layout, lay_out, units_for
+from dorylax.streaming.units import Units
+from dorylax.trainer.model_parts import further_inputs
+from dorylax.trainer.step.objective import Objective
+
+# What compiling a program's stages, and running them, adds to a process, and what allocators do not give back.
+_COMPILED = 192 << 20
+_KEPT_BY_ALLOCATORS = 0.03
+
+
+class Programs(NamedTuple):
+    """What runs: an epoch, and the exact forward pass of evaluations."""
+
+    training: Program
+    evaluation: Program
+
+
+def programs(parts: ModelParts, spec: DataSpec, objective: Objective) -> Programs:
+    """The programs of a model.
+
+    Raises:
+        SplitError: it cannot be split.
+    """
+    training = optimise(trace(parts, spec, loss=objective.rows, metrics=None))
+    return Programs(training, optimise(trace(parts, spec, loss=None, metrics=None)))
+
+
+class Layouts(NamedTuple):
+    """What stays in memory of either."""
+
+    training: Layout
+    evaluation: Layout
+
+
+def lay_out_both(
+    pair: Programs, units: Units, limit: int, base: int, *, symmetric: bool, mapped: frozenset[str]
+) -> Layouts:
+    """What stays in memory of a run.
+
+    Args:
+        pair: the programs.
+        units: the cut of the rows.
+        limit: what the process may hold, in bytes.
+        base: what it holds without them.
+        symmetric: whether every edge comes with its reverse.
+        mapped: names of the inputs that lie in files, `INDEX` among them.
+
+    Raises:
+        NotStreamedError: one of them cannot be streamed within that.
+    """
+    budget = round(limit * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
+    options: Any = {"symmetric": symmetric, "mapped": mapped}
+    # What training keeps in memory between its sweeps is there while an evaluation runs.
+    least = lay_out(pair.evaluation, units, budget, **options).needs
+    training = lay_out(pair.training, units, budget, beside=least, **options)
+    return Layouts(training, lay_out(pair.evaluation, units, budget - training.lasting_bytes, **options))
+
+
+@final
+class StreamedRun:
+    """A run whose data are streamed.
+
+    Args:
+        parts: the model.
+        data: the data set, in the order in which it was given.
+        spec: what its programs are traced on.
+        objective: what is minimised and reported.
+        limit: what the process may use.
+        scratch: where its files go; None: where the system keeps temporary ones.
+
+    Raises:
+        SplitError: the model cannot be split.
+        NotStreamedError: the data or the model cannot be streamed, or not within the limit.
+    """
+
+    def __init__(
+        self,
+        parts: ModelParts,
+        data: Dataset,
+        spec: DataSpec,
+        objective: Objective,
+        *,
+        limit: Limit,
+        scratch: Path | None,
+    ) -> None:
+        self._parts, self._data, self._objective, self._scratch = parts, data, objective, scratch
+        self._programs = programs(parts, spec, objective)
+        if reads_edge_order(*self._programs):
+            _ = data.graph.edge_order  # made on first use, and in memory from then on
+        self._units = units_for(as_int64(data.graph.incoming.offsets), *self._programs)
+        data.release()
+        self.layouts = lay_out_both(
+            self._programs,
+            self._units,
+            limit.bytes,
+            resident_bytes(),
+            symmetric=data.graph.symmetric,
+            mapped=self._mapped(),
+        )
+        self._folder: OwnFolder | None = None
+        self._training: StreamedProgram | None = None
+        self._evaluation: StreamedProgram | None = None
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """Of the program that trains."""
+        return self._programs.training.passes
+
+    @property
+    def training(self) -> StreamedProgram:
+        """What trains, ready.
+
+        Raises:
+            OSError: the disk is full, or a file cannot be read.
+        """
+        if self._training is None:
+            self._training = StreamedProgram(self.layouts.training, self._stream_data(), self._place())
+        return self._training
+
+    @property
+    def evaluation(self) -> StreamedProgram:
+        """What evaluates, ready.
+
+        Raises:
+            OSError: as `training`.
+        """
+        if self._evaluation is None:
+            self._evaluation = StreamedProgram(
+                self.layouts.evaluation, self._stream_data(), self._place(), like=self._training
+            )
+        return self._evaluation
+
+    def evaluate(self, params: Tree, state: Tree) -> tuple[Any, bool]:
+        """See `Evaluate`."""
+        data = self._data
+        masks = (data.train_mask, data.val_mask, data.test_mask)
+        additive = self._objective.measure.additive
+        judge = _judge(self._objective.sums) if additive else None
+        total: Any = None
+        nan, pieces = False, []
+
+        def take(unit: int, output: Any, first: int, last: int) -> None:
+            nonlocal total, nan
+            if judge is None:
+                pieces.append(jax.tree.map(np.array, output))
+                nan |= any(bool(np.isnan(leaf).any()) for leaf in _floats(output))
+                return
+            size = self._units.padded(unit)
+            count = last - first
+            rows = jax.tree.map(lambda leaf: pad(leaf, 0, 1, count, size, zero=False), output)
+            labels = pad(np.asarray(data.labels[first:last]), 0, 1, count, size, zero=False)
+            chosen = pad(np.stack([mask[first:last] for mask in masks]), 1, 1, count, size, zero=True)
+            sums, found = jax.device_get(judge(rows, labels, chosen))
+            exact = np.issubdtype(np.asarray(sums).dtype, np.integer)
+            sums = np.asarray(sums, None if exact else np.float64)  # rounded sums are added up in float64
+            total, nan = sums if total is None else total + sums, nan | bool(found)
+
+        self._forward(params, state, take)
+        if judge is None:
+            whole = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pieces)
+            total = jax.device_get(self._objective.sums(whole, np.asarray(data.labels), np.stack(masks)))
+        return total, nan
+
+    def outputs(self, params: Tree, state: Tree) -> Any:
+        """The model's outputs for all vertices, floating ones as float32: in files that have no name, mapped."""
+        V = self._data.graph.num_vertices
+        found: Any = None
+
+        def take(_: int, output: Any, first: int, last: int) -> None:
+            nonlocal found
+            if found is None:
+                found = jax.tree.map(lambda leaf: self._mapped_zeros((V, *leaf.shape[1:]), _shown(leaf.dtype)), output)
+            for whole, leaf in zip(jax.tree.leaves(found), jax.tree.leaves(output), strict=True):
+                whole[first:last] = leaf
+
+        self._forward(params, state, take)
+        return found
+
+    def close(self) -> None:
+        """Lets go of files, memory and threads; it can be used again."""
+        for program in (self._evaluation, self._training):
+            if program is not None:
+                program.close()
+        self._training = self._evaluation = None
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def _forward(self, params: Tree, state: Tree, take: Callable[[int, Any, int, int], None]) -> None:
+        """Hands over the output of each unit, as the model returns it, with the bounds of its rows."""
+        traced = self._programs.evaluation.traced
+        places = {var: k for k, var in enumerate(self.layouts.evaluation.outputs)}
+
+        def hand_over(unit: int, rows: Sequence[np.ndarray]) -> None:
+            leaves = [np.asarray(rows[places[var]]) for var in traced.step.jaxpr.outvars]
+            take(unit, jax.tree.unflatten(traced.trees["output"], leaves), *self._units.bounds("vertex", unit))
+
+        self.evaluation.forward(params, self._parts.streams, state, hand_over)
+
+    def _stream_data(self) -> StreamData:
+        data = self._data
+        inputs = (data.features, *further_inputs(data, self._parts.keywords).values())
+        return StreamData(data.graph, [np.asarray(array) for array in inputs], data.labels, data.train_mask)
+
+    def _mapped(self) -> frozenset[str]:
+        """Inputs that lie in files."""
+        data = self._data
+        arrays = {"features": data.features, "labels": data.labels, INDEX: data.graph.incoming.neighbours}
+        arrays |= further_inputs(data, self._parts.keywords)
+        return frozenset(name for name, array in arrays.items() if mapping_of(array) is not None)
+
+    def _mapped_zeros(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        with tempfile.TemporaryFile(dir=self._place()) as file:
+            size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
+            if hasattr(os, "posix_fallocate"):  # a disk that is full must say so here: later it would end the process
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                os.truncate(file.fileno(), size)
+            return np.asarray(np.memmap(file, dtype, "r+", shape=shape))
+
+    def _place(self) -> Path:
+        if self._folder is None:
+            if self._scratch is not None:
+                self._scratch.mkdir(parents=True, exist_ok=True)
+            self._folder = OwnFolder(Path(tempfile.mkdtemp(prefix="dorylax-rows-", dir=self._scratch)))
+        return self._folder.path
+
+
+def _floats(output: Any) -> list[Any]:
+    return [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+def _shown(dtype: Any) -> Any:
+    return np.float32 if jnp.issubdtype(dtype, jnp.floating) else dtype
+
+
+@functools.lru_cache(maxsize=8)
+def _judge(sums: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
+    """`(output, labels, masks) -> the sums, and whether the output has a NaN`, compiled."""
+
+    def judge(output: Any, labels: Any, masks: Any) -> tuple[Any, Any]:
+        nan = functools.reduce(jnp.logical_or, (jnp.isnan(leaf).any() for leaf in _floats(output)), jnp.bool_(False))
+        return sums(output, labels, masks), nan
+
+    return jax.jit(judge)

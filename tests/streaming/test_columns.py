@@ -1,0 +1,86 @@
+"""Rows come back as they were, wherever they lay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dorylax.streaming.columns import (
+    ChangedFileError,
+    Column,
+    ComputedColumn,
+    FileColumn,
+    JoinedColumn,
+    PiecesColumn,
+    ScratchColumn,
+    WholeColumn,
+    file_of,
+)
+from dorylax.streaming.direct import anonymous
+
+BOUNDS = np.array([0, 3, 3, 7], np.int64)
+ROWS = np.random.default_rng(0).normal(size=(7, 2, 3)).astype(np.float32)
+
+
+def read(column: Column, unit: int) -> np.ndarray:
+    size = column.room(unit)
+    return np.array(column.read(unit, anonymous(size) if size else None))
+
+
+def shapes() -> list[tuple[int, ...]]:
+    return [(int(count), 2, 3) for count in np.diff(BOUNDS)]
+
+
+@pytest.mark.parametrize("kind", ["whole", "pieces", "scratch"])
+def test_what_is_written_is_read(kind: str, tmp_path: Path) -> None:
+    column = {
+        "whole": lambda: WholeColumn(np.zeros_like(ROWS), BOUNDS),
+        "pieces": lambda: PiecesColumn(3),
+        "scratch": lambda: ScratchColumn(tmp_path, "x", shapes(), np.float32),
+    }[kind]()
+    for _ in range(2):  # the second time it is used again
+        for unit in range(3):
+            column.write(unit, ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
+        for unit in range(3):
+            np.testing.assert_array_equal(read(column, unit), ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
+    column.close()
+
+
+def test_rows_of_a_mapped_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(bytes(64) + ROWS.tobytes())
+    mapped = np.memmap(path, np.float32, "r", 64, ROWS.shape)
+    assert file_of(mapped) == (path, 64)
+    assert file_of(np.asarray(mapped)[1:]) == (path, 64 + ROWS[0].nbytes)
+    assert file_of(mapped[:, :1]) is None, "not one after the other"
+    assert file_of(ROWS) is None
+    column = FileColumn(path, 64, np.float32, (2, 3), BOUNDS)
+    column.check(mapped[:2])
+    np.testing.assert_array_equal(read(column, 2), ROWS[3:])
+    assert len(read(column, 1)) == 0
+    other = tmp_path / "other"
+    other.write_bytes(bytes(64) + (ROWS + 1).tobytes())
+    other.replace(path)
+    with pytest.raises(ChangedFileError, match="has been replaced since it was loaded: load it again"):
+        FileColumn(path, 64, np.float32, (2, 3), BOUNDS).check(mapped[:2])
+
+
+def test_blocks_of_columns_side_by_side(tmp_path: Path) -> None:
+    parts = []
+    for block in (slice(0, 2), slice(2, 3)):
+        width = block.stop - block.start
+        part = ScratchColumn(tmp_path, f"{block.start}", [(*shape[:-1], width) for shape in shapes()], np.float32)
+        for unit in range(3):
+            part.write(unit, ROWS[BOUNDS[unit] : BOUNDS[unit + 1], :, block])
+        parts.append(part)
+    column = JoinedColumn(parts)
+    for unit in range(3):
+        np.testing.assert_array_equal(read(column, unit), ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
+    column.close()
+
+
+def test_rows_that_follow_from_their_numbers() -> None:
+    column = ComputedColumn(np.arange, BOUNDS)
+    assert list(read(column, 2)) == [3, 4, 5, 6]

@@ -1,0 +1,96 @@
+"""What is streamed computes what the model does: loss and gradients of the oracle, and the same bits from every layout."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from support import zoo
+from support.oracle import assert_same, exact_gradients, oracle
+from support.streamed import layout_of, streamed, tightest
+
+from dorylax.graph.graph import Graph
+from dorylax.layers import GAT, GCN, GIN, GraphSAGE
+from dorylax.program.model.base import ModelParts
+from dorylax.program.model.kinds import take_apart
+from dorylax.program.passes import optimise
+from dorylax.program.program import Program, trace
+from dorylax.program.tracing.arguments import RunData, StepResult, training_weights
+from dorylax.program.tracing.spec import DataSpec, RowSpec
+from dorylax.streaming.residency import Layout
+
+ROWS = 3  # of a unit; the messy graph has 20
+
+
+def case_of(name: str) -> tuple[ModelParts, RunData, Program]:
+    case = zoo.ALL[name]
+    parts = zoo.parts_of(case, "float32")
+    return parts, zoo.data_of(case, "float32"), optimise(trace(parts, zoo.spec_of(case, "float32")))
+
+
+def step(layout: Layout, parts: ModelParts, data: RunData, scratch: Path, epoch: int = 2) -> StepResult:
+    with contextlib.closing(streamed(layout, data, scratch)) as program:
+        return program.step(parts.params, parts.streams, parts.state, seed=1, epoch=epoch)
+
+
+def assert_equal(one: StepResult, other: StepResult) -> None:
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("name", zoo.ALL)
+def test_models_of_all_kinds(name: str, tmp_path: Path) -> None:
+    parts, data, program = case_of(name)
+    layout = layout_of(program, data, ROWS)
+    found = step(layout, parts, data, tmp_path)
+    expected = oracle(parts, data, seed=1, epoch=2)
+    assert_same(
+        found, expected, "float32", exact=lambda: exact_gradients(parts, data, seed=1, epoch=2), with_zeros=True
+    )
+    tight = layout_of(program, data, ROWS, tightest(program, data, ROWS))
+    assert_equal(step(tight, parts, data, tmp_path), found)
+    assert not any(tmp_path.iterdir())  # names of files are gone at once
+
+
+def symmetric_data(num_vertices: int, num_edges: int, width: int, *, seed: int = 0) -> RunData:
+    rng = np.random.default_rng(seed)
+    ends = rng.integers(0, num_vertices, (2, num_edges))
+    graph = Graph.from_coo(*ends, num_vertices=num_vertices).symmetrise()
+    labels = rng.integers(0, zoo.C, num_vertices).astype(np.int32)
+    mask = rng.random(num_vertices) < 0.5
+    x = rng.normal(size=(num_vertices, width)).astype(np.float32)
+    return RunData(graph, (x,), labels, training_weights(mask))
+
+
+SYMMETRIC = {
+    "GCN": lambda rngs: GCN(40, 24, zoo.C, rngs=rngs),
+    "GAT": lambda rngs: GAT(40, 8, zoo.C, heads=2, rngs=rngs),
+    "SAGE max": lambda rngs: GraphSAGE(40, 24, zoo.C, aggregation="max", rngs=rngs),
+    "GIN": lambda rngs: GIN(40, 24, zoo.C, rngs=rngs),
+}
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_every_budget_gives_the_same_bits(name: str, tmp_path: Path) -> None:
+    data = symmetric_data(600, 3000, 40)
+    parts = take_apart(SYMMETRIC[name](nnx.Rngs(0)), data.graph, *data.inputs)
+    spec = DataSpec(
+        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
+    )
+    program = optimise(trace(parts, spec))
+    least = tightest(program, data, 25)
+    layouts = [layout_of(program, data, 25, budget) for budget in (1 << 40, 2 * least, least)]
+    ample, between, tight = layouts
+    assert ample.traffic == (0, 0)
+    assert tight.bytes < ample.bytes
+    assert tight.traffic[0] > between.traffic[0] > 0
+    if name != "GAT":  # its softmax needs all heads of a score
+        assert tight.blocked
+    found = [step(layout, parts, data, tmp_path) for layout in layouts]
+    assert_same(found[0], oracle(parts, data, seed=1, epoch=2), "float32", with_zeros=True)
+    for other in found[1:]:
+        assert_equal(other, found[0])

@@ -1,0 +1,44 @@
+"""Units come in order, from buffers that nobody overwrites too early, and errors of the disk reach who reads."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dorylax.streaming.columns import ComputedColumn, FileColumn
+from dorylax.streaming.prefetch import Prefetcher
+
+
+@pytest.mark.parametrize("buffers", [2, 4, 9])
+def test_units_in_order(tmp_path: Path, buffers: int) -> None:
+    rows = np.arange(50, dtype=np.int32)
+    (tmp_path / "rows").write_bytes(rows.tobytes())
+    bounds = np.array([0, 10, 11, 30, 30, 45, 50])
+    column = FileColumn(tmp_path / "rows", 0, np.int32, (), bounds)
+    numbers = ComputedColumn(np.arange, bounds)
+    with ThreadPoolExecutor(1) as threads:
+        prefetcher = Prefetcher(threads, buffers)
+        for _ in range(2):
+            found = []
+            for read in prefetcher.over(6, {"rows": column, "numbers": numbers}):
+                np.testing.assert_array_equal(read["rows"], read["numbers"])
+                found.append(read["rows"].copy())
+            np.testing.assert_array_equal(np.concatenate(found), rows)
+        assert prefetcher.take() > 2 * rows.nbytes
+        assert prefetcher.take() == 0
+        prefetcher.release()
+
+
+def test_an_error_reaches_who_reads_and_the_rest_is_left(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_bytes(bytes(100))
+    column = FileColumn(tmp_path / "rows", 0, np.uint8, (), np.array([0, 50, 100, 150, 200]))
+    with ThreadPoolExecutor(1) as threads:
+        prefetcher = Prefetcher(threads, 2)
+        units = prefetcher.over(4, {"rows": column})
+        assert len(next(units)["rows"]) == 50
+        next(units)
+        with pytest.raises(OSError, match="ends at byte 100"):
+            next(units)

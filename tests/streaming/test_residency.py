@@ -1,0 +1,93 @@
+"""What stays in memory, by arithmetic alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flax import nnx
+
+from dorylax.layers import GCN
+from dorylax.program.passes import optimise
+from dorylax.program.program import Program, trace
+from dorylax.program.tracing.spec import DataSpec, RowSpec
+from dorylax.streaming import residency
+from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, even_units, lay_out, unit_rows, units_for
+from dorylax.streaming.units import MOST_ENTRIES
+
+V, E, F, H, C = 65_600_000, 3_600_000_000, 32, 16, 50
+MAPPED = frozenset({"features", INDEX})
+
+
+def program() -> Program:
+    spec = DataSpec(
+        (RowSpec("vertex", (F,), name="features"),), RowSpec("vertex", (), "int32", "labels"), symmetric=True
+    )
+    return optimise(trace(GCN(F, H, C, dropout=0.0, rngs=nnx.Rngs(0)), spec, metrics=None))
+
+
+@pytest.fixture(scope="module")
+def friendster() -> Program:
+    return program()
+
+
+def layout(friendster: Program, gib: float) -> Layout:
+    return lay_out(friendster, even_units(V, E, friendster), round(gib * 2**30), symmetric=True, mapped=MAPPED)
+
+
+def test_friendster_in_ten_gibibytes(friendster: Program) -> None:
+    """The study's epoch: hidden rows are whole, one after the other; Â·X and index are read; logits never exist."""
+    found = layout(friendster, 10)
+    assert not found.blocked or found.once.whole
+    assert found.index_reads == 2
+    read, written = found.traffic
+    index, hidden, features = 4 * E, 4 * V * H, 4 * V * F
+    assert 2 * index <= read <= 2 * index + 3 * features + 3 * hidden + 20 * V
+    assert written <= 3 * hidden
+    assert found.bytes <= 10 * 2**30
+
+
+def test_with_less_memory_the_widest_is_gathered_in_blocks(friendster: Program) -> None:
+    found = layout(friendster, 4)
+    assert found.blocked
+    assert found.bytes <= 4 * 2**30
+    assert found.index_reads + sum(step.kind == "blocked" for sweep in found.once.sweeps for step in sweep.before) > 2
+
+
+def test_with_plenty_all_is_in_memory(friendster: Program) -> None:
+    found = layout(friendster, 100)
+    assert found.traffic == (0, 0)
+    assert INDEX in found.resident
+    assert not found.blocked
+
+
+def test_more_memory_never_reads_more(friendster: Program) -> None:
+    reads = [layout(friendster, gib).traffic[0] for gib in (4, 6, 8, 12, 16, 24, 32, 64)]
+    assert reads == sorted(reads, reverse=True)
+
+
+def test_too_little(friendster: Program) -> None:
+    with pytest.raises(
+        NotStreamedError, match=r"GCN needs \S+ GiB of memory .* and 0.10 GiB are left: raise single.mem"
+    ):
+        layout(friendster, 0.1)
+
+
+def test_data_in_memory_are_not_counted_again(friendster: Program) -> None:
+    units = even_units(V, E, friendster)
+    found = lay_out(friendster, units, 100 << 30, symmetric=True, mapped=frozenset())
+    assert INDEX not in found.resident
+
+
+def test_units_have_one_number_of_rows_but_for_dense_ones(friendster: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residency, "MOST_ENTRIES", 20)
+    degrees = [2] * 20 + [30] * 4 + [2] * 20
+    found = units_for(np.concatenate([[0], np.cumsum(degrees)]), friendster)
+    sizes = np.diff(found.vertices)
+    assert sizes.sum() == 44
+    assert max(np.diff(found.edges)) <= 40
+    assert list(sizes[:3]) == [4, 4, 4]
+
+
+def test_units_are_the_same_whatever_there_is(friendster: Program) -> None:
+    assert unit_rows(friendster) == ((16 << 20) // (4 * C), MOST_ENTRIES)
+    assert [len(layout(friendster, gib).units) for gib in (4, 100)] == [-(-V // (MOST_ENTRIES * V // E))] * 2

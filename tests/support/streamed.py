@@ -1,0 +1,47 @@
+"""Programs that are streamed, on small data in tiny units."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph.compressed import as_int64
+from dorylax.program.program import Program
+from dorylax.program.tracing.arguments import RunData
+from dorylax.streaming.data import StreamData
+from dorylax.streaming.executor import StreamedProgram
+from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, lay_out
+from dorylax.streaming.units import Units, cut
+
+PLENTY = 1 << 40
+
+
+def units_of(graph: Any, rows: int, entries: int = 1 << 30) -> Units:
+    return cut(as_int64(graph.incoming.offsets), rows, entries)
+
+
+def layout_of(program: Program, data: RunData, rows: int, budget: int = PLENTY) -> Layout:
+    """As if all inputs lay in files."""
+    names = {entry.name for entry in program.traced.inputs} | {INDEX}
+    units = units_of(data.graph, rows)
+    return lay_out(program, units, budget, symmetric=data.graph.symmetric, mapped=frozenset(names))
+
+
+def tightest(program: Program, data: RunData, rows: int) -> int:
+    """The least budget that will do."""
+    low, high = 0, layout_of(program, data, rows).needs
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            layout_of(program, data, rows, middle)
+            high = middle
+        except NotStreamedError:
+            low = middle + 1
+    return high
+
+
+def streamed(layout: Layout, data: RunData, scratch: Path) -> StreamedProgram:
+    given = StreamData(data.graph, [np.asarray(x) for x in data.inputs], np.asarray(data.labels), data.weights != 0)
+    return StreamedProgram(layout, given, scratch)

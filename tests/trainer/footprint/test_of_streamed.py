@@ -1,0 +1,94 @@
+"""What a run that streams would take, by its sizes; and commands that say so, or go on where a run was refused before."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+import dorylax
+from dorylax.cli import main
+from dorylax.config import RunConfig
+from dorylax.graph.data_shape import DataShape
+from dorylax.memory.estimate import MemoryLimitError
+from dorylax.streaming.residency import NotStreamedError
+from dorylax.trainer.footprint import of_config
+from dorylax.trainer.footprint.of_streamed import StreamedEstimate
+
+_GIB = 2**30
+
+
+def shape(**options: str) -> DataShape:
+    """Of the study's graph, in an archive."""
+    given = {"features_in": "mapped", "graph_in": "mapped"} | options
+    found = DataShape(65_600_000, 3_600_000_000, 32, 50, symmetric=True, self_loops="none", origin="archive")
+    return dataclasses.replace(found, **given)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_config, "shape_of", lambda _: shape())
+
+
+def config(limit: str, **overrides: object) -> RunConfig:
+    given = {"model.hidden_features": 16, "model.dropout": 0.0, "single.memory_limit": limit} | {
+        key.replace("__", "."): value for key, value in overrides.items()
+    }
+    return RunConfig.resolve({"data.size": "tiny"}, given)
+
+
+def estimate(one: RunConfig) -> StreamedEstimate:
+    found = of_config.estimate(one)
+    assert found is not None
+    assert not found.fits
+    return of_config.streamed(one, found)
+
+
+@pytest.mark.usefixtures("mapped")
+def test_the_studys_graph_within_twelve_gibibytes() -> None:
+    found = estimate(config("12GiB"))
+    assert 4 * _GIB < found.memory <= 12 * _GIB
+    assert found.disk < 40 * _GIB
+    content = found.to_dict()
+    assert content["epoch"]["edges"] == 2 * 3_600_000_000
+    assert 28e9 < content["epoch"]["read"] < 60e9
+    assert "goes through the edges 2 times" in str(found)
+    of_config.check_config(config("12GiB"))
+
+
+@pytest.mark.usefixtures("mapped")
+def test_what_cannot_be_streamed_is_refused_with_its_reason() -> None:
+    for limit, overrides, reason in (
+        ("700MiB", {}, r"loading the data takes \S+ GiB"),
+        ("12GiB", {"single__order": "community"}, "single.order=community holds the data twice"),
+        ("12GiB", {"single__gathered": "bfloat16"}, "single.gathered=bfloat16 is for steps in memory"),
+    ):
+        with pytest.raises(MemoryLimitError, match=f"does not fit.*cannot be streamed from disk either: .*{reason}"):
+            of_config.check_config(config(limit, **overrides))
+
+
+def test_data_that_cannot_even_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_config, "shape_of", lambda _: shape(features_in="elsewhere", graph_in="elsewhere"))
+    with pytest.raises(NotStreamedError, match=r"loading the data takes \S+ GiB: give an archive"):
+        estimate(config("12GiB"))
+
+
+def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_config, "resident_bytes", lambda: 400 << 20)  # whatever other tests have left
+    path = tmp_path / "graph.npz"
+    dorylax.load("communities", num_vertices=60_000, num_edges=2_000_000, num_features=128).save_npz(path)
+    words = ["--data", str(path), "--model", "gcn", "--set", "single.memory_limit=900MiB"]
+    words += ["--set", "model.hidden_features=512", "--set", "model.num_layers=4", "--set", "single.order=given"]
+    assert main(["info", "--json", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["fits"]
+    assert found["limit"] == {"bytes": 900 * 2**20, "source": "setting"}
+    assert found["streamed"]["memory"] <= 900 * 2**20
+    assert found["streamed"]["seconds"] > 0
+    assert main(["info", *words]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "single.memory_limit has 900 MiB" in text or "single.memory_limit has 0.9 GiB" in text
+    assert "streams its data from disk" in text
+    assert "ns an edge at width 512" in text

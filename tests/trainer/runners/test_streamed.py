@@ -1,0 +1,158 @@
+"""Runs that stream: the ordinary run's losses and parameters, evaluations and predictions, resumed and stopped like any."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+import dorylax
+from dorylax.graph.dataset import Dataset
+from dorylax.layers import GAT, GCN, GIN, GraphSAGE
+from dorylax.runs.result import TrainResult
+from dorylax.streaming import residency
+from dorylax.trainer import Trainer, one_machine, streamed
+from dorylax.trainer.footprint import of_trainer
+from dorylax.trainer.step.functions import LossFunctionError
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "GCN": GCN,
+    "GAT": lambda *widths, rngs: GAT(*widths, heads=2, rngs=rngs),
+    "SAGE max": lambda *widths, rngs: GraphSAGE(*widths, aggregation="max", rngs=rngs),
+    "GIN": GIN,
+}
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Large enough that features and index are mapped."""
+    path = tmp_path_factory.mktemp("data") / "graph.npz"
+    dorylax.load("communities", num_vertices=20_000, num_edges=1_200_000, num_features=64, num_classes=7).save_npz(path)
+    return path
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing fits, but for what is streamed."""
+    estimate = of_trainer.estimate_trainer
+
+    def never(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.setattr(of_trainer, "clearly_fits", lambda *_: False)
+        found, seconds = estimate(*arguments, **options)
+        assert found is not None
+        limit = found.limit._replace(bytes=1)  # type: ignore[union-attr]
+        return type(found)(found.shape, found.phases, limit, found.process, found.compiled), seconds
+
+    monkeypatch.setattr(one_machine, "estimate_trainer", never)
+    monkeypatch.setattr(streamed, "resident_bytes", lambda: 0)
+    monkeypatch.setattr(residency, "most_rows", lambda _: 2_000)
+    monkeypatch.setattr(residency, "MOST_ENTRIES", 100_000)
+    monkeypatch.setattr(residency, "MOST_EDGE_ROWS", 50_000)
+
+
+def trainer(data: Dataset, model: str = "GCN", **options: Any) -> Trainer:
+    made = MODELS[model](data.num_features, 8, data.num_classes, rngs=nnx.Rngs(0))
+    given = {"optimizer": optax.adam(0.01), "epochs": 3, "order": "given"} | options
+    return Trainer(made, data, **given)
+
+
+def limit(mebibytes: int) -> str:
+    """So much for rows."""
+    return f"{(streamed._COMPILED / 2**20 + mebibytes) / (1 - streamed._KEPT_BY_ALLOCATORS):.3f}MiB"
+
+
+def losses(result: TrainResult) -> list[float]:
+    return [record.loss for record in result.history]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
+    model: str, archive: Path, request: pytest.FixtureRequest
+) -> None:
+    data = Dataset.from_npz(archive)
+    ordinary = trainer(data, model)
+    expected = ordinary.fit()
+    request.getfixturevalue("small")
+    streaming = trainer(data, model)
+    found = streaming.fit()
+    assert streaming._machine.streamed is not None
+    np.testing.assert_allclose(losses(found), losses(expected), rtol=2e-5)
+    for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5)
+    for one, other in zip(found.history, expected.history, strict=True):
+        assert abs(one.val_accuracy - other.val_accuracy) < 2e-3  # type: ignore[operator]
+    np.testing.assert_allclose(streaming.predict(), ordinary.predict(), rtol=0.02, atol=2e-3)
+
+
+def test_every_limit_gives_the_same_bits(archive: Path, small: None, tmp_path: Path) -> None:
+    data = Dataset.from_npz(archive)
+    found, traffic = [], []
+    for room in (2000, 14):
+        one = trainer(data, memory_limit=limit(room), scratch=tmp_path)
+        found.append(one.fit())
+        assert one._machine.streamed is not None
+        traffic.append(one._machine.streamed.layouts.training.traffic[0])
+        assert not any(tmp_path.iterdir())
+    assert traffic[0] == 0
+    assert traffic[1] > 4 * data.graph.num_edges
+    assert losses(found[0]) == losses(found[1])
+    for a, b in zip(jax.tree.leaves(found[0].params), jax.tree.leaves(found[1].params), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_resumed_run_goes_on_bit_for_bit(archive: Path, small: None, tmp_path: Path) -> None:
+    data = Dataset.from_npz(archive)
+    whole = trainer(data).fit()
+    trainer(data, epochs=2, run_directory=tmp_path / "run").fit()
+    assert not list((tmp_path / "run").glob("dorylax-rows*"))
+    resumed = trainer(data, run_directory=tmp_path / "run", resume=True).fit()
+    assert losses(resumed) == losses(whole)
+    for a, b in zip(jax.tree.leaves(resumed.last_params), jax.tree.leaves(whole.last_params), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_full_disk_ends_a_run_and_its_checkpoint_stays(
+    archive: Path,
+    small: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = Dataset.from_npz(archive)
+    options: Any = {"checkpoint_every": 1, "run_directory": tmp_path / "run", "memory_limit": limit(14)}
+    trainer(data, epochs=1, **options).fit()
+    writing, count = os.pwritev, 0
+
+    def full(*arguments: Any) -> int:
+        nonlocal count
+        count += 1
+        if count > 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return writing(*arguments)
+
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        trainer(data, resume=True, **options).fit()
+    monkeypatch.setattr(os, "pwritev", writing)
+    assert not list((tmp_path / "run").glob("dorylax-rows*"))
+    assert len(trainer(data, resume=True, **options).fit().history) == 3
+
+
+def test_an_optimizer_that_searches_along_a_line_is_refused(archive: Path, small: None) -> None:
+    with pytest.raises(LossFunctionError, match="evaluates the loss at other parameters"):
+        trainer(Dataset.from_npz(archive), optimizer=optax.lbfgs()).fit()
+
+
+def test_a_metric_that_ranks_all_examples(archive: Path, request: pytest.FixtureRequest) -> None:
+    data = Dataset.from_npz(archive)
+    expected = trainer(data, metric="macro_f1").fit()
+    request.getfixturevalue("small")
+    found = trainer(data, metric="macro_f1").fit()
+    assert abs(found.history[-1].val_score - expected.history[-1].val_score) < 5e-3  # type: ignore[operator]
