@@ -39,21 +39,17 @@ from typing import BinaryIO, NamedTuple, final
 
 import numpy as np
 
-from dorylax.durable import write_file
 from dorylax.graph import checksums, verdicts, zip_arrays
 from dorylax.graph.sparse_rows import dense_rows
+from dorylax.graph.stream.archive_writer import ALIGNMENT, new_archive
 from dorylax.graph.validate import GraphError
 from dorylax.graph.zip_arrays import header_of, members, read_bytes, start_of
 from dorylax.near_matches import close
 
 _LOG = logging.getLogger(__name__)
 
-ALIGNMENT = 64
 _LARGE = 1 << 22  # bytes; smaller arrays are read
-_ZIP64_FIELD = 20  # bytes of the field that zipfile adds to it
-_DATE = (1980, 1, 1, 0, 0, 0)  # the same arrays give the same file
 _ONE_ARRAY = np.lib.format.MAGIC_PREFIX
-_PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
 
 VERTEX_PREFIX = "vertex_"
 """Of the names of further inputs per vertex."""
@@ -288,29 +284,6 @@ def vertex_names(archive: Archive) -> dict[str, str]:
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
     """Writes an archive so that readers see the old file or the whole new one, never a part."""
-
-    def write(file: BinaryIO) -> None:
-        sums = {}
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                member = _aligned_member(f"{name}.npy", file.tell())
-                with archive.open(member, "w", force_zip64=True) as sink:
-                    stream = checksums.Summing(sink.write)
-                    np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
-                sums[name] = stream.checksums()
-            archive.writestr(zipfile.ZipInfo(checksums.MEMBER, _DATE), checksums.to_json(sums))
-
-    write_file(Path(path), write)
-
-
-def _aligned_member(name: str, position: int) -> zipfile.ZipInfo:
-    """A member whose bytes begin on a multiple of `ALIGNMENT`, where its header begins at `position`.
-
-    The room before them is an extra field of the header that no reader knows (APPNOTE.TXT 4.5.1). NumPy pads its own
-    header to a multiple of 64 bytes.
-    """
-    member = zipfile.ZipInfo(name, _DATE)
-    end = position + zip_arrays.LOCAL_HEADER + len(name.encode()) + _ZIP64_FIELD + 4
-    padding = -end % ALIGNMENT
-    member.extra = struct.pack("<HH", _PADDING_FIELD, padding) + bytes(padding)
-    return member
+    with new_archive(Path(path)) as archive:
+        for name, array in arrays.items():
+            archive.add(name, np.asarray(array))
