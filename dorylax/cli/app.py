@@ -13,6 +13,7 @@ from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
 from dorylax.cli.export import export
+from dorylax.cli.import_graph import import_graph
 from dorylax.cli.info import info
 from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
@@ -35,6 +36,7 @@ for _command in (
     predict,
     export,
     describe,
+    import_graph,
     partition,
     simulate,
     report,

@@ -55,7 +55,8 @@ class ExternalSort:
         folder: of the runs, for this sort alone; it is made where it is not there.
         dtype: of the values that go with each key, of any fixed size, a structured one for several; None for none.
         memory: bytes that may be taken; some 10 kB are at least.
-        unique: keep only the first of equal keys.
+        unique: keep only the first of equal keys; or the name of a field of the values, and keep only the first of equal
+            neighbours in both.
 
     Attributes:
         state: what was given with the last chunk that was wholly on disk when the folder was opened; None in a new one.
@@ -65,7 +66,7 @@ class ExternalSort:
         GraphError: a run on disk is damaged, or the folder holds other runs.
     """
 
-    def __init__(self, folder: Path, dtype: np.dtype[Any] | None, *, memory: int, unique: bool = False) -> None:
+    def __init__(self, folder: Path, dtype: np.dtype[Any] | None, *, memory: int, unique: bool | str = False) -> None:
         self._folder, self._dtype, self._memory, self._unique = folder, dtype, memory, unique
         make_folder(folder)
         self._runs = _complete_runs(folder, dtype)
@@ -179,7 +180,7 @@ class ExternalSort:
     def _sort_and_write(self, records: Records, run: _Run) -> _Run:
         assert self._sorter is not None
         records = self._sorter.sort(records)
-        return run.write([_without_repeats(records, None) if self._unique else records])
+        return run.write([self._without_repeats(records, None) if self._unique else records])
 
     def _reduce(self, fan_in: int) -> None:
         """Merges runs until there are few enough to be merged at once."""
@@ -198,10 +199,10 @@ class ExternalSort:
         """The records of some runs in order."""
         if not runs:
             return
-        limit = min(self._memory // 3, _MOST_MERGED)
+        limit = min(self._memory // 6, _MOST_MERGED)
         size = max(_FEWEST, limit // (_record_bytes(self._dtype) * len(runs)))
         out = empty_records(size * len(runs), self._dtype)
-        last_key = None
+        last: Records | None = None
         with contextlib.ExitStack() as stack:
             readers = [_Reader(stack, run, size, self._dtype) for run in runs]
             while readers := [reader for reader in readers if reader.refill()]:
@@ -209,9 +210,22 @@ class ExternalSort:
                 chunk = out.part(0, sum(len(head.keys) for head in heads))
                 merge(heads, chunk, cores())
                 if self._unique:
-                    last_key, chunk = chunk.keys[-1].copy(), _without_repeats(chunk, last_key)
+                    before, last = last, _copied(chunk.part(len(chunk.keys) - 1, len(chunk.keys)))
+                    chunk = self._without_repeats(chunk, before)
                 if len(chunk.keys):
                     yield chunk
+
+    def _without_repeats(self, records: Records, last: Records | None) -> Records:
+        """Sorted records without those that equal the one before them, the first of them `last`."""
+        keep = np.ones(len(records.keys), bool)
+        compared = [(records.keys, None if last is None else last.keys)]
+        if isinstance(self._unique, str) and records.values is not None:
+            of_last = None if last is None or last.values is None else last.values[self._unique]
+            compared.append((records.values[self._unique], of_last))
+        keep[1:] = np.logical_or.reduce([array[1:] != array[:-1] for array, _ in compared])
+        if last is not None:
+            keep[0] = any(array[0] != before[0] for array, before in compared if before is not None)
+        return Records(records.keys[keep], None if records.values is None else records.values[keep])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -356,13 +370,8 @@ def _up_to_a_bound(readers: list[_Reader]) -> list[Records]:
     ]
 
 
-def _without_repeats(records: Records, last_key: np.int64 | None) -> Records:
-    """The first of equal keys, of sorted ones; none of those that equal `last_key`."""
-    keep = np.ones(len(records.keys), bool)
-    np.not_equal(records.keys[1:], records.keys[:-1], out=keep[1:])
-    if last_key is not None and len(keep):
-        keep[0] = records.keys[0] != last_key
-    return Records(records.keys[keep], None if records.values is None else records.values[keep])
+def _copied(records: Records) -> Records:
+    return Records(records.keys.copy(), None if records.values is None else records.values.copy())
 
 
 def _record_bytes(dtype: np.dtype[Any] | None) -> int:
@@ -371,4 +380,4 @@ def _record_bytes(dtype: np.dtype[Any] | None) -> int:
 
 def _fan_in(memory: int) -> int:
     """Runs that are merged at once."""
-    return max(2, min(_MOST_OPEN, memory // 3 // _BLOCK))
+    return max(2, min(_MOST_OPEN, memory // 6 // _BLOCK))

@@ -43,3 +43,10 @@ def _declare(found: ctypes.CDLL) -> None:
     found.dorylax_stream_gather.restype = None
     found.dorylax_stream_merge.argtypes = [number, *[pointer] * 3, size, pointer, pointer]
     found.dorylax_stream_merge.restype = None
+    found.dorylax_stream_parse.argtypes = [
+        *(ctypes.c_char_p, size, number, number),
+        *(pointer, pointer, ctypes.c_uint64, pointer),
+    ]
+    found.dorylax_stream_parse.restype = size
+    found.dorylax_stream_hash.argtypes = [size, ctypes.c_char_p, pointer, ctypes.c_uint64]
+    found.dorylax_stream_hash.restype = None
