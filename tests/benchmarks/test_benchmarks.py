@@ -37,6 +37,7 @@ PRINTS = {
     "gather": r"16 .* backward +\S+ \(",
     "generate": r"tiny +1,000 vertices +10,000 edges",
     "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
+    "importing": r"dorylax import, slice .* M edges/s +peak (.*\n)sort -n, slice .*\npandas, slice",
     "latency_hiding": r"pipe / bound +\d",
     "losses": r"graph server +gather +good, same bits, recovered in .*\n1 cells, 0 bad",
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
