@@ -50,14 +50,14 @@ _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writ
 @click.option("--symmetrise", is_flag=True, help="Add the reverse of each edge that has none.")
 @click.option("--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added.")
 @click.option("--edge-ids/--no-edge-ids", default=True, show_default=True, help="Whether edges have ids.")
-@click.option("--features", type=_FILE, metavar="FILE.npy", help="Features of vertices [V, F].")
-@click.option("--labels", type=_FILE, metavar="FILE.npy", help="Labels of vertices.")
+@click.option("--features", type=_FILE, metavar="FILE", help="Features of vertices [V, F].")
+@click.option("--labels", type=_FILE, metavar="FILE", help="Labels of vertices.")
 @click.option("--num-classes", type=click.IntRange(min=1), metavar="C", help="Classes [default: by the labels].")
 @click.option("--multilabel", is_flag=True, help="Labels [V, C] are any number of classes.")
-@click.option("--train-mask", type=_FILE, metavar="FILE.npy", help="Vertices that train: truth values or numbers.")
-@click.option("--val-mask", type=_FILE, metavar="FILE.npy", help="Vertices that validate.")
-@click.option("--test-mask", type=_FILE, metavar="FILE.npy", help="Vertices that test.")
-@click.option("--vertex-data", metavar="NAME=FILE.npy", multiple=True, help="A further input of the model.")
+@click.option("--train-mask", type=_FILE, metavar="FILE", help="Vertices that train: truth values or numbers.")
+@click.option("--val-mask", type=_FILE, metavar="FILE", help="Vertices that validate.")
+@click.option("--test-mask", type=_FILE, metavar="FILE", help="Vertices that test.")
+@click.option("--vertex-data", metavar="NAME=FILE", multiple=True, help="A further input of the model.")
 @click.option("--name", metavar="NAME", help="What reports call the data set.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def import_graph(
@@ -90,7 +90,7 @@ def import_graph(
 ) -> None:
     """Import edges from files of any size.
 
-    FILE… are text (also gzipped), .npy, .npz or .parquet. A command that was interrupted goes on where it was when it is
+    FILE… are text (also gzipped), .npy, .npz or .parquet, or a folder of the Open Graph Benchmark. A command that was interrupted goes on where it was when it is
     repeated.
     """
     if memory is None:
@@ -135,7 +135,7 @@ def import_graph(
             coalesce=coalesce or False,
             edge_ids=edge_ids,
             edge_data=_files("--edge-data", edge_data),
-            vertices=vertices,
+            vertices=vertices if vertices.paths else None,
             name=name,
             expected=expected,
             progress=progress,
@@ -175,7 +175,7 @@ def _files(option: str, pairs: Sequence[str]) -> dict[str, Path]:
     for pair in pairs:
         name, equals, file = pair.partition("=")
         if not (name and equals and file):
-            raise ConfigError(f"{option} takes NAME=FILE.npy, got {pair!r}")
+            raise ConfigError(f"{option} takes NAME=FILE, got {pair!r}")
         found[name] = Path(file)
     return found
 

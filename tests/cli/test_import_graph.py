@@ -56,7 +56,7 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
         (("--memory", "1MB"), "an import needs at least 0.2 GiB of memory, got 0.0 GiB"),
         (("--memory", "4GiB", "--separator", "ab"), "--separator takes one ASCII character, got 'ab'"),
         (("--memory", "4GiB", "--values", "w:text"), "--values w:text: 'text' is no type of numbers: float32, float64"),
-        (("--memory", "4GiB", "--edge-data", "w"), "--edge-data takes NAME=FILE.npy, got 'w'"),
+        (("--memory", "4GiB", "--edge-data", "w"), "--edge-data takes NAME=FILE, got 'w'"),
         (("--memory", "4GiB", "--out", "mine.txt"), "the archive's name must end in .npz, got 'mine.txt'"),
         (("--memory", "4GiB"), "edges.csv has 4 columns, expected 2: say what they are, as --columns source,target,weight"),
     ],

@@ -12,6 +12,7 @@ from typing import Literal
 
 from dorylax.graph.room import gibibytes
 from dorylax.graph.stream.import_job import Estimate, Imported, ImportJob, Progress
+from dorylax.graph.stream.ogb_folder import OgbFolder
 from dorylax.graph.stream.readers.base import Wanted
 from dorylax.graph.stream.vertex_data import VertexFiles
 from dorylax.graph.validate import GraphError
@@ -46,7 +47,8 @@ def import_graph(
     moment, is continued by the same call; `memory` may be another.
 
     Args:
-        sources: files of edges: text, also gzipped; `.npy`, `.npz`, `.parquet`.
+        sources: files of edges: text, also gzipped; `.npy`, `.npz`, `.parquet`; or one folder of the Open Graph Benchmark, whose
+            features, labels and split come along.
         out: the archive, in place of one that may be there.
         memory: bytes that this process may take in all, at least `LEAST_MEMORY`.
         wanted: which columns are what, and what vertices are called by; by default numbers of vertices.
@@ -55,7 +57,7 @@ def import_graph(
         coalesce: keep one of equal edges, "first" or "sum", as `Graph.coalesce`.
         edge_ids: False where nothing per edge will ever come; a third less of disk and 4 bytes an edge of archive.
         edge_data: files of NumPy with values of the edges, `[E, …]` in the order of the sources.
-        vertices: files of NumPy with what is known about the vertices.
+        vertices: files with what is known about the vertices.
         name: of the data set; None for none.
         expected: is told what the import will take before it begins.
         progress: is told how far it is.
@@ -73,8 +75,12 @@ def import_graph(
         raise GraphError(f"the archive's name must end in .npz, got {str(path)!r}")
     if not sources:
         raise GraphError("there is nothing to import: name at least one file of edges")
+    paths = [Path(source).absolute() for source in sources]
+    if len(paths) == 1 and paths[0].is_dir() and (folder := OgbFolder.of(paths[0])) is not None:
+        paths, num_vertices = [folder.edges], folder.num_vertices if num_vertices is None else num_vertices
+        vertices = vertices or folder.vertices
     job = ImportJob(
-        sources=tuple(Path(source).absolute() for source in sources),
+        sources=tuple(paths),
         out=path.absolute(),
         buffers=max(memory - resident_bytes(), _LEAST_BUFFERS),
         wanted=(wanted or Wanted())._replace(piece=min(1 << 24, memory // 64)),

@@ -35,6 +35,7 @@ from dorylax.graph.stream.readers.base import Chunk, EdgeReader, Values, Wanted,
 from dorylax.graph.stream.readers.choose import open_reader
 from dorylax.graph.stream.readers.npy import mapped_array
 from dorylax.graph.stream.vertex_data import VertexFiles, check_files, rows_said, write_vertex_data
+from dorylax.graph.stream.vertex_rows import Rows
 from dorylax.graph.validate import MAX_VERTICES, GraphError, check_num_vertices
 
 _PLAN, _SEED, _FACTS, _ARCHIVE, _MADE = "plan.json", "seed.json", "edges.json", "archive.npz", "made.json"
@@ -353,7 +354,7 @@ class ImportJob:
         temporary = ExternalSort.disk_bytes(shape.dtype, kept, memory) + (0 if shape.keeps_all else kept * width)
         # Of ids nobody knows how many there are: one for four edges is many.
         temporary += {"numbers": 0, "integers": 4 * edges, "names": 24 * edges}[self.wanted.ids]
-        archive = kept * width + sum(path.stat().st_size for path in self.vertices.paths.values())
+        archive = kept * width + sum(Rows.of(path).path.stat().st_size for path in self.vertices.paths.values())
         there = sum(path.stat().st_size for path in work.rglob("*") if path.is_file())
         free = shutil.disk_usage(work).free + there
         found = Estimate(edges, temporary, archive, free, library() is not None)
@@ -371,7 +372,8 @@ class ImportJob:
             GraphError: it is of something else.
         """
         wanted = self.wanted._replace(piece=0)._asdict()
-        files = [*self.sources, *self.edge_data.values(), *self.vertices.paths.values()]
+        vertices = [Rows.of(path).path for path in self.vertices.paths.values()]
+        files = [*self.sources, *self.edge_data.values(), *vertices]
         plan = {
             "version": _VERSION,
             "files": [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files],

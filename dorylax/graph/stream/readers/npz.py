@@ -40,16 +40,13 @@ class NpzReader(EdgeReader):
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
         self._path, self._wanted = path, wanted
-        with self._archive() as archive:
+        with opened_archive(self._path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
             self._ends = (_INDEX,)
             if wanted.source or wanted.target or _INDEX not in names:
                 self._ends = (wanted.source or "sources", wanted.target or "targets")
             kept = dict(wanted.values or {})
-            for name in (*self._ends, *kept):
-                if name not in names:
-                    raise GraphError(f"{path} has no array {name}: --source, --target: {did_you_mean(name, names)}")
-            arrays = {name: _Rows(archive, name) for name in (*self._ends, *kept)}
+            arrays = {name: MemberRows(archive, name) for name in (*self._ends, *kept)}
         shape = arrays[self._ends[0]].shape
         self._size = shape[-1] if self._ends == (_INDEX,) else shape[0] if shape else 0
         for name, array in arrays.items():
@@ -81,13 +78,13 @@ class NpzReader(EdgeReader):
         start = state or 0
         size = max(1, self._wanted.piece * self._size // max(1, self._bytes))
         file_size = self._path.stat().st_size
-        with self._archive() as archive:
+        with opened_archive(self._path) as archive:
             if self._ends == (_INDEX,):
-                ends = [_Rows(archive, _INDEX, flat=True), _Rows(archive, _INDEX, flat=True)]
+                ends = [MemberRows(archive, _INDEX, flat=True), MemberRows(archive, _INDEX, flat=True)]
                 ends[1].skip(self._size)
             else:
-                ends = [_Rows(archive, name) for name in self._ends]
-            values = {name: _Rows(archive, name) for name in self._values}
+                ends = [MemberRows(archive, name) for name in self._ends]
+            values = {name: MemberRows(archive, name) for name in self._values}
             for array in (*ends, *values.values()):
                 array.skip(start)
             for first in range(start, self._size, size):
@@ -101,21 +98,36 @@ class NpzReader(EdgeReader):
                 stop = first + count
                 yield Chunk(found[0], found[1], held, where, stop, file_size * stop // max(1, self._size))
 
-    @contextlib.contextmanager
-    def _archive(self) -> Iterator[zipfile.ZipFile]:
-        try:
-            with named(self._path), zipfile.ZipFile(self._path) as archive:
-                yield archive
-        except (OSError, GraphError):
-            raise
-        except _DAMAGE as error:
-            raise GraphError(f"{self._path} is no archive of arrays, or is damaged ({error}): get it again") from None
+
+@contextlib.contextmanager
+def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive; what reading damaged bytes raises meanwhile becomes a `GraphError` that names it."""
+    try:
+        with named(path), zipfile.ZipFile(path) as archive:
+            yield archive
+    except (OSError, GraphError):
+        raise
+    except _DAMAGE as error:
+        raise GraphError(f"{path} is no archive of arrays, or is damaged ({error}): get it again") from None
 
 
-class _Rows:
-    """An array in an archive, from front to back."""
+@final
+class MemberRows:
+    """An array in an archive, from front to back.
+
+    Args:
+        archive: opened.
+        name: of the array.
+        flat: read all its elements as rows.
+
+    Raises:
+        GraphError: there is none, or it cannot be read so.
+    """
 
     def __init__(self, archive: zipfile.ZipFile, name: str, *, flat: bool = False) -> None:
+        if f"{name}.npy" not in archive.namelist():
+            names = [member.removesuffix(".npy") for member in archive.namelist()]
+            raise GraphError(f"{archive.filename} has no array {name}: {did_you_mean(name, names)}")
         info = archive.getinfo(f"{name}.npy")
         header = header_of(archive, info)
         if header.by_columns and len(header.shape) > 1:

@@ -42,6 +42,111 @@ class _Piece(NamedTuple):
     parsed: Future[Parsed]
 
 
+class _TextFile:
+    """A file of text, which may be gzipped.
+
+    Attributes:
+        path: of it.
+        packed: whether it is gzipped.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with named(path), path.open("rb") as file:
+            self.packed = file.read(2) == _GZIP
+
+    def separator(self) -> str:
+        """By the file's name."""
+        return _SEPARATORS.get(Path(self.path.stem).suffix if self.packed else self.path.suffix, "")
+
+    def texts(self, file: BinaryIO, piece: int) -> Iterator[bytes]:
+        """Whole lines, about as many bytes as `piece` at once."""
+        rest = b""
+        while text := self.read(file, piece):
+            whole = text.rfind(b"\n") + 1
+            if whole:
+                yield rest + text[:whole]
+                rest = text[whole:]
+            else:
+                rest += text
+            if len(rest) > _LONGEST:
+                raise GraphError(f"{self.path} has a line of more than {_LONGEST:,} bytes: is it text?")
+        if rest:
+            yield rest
+
+    def open(self) -> Any:
+        with named(self.path):
+            return gzip.open(self.path) if self.packed else self.path.open("rb")
+
+    def skip(self, file: BinaryIO, at: int, piece: int) -> None:
+        """Goes on where an earlier process has been; what is packed is unpacked once more."""
+        if not self.packed:
+            file.seek(at)
+        while self.packed and file.tell() < at:
+            if not self.read(file, min(at - file.tell(), piece)):
+                raise GraphError(f"{self.path} is shorter than it was: remove what was read of it, and begin again")
+
+    def read(self, file: BinaryIO, size: int) -> bytes:
+        try:
+            with named(self.path):
+                return file.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise GraphError(
+                f"{self.path} is damaged, or cut off, after {file.tell():,} bytes of text ({error}): get it again"
+            ) from None
+
+    def read_so_far(self, file: BinaryIO) -> int:
+        """Bytes of the file itself."""
+        return int(cast(Any, file).fileobj.tell() if self.packed else file.tell())
+
+
+@final
+class NumberTable:
+    """A table of numbers, a line per row.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        dtype: int64 where the first line has integers alone, else float64.
+        width: columns.
+
+    Raises:
+        GraphError: the first line has something else.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = _TextFile(path)
+        self._separator = self._file.separator()
+        with self._file.open() as file:
+            head = self._file.read(file, _HEAD).removeprefix(_MARK)
+        _, _, line = next(row_lines(head, self._separator), (0, 0, b""))
+        fields = fields_of(line, self._separator) if line else []
+        whole = all(field.lstrip(b"+-").isdigit() for field in fields)
+        self.dtype = np.dtype(np.int64 if whole else np.float64)
+        self.width = len(fields)
+        self._kinds = [Kind.INTEGER if whole else Kind.NUMBER] * self.width
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """Rows from the first to the last, `[n, width]`.
+
+        Raises:
+            GraphError: a line holds something else, or the file is damaged.
+            OSError: it cannot be read.
+        """
+        lines = 0
+        with self._file.open() as file:
+            for text in self._file.texts(file, 1 << 22):
+                try:
+                    parsed = parse(text.removeprefix(b"" if lines else _MARK), self._kinds, self._separator)
+                except LineError as error:
+                    raise GraphError(f"{self._file.path}, line {lines + error.line + 1:,}, {error}") from None
+                lines += parsed.lines
+                if parsed.rows:
+                    yield np.stack([column for column in parsed.columns if isinstance(column, np.ndarray)], axis=1)
+
+
 @final
 class TextReader(EdgeReader):
     """Lines of text.
@@ -56,14 +161,11 @@ class TextReader(EdgeReader):
     """
 
     def __init__(self, path: Path, wanted: Wanted) -> None:
-        self._path, self._wanted = path, wanted
-        with named(path), path.open("rb") as file:
-            self._packed = file.read(2) == _GZIP
-        suffix = Path(path.stem).suffix if self._packed else path.suffix
-        self._separator = _SEPARATORS.get(suffix, "") if wanted.separator is None else wanted.separator
-        with self._open() as file:
-            head = self._read(file, _HEAD)
-            self._head = len(head), file.tell() if not self._packed else cast(Any, file).fileobj.tell()
+        self._path, self._wanted, self._file = path, wanted, _TextFile(path)
+        self._separator = self._file.separator() if wanted.separator is None else wanted.separator
+        with self._file.open() as file:
+            head = self._file.read(file, _HEAD)
+            self._head = self._file.read_so_far(file)
         rows = list(row_lines(head[:_HEAD].removeprefix(_MARK), self._separator))
         self._lines_in_head = len(rows)
         self._start = {"at": len(_MARK) if head.startswith(_MARK) else 0, "lines": 0}
@@ -94,15 +196,14 @@ class TextReader(EdgeReader):
 
     def estimate(self) -> int:
         """See `EdgeReader`."""
-        size, packed = self._head
-        return round(self._lines_in_head * self._path.stat().st_size / max(packed if self._packed else size, 1))
+        return round(self._lines_in_head * self._path.stat().st_size / max(self._head, 1))
 
     def chunks(self, state: Any = None) -> Iterator[Chunk]:
         """See `EdgeReader`."""
         state = dict(state or self._start)
         lines = state["lines"]
-        with self._open() as file, ThreadPoolExecutor(cores()) as pool:
-            self._skip(file, state["at"])
+        with self._file.open() as file, ThreadPoolExecutor(cores()) as pool:
+            self._file.skip(file, state["at"], self._wanted.piece)
             for piece in self._pieces(file, pool, state["at"]):
                 try:
                     parsed = piece.parsed.result()
@@ -135,49 +236,13 @@ class TextReader(EdgeReader):
     def _pieces(self, file: BinaryIO, pool: ThreadPoolExecutor, at: int) -> Iterator[_Piece]:
         """Whole lines, of which some are parsed ahead."""
         ahead: deque[_Piece] = deque()
-        for text in self._texts(file):
+        for text in self._file.texts(file, self._wanted.piece):
             at += len(text)
             parsed = pool.submit(parse, text, self._kinds, self._separator, self._wanted.seed)
-            read = cast(Any, file).fileobj.tell() if self._packed else at
-            ahead.append(_Piece(text, at, read, parsed))
+            ahead.append(_Piece(text, at, self._file.read_so_far(file), parsed))
             if len(ahead) > cores():
                 yield ahead.popleft()
         yield from ahead
-
-    def _texts(self, file: BinaryIO) -> Iterator[bytes]:
-        rest = b""
-        while text := self._read(file, self._wanted.piece):
-            whole = text.rfind(b"\n") + 1
-            if whole:
-                yield rest + text[:whole]
-                rest = text[whole:]
-            else:
-                rest += text
-            if len(rest) > _LONGEST:
-                raise GraphError(f"{self._path} has a line of more than {_LONGEST:,} bytes: is it text?")
-        if rest:
-            yield rest
-
-    def _open(self) -> Any:
-        with named(self._path):
-            return gzip.open(self._path) if self._packed else self._path.open("rb")
-
-    def _skip(self, file: BinaryIO, at: int) -> None:
-        """Goes on where an earlier process has been; what is packed is unpacked once more."""
-        if not self._packed:
-            file.seek(at)
-        while self._packed and file.tell() < at:
-            if not self._read(file, min(at - file.tell(), self._wanted.piece)):
-                raise GraphError(f"{self._path} is shorter than it was: remove what was read of it, and begin again")
-
-    def _read(self, file: BinaryIO, size: int) -> bytes:
-        try:
-            with named(self._path):
-                return file.read(size)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise GraphError(
-                f"{self._path} is damaged, or cut off, after {file.tell():,} bytes of text ({error}): get it again"
-            ) from None
 
     def _fields(self, number: int, line: bytes) -> list[bytes]:
         try:
