@@ -4,10 +4,10 @@
     python benchmarks/importing.py --edges 1_000_000_000 --vertices 60_000_000 --folder /scratch      # 40 GB of disk
     python benchmarks/importing.py --edges 100_000_000 --options "--symmetrise" "--no-edge-ids"
 
-The text has a line "source target" per edge: half of them go to a neighbour among 50,000 numbers, half anywhere, in no order.
-`dorylax import` makes the archive; `sort -n` of coreutils, with as many threads and as much memory, sorts the lines, which is
-less; pandas reads the slice into memory, sorts it and makes rows. Each is a process of its own: seconds are from its start to
-its end, and the peak is its largest resident size (`wait4`), which for `sort` is that of one process of several.
+The text has a line "source target" per edge: half of them go to a neighbour among 50,000 numbers, half anywhere, in no
+order. `dorylax import` makes the archive; `sort -n` of coreutils, with as many threads and as much memory, sorts the lines,
+which is less; pandas reads the slice into memory, sorts it and makes rows. Each is a process of its own: seconds are from its
+start to its end, and the peak is its largest resident size (`wait4`), which for `sort` is that of one process of several.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from harness.command_line import parsed, parser_of, write_json
 
 _AT_ONCE = 1_000_000
@@ -84,10 +85,26 @@ def main() -> None:
         importing = [sys.executable, "-m", "dorylax", "import", "--out", str(out), "--memory", arguments.memory]
         memory = arguments.memory.removesuffix("iB")
         threads = str(len(os.sched_getaffinity(0)))
-        sort = ["sort", "-n", "-k1,1", "-k2,2", "--parallel", threads, "-S", memory, "-T", name, "-o", str(folder / "sorted")]
+        sort = [
+            "sort",
+            "-n",
+            "-k1,1",
+            "-k2,2",
+            "--parallel",
+            threads,
+            "-S",
+            memory,
+            "-T",
+            name,
+            "-o",
+            str(folder / "sorted"),
+        ]
         runs = [
             ("dorylax import", arguments.edges, [*importing, str(text)]),
-            *((f"dorylax import {words}", arguments.edges, [*importing, str(text), *words.split()]) for words in arguments.options),
+            *(
+                (f"dorylax import {words}", arguments.edges, [*importing, str(text), *words.split()])
+                for words in arguments.options
+            ),
             ("dorylax import, slice", arguments.slice, [*importing, str(part)]),
             ("sort -n, slice", arguments.slice, [*sort, str(part)]),
             ("pandas, slice", arguments.slice, [sys.executable, "-c", _PANDAS, str(part), str(out)]),
@@ -97,7 +114,10 @@ def main() -> None:
             seconds, peak = measured(command)
             results.append({"run": label, "edges": edges, "seconds": seconds, "peak": peak})
             rate = edges / seconds / 1e6
-            print(f"{label:<32} {edges:>13,} edges {seconds:>8.1f} s {rate:>7.2f} M edges/s  peak {peak / 2**30:.2f} GiB", flush=True)
+            print(
+                f"{label:<32} {edges:>13,} edges {seconds:>8.1f} s {rate:>7.2f} M edges/s  peak {peak / 2**30:.2f} GiB",
+                flush=True,
+            )
             out.unlink(missing_ok=True)
     write_json(arguments.json, {"schema": 1, "memory": arguments.memory, "runs": results})
 

@@ -1,7 +1,7 @@
 """Where the package's native libraries are: shared objects without Python's C API, loaded by ctypes.
 
-They are built when dorylax is installed (CMakeLists.txt). Each is looked for in its folder of this checkout first and then in
-the same folder of every other `dorylax` on the import path: in a checkout the sources come from the checkout and the
+They are built when dorylax is installed (CMakeLists.txt). Each is looked for in its folder of this checkout first and then
+in the same folder of every other `dorylax` on the import path: in a checkout the sources come from the checkout and the
 libraries from the installed package.
 """
 

@@ -28,9 +28,7 @@ _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writ
 @click.argument("sources", nargs=-1, type=_FILE, metavar="FILE…")
 @click.option("--out", type=_FILE, metavar="FILE.npz", required=True, help="The archive.")
 @click.option("--memory", metavar="SIZE", help="What the import may take of memory, as 4GiB. Needed.")
-@click.option(
-    "--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one."
-)
+@click.option("--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one.")
 @click.option("--header", is_flag=True, help="The first line of text names its columns.")
 @click.option("--separator", metavar="C", help="What parts fields [default: , in .csv, tab in .tsv, else blanks , ;].")
 @click.option("--source", metavar="NAME", help="The column of sources [default: source, or the first].")
@@ -48,7 +46,9 @@ _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writ
 )
 @click.option("--num-vertices", type=click.IntRange(min=0), metavar="V", help="[default: one more than the largest]")
 @click.option("--symmetrise", is_flag=True, help="Add the reverse of each edge that has none.")
-@click.option("--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added.")
+@click.option(
+    "--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added."
+)
 @click.option("--edge-ids/--no-edge-ids", default=True, show_default=True, help="Whether edges have ids.")
 @click.option("--features", type=_FILE, metavar="FILE", help="Features of vertices [V, F].")
 @click.option("--labels", type=_FILE, metavar="FILE", help="Labels of vertices.")
@@ -90,8 +90,8 @@ def import_graph(
 ) -> None:
     """Import edges from files of any size.
 
-    FILE… are text (also gzipped), .npy, .npz or .parquet, or a folder of the Open Graph Benchmark. A command that was interrupted goes on where it was when it is
-    repeated.
+    FILE… are text (also gzipped), .npy, .npz or .parquet, or a folder of the Open Graph Benchmark. A command that was
+    interrupted goes on where it was when it is repeated.
     """
     if memory is None:
         raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")

@@ -54,7 +54,7 @@ def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
             'or say coalesce="first"'
         )
     for name, dtype in dtypes.items():
-        if dtype == bool:
+        if dtype.kind == "b":
             raise GraphError(
                 f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
             )

@@ -29,7 +29,6 @@ def edge_fingerprint(offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarra
         offsets: in-edge row offsets, int64 `[V+1]`.
         sources: source of each in-edge, int32 `[E]`; may be memory-mapped.
     """
-
     return _over_spans(lambda start, stop: (sources[start:stop], rows_between(offsets, start, stop)), len(sources))
 
 

@@ -36,8 +36,18 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.ones((3, 2)))
     np.save(tmp_path / "y.npy", np.array([0, 1, 1]))
     out = tmp_path / "mine.npz"
-    words = ("--ids", "names", "--symmetrise", "--features", str(tmp_path / "x.npy"), "--labels", str(tmp_path / "y.npy"))
-    code, said, err = dorylax("import", str(tmp_path / "e.txt"), "--out", str(out), "--memory", "512MiB", *words, "--json")
+    words = (
+        "--ids",
+        "names",
+        "--symmetrise",
+        "--features",
+        str(tmp_path / "x.npy"),
+        "--labels",
+        str(tmp_path / "y.npy"),
+    )
+    code, said, err = dorylax(
+        "import", str(tmp_path / "e.txt"), "--out", str(out), "--memory", "512MiB", *words, "--json"
+    )
     assert (code, err) == (0, "")
     content = json.loads(said)
     assert content.pop("estimate")["edges"] == 2
@@ -52,13 +62,19 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
     ("words", "message"),
     [
         ((), "--memory is missing: say how much the import may take, as --memory 4GiB"),
-        (("--memory", "much"), "--memory: expected an amount of memory such as 4GiB, 500MB or 1073741824 (bytes), got 'much'"),
+        (
+            ("--memory", "much"),
+            "--memory: expected an amount of memory such as 4GiB, 500MB or 1073741824 (bytes), got 'much'",
+        ),
         (("--memory", "1MB"), "an import needs at least 0.2 GiB of memory, got 0.0 GiB"),
         (("--memory", "4GiB", "--separator", "ab"), "--separator takes one ASCII character, got 'ab'"),
         (("--memory", "4GiB", "--values", "w:text"), "--values w:text: 'text' is no type of numbers: float32, float64"),
         (("--memory", "4GiB", "--edge-data", "w"), "--edge-data takes NAME=FILE, got 'w'"),
         (("--memory", "4GiB", "--out", "mine.txt"), "the archive's name must end in .npz, got 'mine.txt'"),
-        (("--memory", "4GiB"), "edges.csv has 4 columns, expected 2: say what they are, as --columns source,target,weight"),
+        (
+            ("--memory", "4GiB"),
+            "edges.csv has 4 columns, expected 2: say what they are, as --columns source,target,weight",
+        ),
     ],
 )
 def test_wrong_options(dorylax, tmp_path: Path, edges: Path, words: tuple[str, ...], message: str) -> None:

@@ -179,7 +179,7 @@ def _flags(name: bytes) -> int:
 
 
 def _local_header(name: bytes, crc: int, size: int, extra: bytes) -> bytes:
-    """Of a member, before its bytes (APPNOTE.TXT 4.3.7); sizes are in the field of zip64, so that every header is as long."""
+    """Of a member, before its bytes (APPNOTE.TXT 4.3.7); sizes are in the field of zip64: every header is as long."""
     extra += struct.pack("<HHQQ", _ZIP64_FIELD, 16, size, size)
     fixed = struct.pack(
         "<4s5H3L2H", b"PK\3\4", _VERSION, _flags(name), 0, 0, _DATE, crc, _LIMIT, _LIMIT, len(name), len(extra)
@@ -207,6 +207,4 @@ def _end(count: int, size: int, start: int) -> bytes:
         records += struct.pack("<4sQHHLLQQQQ", b"PK\6\6", 44, _VERSION, _VERSION, 0, 0, count, count, size, start)
         records += struct.pack("<4sLQL", b"PK\6\7", 0, start + size, 1)
     said = min(count, 2**16 - 1)
-    return records + struct.pack(
-        "<4sHHHHLLH", b"PK\5\6", 0, 0, said, said, min(size, _LIMIT), min(start, _LIMIT), 0
-    )
+    return records + struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, said, said, min(size, _LIMIT), min(start, _LIMIT), 0)

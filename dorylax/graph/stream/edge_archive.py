@@ -1,14 +1,14 @@
 """From edges in any order to the rows of an archive: records that are sorted on disk, then made edges and written.
 
-A record's key holds source, target, and whether it is the reverse of an edge that was given; its values are the edge's position
-in what was given, which is its id, and what it carries. What comes out is what `Graph.from_coo`, `coalesce`, `symmetrise` and
-`save_npz` make of the same edges, array for array.
+A record's key holds source, target, and whether it is the reverse of an edge that was given; its values are the edge's
+position in what was given, which is its id, and what it carries. What comes out is what `Graph.from_coo`, `coalesce`,
+`symmetrise` and `save_npz` make of the same edges, array for array.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, final
 
@@ -24,7 +24,6 @@ from dorylax.graph.stream.external_sort import ExternalSort
 from dorylax.graph.stream.readers.base import Values
 from dorylax.graph.stream.sorting import Records
 from dorylax.graph.transpose import edge_ids_fit
-from dorylax.graph.validate import GraphError
 
 _ID = "id"
 _PIECE = 1 << 20  # elements that are moved at once
@@ -100,7 +99,11 @@ class Made(NamedTuple):
 
 
 def records(
-    shape: Shape, sources: Int64[np.ndarray, " n"], targets: Int64[np.ndarray, " n"], first: int, values: Mapping[str, np.ndarray]
+    shape: Shape,
+    sources: Int64[np.ndarray, " n"],
+    targets: Int64[np.ndarray, " n"],
+    first: int,
+    values: Mapping[str, np.ndarray],
 ) -> Records:
     """The records of some edges.
 
@@ -127,9 +130,7 @@ def records(
         return Records(keys, held)
     others = sources != targets
     reverse = (targets << 32 | sources << 1 | 1)[others]
-    return Records(
-        np.concatenate([keys, reverse]), None if held is None else np.concatenate([held, held[others]])
-    )
+    return Records(np.concatenate([keys, reverse]), None if held is None else np.concatenate([held, held[others]]))
 
 
 def write_edges(
@@ -161,7 +162,9 @@ def write_edges(
     columns: dict[str, _Column] = {}
     for name, kept in {"indices": Values(np.dtype(np.int32)), **stored}.items():
         columns[name] = (
-            archive.open(name, kept.dtype, (num_edges, *kept.row)) if shape.keeps_all else _Spool(folder / name, kept.dtype)
+            archive.open(name, kept.dtype, (num_edges, *kept.row))
+            if shape.keeps_all
+            else _Spool(folder / name, kept.dtype)
         )
     rows = _Offsets(archive.open("indptr", np.dtype(np.int64), (num_vertices + 1,)))
     looped = written = 0

@@ -185,7 +185,7 @@ class ExternalSort:
     def _reduce(self, fan_in: int) -> None:
         """Merges runs until there are few enough to be merged at once."""
         while len(self._runs) > fan_in:
-            # As few as will do, so that nothing is written again needlessly; neighbours, so that equal keys keep their order.
+            # As few as will do, so that little is written again; neighbours, so that equal keys keep their order.
             number = min(fan_in, len(self._runs) - fan_in + 1)
             starts = range(len(self._runs) - number + 1)
             at = min(starts, key=lambda start: sum(run.records for run in self._runs[start : start + number]))

@@ -42,13 +42,13 @@ def import_graph(
 ) -> Imported:
     """Makes an archive of the edges in some files, within a budget of memory.
 
-    The archive is, array for array, what `Graph.from_coo(…, coalesce=…)`, `symmetrise()` and `save_npz` make of the same edges:
-    the id of an edge is its position in all sources together, in the order given. A call that was interrupted, at whatever
-    moment, is continued by the same call; `memory` may be another.
+    The archive is, array for array, what `Graph.from_coo(…, coalesce=…)`, `symmetrise()` and `save_npz` make of the same
+    edges: the id of an edge is its position in all sources together, in the order given. A call that was interrupted, at
+    whatever moment, is continued by the same call; `memory` may be another.
 
     Args:
-        sources: files of edges: text, also gzipped; `.npy`, `.npz`, `.parquet`; or one folder of the Open Graph Benchmark, whose
-            features, labels and split come along.
+        sources: files of edges: text, also gzipped; `.npy`, `.npz`, `.parquet`; or one folder of the Open Graph Benchmark,
+            whose features, labels and split come along.
         out: the archive, in place of one that may be there.
         memory: bytes that this process may take in all, at least `LEAST_MEMORY`.
         wanted: which columns are what, and what vertices are called by; by default numbers of vertices.

@@ -1,10 +1,10 @@
 """One import: what it takes, and its steps, each of which a later process goes on with.
 
-    ARCHIVE.npz.import/
-        plan.json      what is imported; whoever goes on wants the same
-        ids/           the numbers of vertices that are called by other things (`ids`)
-        edges/         sorted runs of records; edges.json once all edges are in them
-        archive.npz    the archive, once it is whole, and made.json
+ARCHIVE.npz.import/
+    plan.json      what is imported; whoever goes on wants the same
+    ids/           the numbers of vertices that are called by other things (`ids`)
+    edges/         sorted runs of records; edges.json once all edges are in them
+    archive.npz    the archive, once it is whole, and made.json
 """
 
 from __future__ import annotations
@@ -130,13 +130,13 @@ class ImportJob:
     sources: tuple[Path, ...]
     out: Path
     buffers: int
-    wanted: Wanted = Wanted()
+    wanted: Wanted = dataclasses.field(default_factory=Wanted)
     num_vertices: int | None = None
     symmetrise: bool = False
     coalesce: Literal[False, "first", "sum"] = False
     edge_ids: bool = True
     edge_data: Mapping[str, Path] = dataclasses.field(default_factory=dict)
-    vertices: VertexFiles = VertexFiles()
+    vertices: VertexFiles = dataclasses.field(default_factory=VertexFiles)
     name: str | None = None
     expected: Callable[[Estimate], object] = lambda _: None
     progress: Callable[[Progress], object] = lambda _: None
@@ -185,7 +185,9 @@ class ImportJob:
             except HashCollisionError:
                 shutil.rmtree(work / "ids")
                 write_json(seed_at, {"seed": seed + 1})
-        raise GraphError(f"two names have the same hash, for each of {_SEEDS} hashes: are names made so? --ids integers")
+        raise GraphError(
+            f"two names have the same hash, for each of {_SEEDS} hashes: are names made so? --ids integers"
+        )
 
     def _all_edges(self, work: Path, shape: Shape, seed: int) -> Facts:
         """Reads all edges into sorted runs."""
@@ -203,7 +205,9 @@ class ImportJob:
             write_json(facts_at, facts._asdict())
         facts = Facts(**json.loads(facts_at.read_text()))
         if (rows := rows_said(self.vertices)) not in (None, facts.num_vertices):
-            raise GraphError(f"arrays of vertices have {rows:,} rows, and the edges are of {facts.num_vertices:,} vertices")
+            raise GraphError(
+                f"arrays of vertices have {rows:,} rows, and the edges are of {facts.num_vertices:,} vertices"
+            )
         return facts
 
     def _read(
@@ -312,7 +316,9 @@ class ImportJob:
         for reader in readers[1:]:
             if dict(reader.values) != values:
                 told = [f"{one.path} has {_told(one.values)}" for one in (readers[0], reader)]
-                raise GraphError(f"sources differ in what edges have: {told[0]}, {told[1]}: --values names those to take")
+                raise GraphError(
+                    f"sources differ in what edges have: {told[0]}, {told[1]}: --values names those to take"
+                )
         for name, path in self.edge_data.items():
             array = mapped_array(path)
             if name in values:
@@ -320,7 +326,9 @@ class ImportJob:
             values[name] = checked_values(f"{path}: {name}", array.dtype, array.shape[1:], None)
         for name in values:
             if not name or name == "ids":
-                raise GraphError(f"values of edges cannot be called {name!r}: edge_ids in an archive are the edges' ids")
+                raise GraphError(
+                    f"values of edges cannot be called {name!r}: edge_ids in an archive are the edges' ids"
+                )
         if values and not self.edge_ids:
             raise GraphError(f"edge_data {', '.join(values)} with edge_ids=False: values per edge need edge ids")
         if self.coalesce == "sum":
@@ -330,7 +338,9 @@ class ImportJob:
             if (rows := rows_said(self.vertices)) not in (None, self.num_vertices):
                 raise GraphError(f"arrays of vertices have {rows:,} rows, and num_vertices is {self.num_vertices:,}")
             if self.wanted.ids != "numbers":
-                raise GraphError(f"num_vertices is given, and so are ids={self.wanted.ids!r}, which are counted: omit one")
+                raise GraphError(
+                    f"num_vertices is given, and so are ids={self.wanted.ids!r}, which are counted: omit one"
+                )
         return Shape(values, self.edge_ids, self.coalesce, self.symmetrise)
 
     def _known_vertices(self) -> int | None:

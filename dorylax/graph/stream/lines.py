@@ -1,8 +1,8 @@
 """Lines of text to arrays: what a line may look like, and what is wrong with one. Files are `readers.text`'s.
 
 A line has the same number of fields everywhere, separated by blanks, one comma or one semicolon (or by one given character
-alone, where fields may hold blanks); a field may be in double quotes. Empty lines and those that begin with # or % are passed
-over. The loop is native (`kernel/text.cc`); Python's is the same, and a hundred times slower.
+alone, where fields may hold blanks); a field may be in double quotes. Empty lines and those that begin with # or % are
+passed over. The loop is native (`kernel/text.cc`); Python's is the same, and a hundred times slower.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Fault(enum.IntEnum):
     QUOTE = 5
 
 
-class _Bad(DorylaxError):
+class _BadFieldError(DorylaxError):
     def __init__(self, fault: _Fault, column: int) -> None:
         super().__init__(fault.name)
         self.fault, self.column = fault, column
@@ -128,7 +128,7 @@ def parse(text: bytes, kinds: Sequence[Kind], separator: str = "", seed: int = 0
             address(info),
         )
         if info[0]:
-            raise _error(_Bad(_Fault(info[0]), int(info[2])), kinds, int(info[3]), int(info[1]))
+            raise _error(_BadFieldError(_Fault(info[0]), int(info[2])), kinds, int(info[3]), int(info[1]))
         lines = int(info[3])
     found = [None if out is None else out[:rows] for out in outs]
     return Parsed(
@@ -159,7 +159,7 @@ def fields_of(line: bytes, separator: str = "") -> list[bytes]:
     """
     try:
         return [field for field, _ in _fields(line, separator)]
-    except _Bad as bad:
+    except _BadFieldError as bad:
         raise _error(bad, [], 0, 0) from None
 
 
@@ -181,10 +181,12 @@ def names_in(values: Sequence[bytes], seed: int) -> Names:
 def _empty(kind: Kind, size: int) -> np.ndarray | None:
     if kind == Kind.SKIP:
         return None
-    return np.empty((size, 4), np.int64) if kind == Kind.NAME else np.empty(size, "i8" if kind == Kind.INTEGER else "f8")
+    return (
+        np.empty((size, 4), np.int64) if kind == Kind.NAME else np.empty(size, "i8" if kind == Kind.INTEGER else "f8")
+    )
 
 
-def _error(bad: _Bad, kinds: Sequence[Kind], line: int, first: int) -> LineError:
+def _error(bad: _BadFieldError, kinds: Sequence[Kind], line: int, first: int) -> LineError:
     what = {Kind.INTEGER: "an integer", Kind.NUMBER: "a number", Kind.NAME: "a name"}
     wanted = what.get(kinds[bad.column], "a field") if bad.column < len(kinds) else ""
     message = {
@@ -206,34 +208,33 @@ def _parse_in_python(
             column = -1
             for column, (field, begin) in enumerate(_fields(line, separator)):
                 if column == len(kinds):
-                    raise _Bad(_Fault.TOO_MANY, column)
-                _store(field, first + begin, kinds[column], outs[column], row, seed, column)
+                    raise _BadFieldError(_Fault.TOO_MANY, column)
+                _store(outs[column], row, kinds[column], field, (first + begin, column, seed))
             if column + 1 < len(kinds):
-                raise _Bad(_Fault.TOO_FEW, column + 1)
-        except _Bad as bad:
+                raise _BadFieldError(_Fault.TOO_FEW, column + 1)
+        except _BadFieldError as bad:
             raise _error(bad, kinds, number, first) from None
         row += 1
     return row, text.count(b"\n") + (not text.endswith(b"\n") and bool(text))
 
 
-def _store(
-    field: bytes, begin: int, kind: Kind, out: np.ndarray | None, row: int, seed: int, column: int
-) -> None:
+def _store(out: np.ndarray | None, row: int, kind: Kind, field: bytes, about: tuple[int, int, int]) -> None:
+    begin, column, seed = about
     if out is None:
         return
     if kind == Kind.INTEGER:
         if not _INTEGER.fullmatch(field):
-            raise _Bad(_Fault.BAD, column)
+            raise _BadFieldError(_Fault.BAD, column)
         if not -(2**63) <= int(field) < 2**63:
-            raise _Bad(_Fault.TOO_LARGE, column)
+            raise _BadFieldError(_Fault.TOO_LARGE, column)
         out[row] = int(field)
     elif kind == Kind.NUMBER:
         if not _NUMBER.fullmatch(field):
-            raise _Bad(_Fault.BAD, column)
+            raise _BadFieldError(_Fault.BAD, column)
         out[row] = float(field)
     else:
         if not field:
-            raise _Bad(_Fault.BAD, column)
+            raise _BadFieldError(_Fault.BAD, column)
         out[row] = (*_hashes(field, seed), begin, len(field))
 
 
@@ -253,7 +254,7 @@ def _fields(line: bytes, separator: str) -> Iterator[tuple[bytes, int]]:
             begin, close = at + 1, line.find(b'"', at + 1)
             at = close + 1
             if close < 0 or (at < len(line) and line[at] not in ends + blanks):
-                raise _Bad(_Fault.QUOTE, column)
+                raise _BadFieldError(_Fault.QUOTE, column)
             yield line[begin:close], begin
         else:
             begin = at
@@ -266,7 +267,7 @@ def _fields(line: bytes, separator: str) -> Iterator[tuple[bytes, int]]:
         if line[at] in marks:
             at += 1
         elif separator or at == before:
-            raise _Bad(_Fault.BAD, column)
+            raise _BadFieldError(_Fault.BAD, column)
         column += 1
 
 

@@ -1,6 +1,6 @@
 """Sorting and merging records that are in memory: a key, and values that go with it. Both are stable.
 
-The loops are native (`kernel/sort.cc`): a radix sort and a tournament of runs. NumPy gives the same, about five times slower.
+The loops are native (`kernel/sort.cc`): a radix sort and a tournament of runs. NumPy does the same, slower.
 """
 
 from __future__ import annotations
@@ -133,6 +133,4 @@ def _merge_part(runs: Sequence[Records], out: Records) -> None:
     keys = (ctypes.c_void_p * number)(*(address(run.keys) for run in runs))
     values = (ctypes.c_void_p * number)(*(address(run.values) for run in runs))
     counts = np.array([len(run.keys) for run in runs], np.int64)
-    native.dorylax_stream_merge(
-        number, keys, values, address(counts), width, address(out.keys), address(out.values)
-    )
+    native.dorylax_stream_merge(number, keys, values, address(counts), width, address(out.keys), address(out.values))

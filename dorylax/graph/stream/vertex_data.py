@@ -94,7 +94,10 @@ def write_vertex_data(archive: ArchiveWriter, files: VertexFiles, num_vertices: 
         archive.add("labels", labels.array)
         if files.masks:
             masks = {name: Rows.of(files.masks[name]).whole() if name in files.masks else None for name in MASKS}
-            flat = {name: mask[:, 0] if mask is not None and mask.shape[1:] == (1,) else mask for name, mask in masks.items()}
+            flat = {
+                name: mask[:, 0] if mask is not None and mask.shape[1:] == (1,) else mask
+                for name, mask in masks.items()
+            }
             for name, mask in checked_masks(flat, labels.array).items():
                 archive.add(name, mask)
         if labels.num_classes is not None:
@@ -118,7 +121,9 @@ def _stream(archive: ArchiveWriter, name: str, rows: Rows, dtype: np.dtype[Any],
         if dtype == np.int32 and piece.dtype != np.int32:
             for extreme in (int(piece.min()), int(piece.max())):
                 if not -(2**31) <= extreme < 2**31:
-                    raise GraphError(f"{name} holds {extreme}, which int32 does not: renumber, or give floating numbers")
+                    raise GraphError(
+                        f"{name} holds {extreme}, which int32 does not: renumber, or give floating numbers"
+                    )
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
             held = piece.astype(dtype)
         if dtype.kind == "f":

@@ -1,4 +1,4 @@
-"""Arrays with a row per vertex in files: `.npy`, an array of an archive (`FILE.npz:NAME`), or text, a line of numbers each."""
+"""Arrays with a row per vertex in files: `.npy`, an array of an archive (`FILE.npz:NAME`), or lines of numbers."""
 
 from __future__ import annotations
 

@@ -75,9 +75,10 @@ def test_keys_alone_and_structured_values(tmp_path):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 200), st.integers(0, 20), st.integers(1, 40), st.integers(1, 40), st.sampled_from([1, 800]))
-def test_whoever_goes_on_adds_what_follows(tmp_path_factory, size, killed_after, chunk, other_chunk, memory):
+@given(st.integers(0, 200), st.integers(0, 20), st.tuples(*[st.integers(1, 40)] * 2), st.sampled_from([1, 800]))
+def test_whoever_goes_on_adds_what_follows(tmp_path_factory, size, killed_after, chunks, memory):
     """A process is killed after some chunks; the next one goes on from `state`, in chunks of another size."""
+    chunk, other_chunk = chunks
     folder = tmp_path_factory.mktemp("sort")
     keys = np.random.default_rng(size).integers(0, 30, size)
     values = np.arange(size, dtype=np.int32)

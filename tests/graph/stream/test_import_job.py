@@ -46,7 +46,9 @@ def _same(path, expected):
 
 
 def _in_memory(folder, sources, targets, num_vertices, values=None, *, symmetrise=False, **options):
-    graph = Graph.from_coo(np.asarray(sources, np.int64), np.asarray(targets, np.int64), num_vertices, edge_data=values, **options)
+    graph = Graph.from_coo(
+        np.asarray(sources, np.int64), np.asarray(targets, np.int64), num_vertices, edge_data=values, **options
+    )
     (graph.symmetrise() if symmetrise else graph).save_npz(folder / "expected.npz")
     return _arrays(folder / "expected.npz")
 
@@ -63,7 +65,11 @@ def _text(path, columns, separator=" ", junk=False):
 def _job(folder, sources, **options):
     wanted = options.pop("wanted", Wanted())
     return ImportJob(
-        tuple(sources), folder / "out.npz", options.pop("buffers", TINY), wanted._replace(piece=options.pop("piece", 60)), **options
+        tuple(sources),
+        folder / "out.npz",
+        options.pop("buffers", TINY),
+        wanted._replace(piece=options.pop("piece", 60)),
+        **options,
     )
 
 
@@ -82,25 +88,26 @@ def _write(folder, number, kind, columns):
         return _text(folder / f"{number}.tsv.gz", columns, "\t")
     path = folder / f"{number}.npz"
     arrays = dict(zip(("sources", "targets", "w", "k"), map(np.asarray, columns), strict=False))
-    (np.savez_compressed if kind == "packed" else np.savez)(path, **{name: array.astype(np.int64) if name in "sources targets k" else array.astype(np.float32) for name, array in arrays.items()})
+    (np.savez_compressed if kind == "packed" else np.savez)(
+        path,
+        **{
+            name: array.astype(np.int64) if name in "sources targets k" else array.astype(np.float32)
+            for name, array in arrays.items()
+        },
+    )
     return path
 
 
 @settings(max_examples=150, deadline=None)
 @given(
     EDGES,
-    st.booleans(),
-    st.booleans(),
-    st.sampled_from([False, "first", "sum"]),
-    st.booleans(),
+    st.tuples(st.booleans(), st.booleans(), st.sampled_from([False, "first", "sum"]), st.booleans(), st.booleans()),
     st.lists(st.sampled_from(["text", "csv", "gz", "npz", "packed"]), min_size=1, max_size=3),
     st.sampled_from([1, TINY, 100_000]),
-    st.booleans(),
     st.randoms(use_true_random=False),
 )
-def test_an_archive_is_what_is_built_in_memory(
-    tmp_path_factory, edges, with_values, symmetrise, coalesce, ordered, kinds, buffers, edge_ids, random
-):
+def test_an_archive_is_what_is_built_in_memory(tmp_path_factory, edges, options, kinds, buffers, random):
+    with_values, symmetrise, coalesce, ordered, edge_ids = options
     num_vertices, pairs = edges
     coalesce = "first" if coalesce == "sum" and not with_values else coalesce
     edge_ids = edge_ids or with_values
@@ -110,7 +117,10 @@ def test_an_archive_is_what_is_built_in_memory(
     cuts = sorted(random.randrange(len(pairs) + 1) for _ in kinds[1:])
     sources = []
     for number, (kind, first, end) in enumerate(zip(kinds, [0, *cuts], [*cuts, len(pairs)], strict=True)):
-        rows = [[*pair, *(value if with_values else ())] for pair, value in zip(pairs[first:end], values[first:end], strict=True)]
+        rows = [
+            [*pair, *(value if with_values else ())]
+            for pair, value in zip(pairs[first:end], values[first:end], strict=True)
+        ]
         columns = list(zip(*rows, strict=True)) or [()] * (4 if with_values else 2)
         sources.append(_write(folder, number, kind, columns))
     wanted = Wanted(
@@ -120,7 +130,9 @@ def test_an_archive_is_what_is_built_in_memory(
         values={"w": np.dtype(np.float32), "k": np.dtype(np.int64)} if with_values else None,
     )
     # A file without lines cannot show how many columns it has.
-    sources = [path for path in sources if path.stat().st_size and (path.suffix == ".npz" or _has_rows(path))] or sources[:1]
+    sources = [
+        path for path in sources if path.stat().st_size and (path.suffix == ".npz" or _has_rows(path))
+    ] or sources[:1]
     if not pairs and with_values and sources[0].suffix != ".npz":
         return
     imported = _job(
@@ -202,7 +214,9 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3)), max_size=80), st.sampled_from([1, TINY]))
+@given(
+    st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-3, 3)), max_size=80), st.sampled_from([1, TINY])
+)
 def test_any_integers_are_numbered_in_order(tmp_path_factory, pairs, buffers):
     folder = tmp_path_factory.mktemp("import")
     path = _text(folder / "e.txt", list(zip(*pairs, strict=True)) or [[], []])
@@ -244,7 +258,9 @@ def test_names_with_equal_hashes_get_others(tmp_path, monkeypatch):
     """Under the first two seeds all names of one length have the same hash."""
     monkeypatch.setenv("DORYLAX_NATIVE", "0")
     real = lines._hashes
-    monkeypatch.setattr(lines, "_hashes", lambda name, seed: (len(name), real(name, seed)[1]) if seed < 2 else real(name, seed))
+    monkeypatch.setattr(
+        lines, "_hashes", lambda name, seed: (len(name), real(name, seed)[1]) if seed < 2 else real(name, seed)
+    )
     path = _text(tmp_path / "e.txt", [["a", "c", "b"] * 20, ["b", "a", "a"] * 20])
     _job(tmp_path, [path], wanted=Wanted(ids="names")).run()
     with np.load(tmp_path / "out.npz") as found:
@@ -377,9 +393,10 @@ def test_what_is_killed_by_the_system_goes_on(tmp_path):
     edges = _graph(num_edges=60_000, num_vertices=5_000)
     source = _text(tmp_path / "e.txt", edges)
     program = (
-        "import sys; from pathlib import Path; from dorylax.graph.stream.import_job import ImportJob; "
+        "from pathlib import Path; from dorylax.graph.stream.import_job import ImportJob; "
         "from dorylax.graph.stream.readers.base import Wanted; "
-        f"ImportJob((Path({str(source)!r}),), Path({str(tmp_path / 'out.npz')!r}), 400_000, Wanted(piece=5000), symmetrise=True).run()"
+        f"job = ImportJob((Path({str(source)!r}),), Path({str(tmp_path / 'out.npz')!r}), 400_000, "
+        "Wanted(piece=5000), symmetrise=True); job.run()"
     )
     patience, kills = 0.6, 0
     while True:
@@ -430,7 +447,9 @@ def test_what_it_takes_is_said_before(tmp_path, monkeypatch):
     assert (estimate.temporary_bytes, estimate.archive_bytes) == (300 * 12, 300 * 8)
     assert estimate.native == (native.library() is not None)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9000, 4000, 5000))
-    with pytest.raises(DiskSpaceError, match=r"about 300 edges take about 0\.0 GiB of disk, .* are free: --out on another"):
+    with pytest.raises(
+        DiskSpaceError, match=r"about 300 edges take about 0\.0 GiB of disk, .* are free: --out on another"
+    ):
         _job(tmp_path, [source]).run()
     _same(tmp_path / "out.npz", _in_memory(tmp_path, *_graph(), None))  # the old archive stays
 
@@ -449,12 +468,24 @@ def test_a_full_disk_leaves_what_was_done(tmp_path, monkeypatch):
 BAD = {
     "line": ("1 2\n# c\n3 x\n", {}, r"e\.txt, line 3, has in column 2 not an integer: '3 x'"),
     "header": ("source target\n1 2\n", {}, r"line 1, .*'source target': --header if this line names the columns"),
-    "columns": ("1 2 3\n", {}, r"e\.txt has 3 columns, expected 2: say what they are, as --columns source,target,weight"),
+    "columns": (
+        "1 2 3\n",
+        {},
+        r"e\.txt has 3 columns, expected 2: say what they are, as --columns source,target,weight",
+    ),
     "named": ("1 2 3\n", {"columns": ("source", "target")}, r"has 3 columns, and --columns names 2, source,target"),
     "no column": ("1 2\n", {"source": "sorce"}, r"e\.txt has no column 'sorce': did you mean source"),
     "negative": ("1 2\n\n5 -1\n", {}, r"e\.txt, line 3: '5 -1': target -1 is negative: must be ≥ 0 and < the most"),
-    "large": ("1 2\n2147483647 1\n", {}, r"line 2: '2147483647 1': source 2147483647 is out of range: .* --ids integers"),
-    "small type": ("0 1 300\n", {"columns": ("source", "target", "w"), "values": {"w": np.dtype(np.int8)}}, r"has a w that int8"),
+    "large": (
+        "1 2\n2147483647 1\n",
+        {},
+        r"line 2: '2147483647 1': source 2147483647 is out of range: .* --ids integers",
+    ),
+    "small type": (
+        "0 1 300\n",
+        {"columns": ("source", "target", "w"), "values": {"w": np.dtype(np.int8)}},
+        r"has a w that int8",
+    ),
 }
 
 
@@ -512,9 +543,21 @@ def test_arguments_that_do_not_fit(tmp_path):
         ([source], {"num_vertices": 10, "wanted": Wanted(ids="integers")}, "num_vertices is given, and so are ids="),
         ([source], {"num_vertices": 10}, r"source 1[0-9] is out of range: must be ≥ 0 and < num_vertices = 10"),
         ([source], {"edge_data": {"w": tmp_path / "w.npy"}}, r"w\.npy: w has 299 rows, and there are .*edges"),
-        ([source], {"vertices": VertexFiles(features=tmp_path / "x.npy"), "num_vertices": 20}, "have 30 rows, and num_vertices is 20"),
-        ([source], {"vertices": VertexFiles(features=tmp_path / "x.npy"), "wanted": Wanted(ids="integers")}, "edges are of 20 vertices"),
-        ([source], {"vertices": VertexFiles(masks={"train_mask": tmp_path / "x.npy"})}, "train_mask is given without labels"),
+        (
+            [source],
+            {"vertices": VertexFiles(features=tmp_path / "x.npy"), "num_vertices": 20},
+            "have 30 rows, and num_vertices is 20",
+        ),
+        (
+            [source],
+            {"vertices": VertexFiles(features=tmp_path / "x.npy"), "wanted": Wanted(ids="integers")},
+            "edges are of 20 vertices",
+        ),
+        (
+            [source],
+            {"vertices": VertexFiles(masks={"train_mask": tmp_path / "x.npy"})},
+            "train_mask is given without labels",
+        ),
         ([tmp_path], {}, "is a folder"),
     ):
         with pytest.raises(GraphError, match=message):

@@ -107,12 +107,17 @@ def test_numbers_are_rounded_as_python_does(by):
 
 
 TEXTS = st.lists(
-    st.sampled_from([b"1", b"-20", b"x", b'"', b'"7"', b" ", b"\t", b",", b";", b"\n", b"\r\n", b"#", b"1.5", b"e3"]), max_size=30
+    st.sampled_from([b"1", b"-20", b"x", b'"', b'"7"', b" ", b"\t", b",", b";", b"\n", b"\r\n", b"#", b"1.5", b"e3"]),
+    max_size=30,
 ).map(b"".join)
 
 
 @pytest.mark.skipif(native._load() is None, reason="no native library")
-@given(TEXTS, st.sampled_from(["", ",", "\t"]), st.sampled_from([PAIR, (Kind.NAME, Kind.NUMBER, Kind.SKIP), (Kind.SKIP, Kind.NAME)]))
+@given(
+    TEXTS,
+    st.sampled_from(["", ",", "\t"]),
+    st.sampled_from([PAIR, (Kind.NAME, Kind.NUMBER, Kind.SKIP), (Kind.SKIP, Kind.NAME)]),
+)
 def test_both_loops_are_the_same(text, separator, kinds):
     found = []
     for switch in ("", "0"):
@@ -121,7 +126,9 @@ def test_both_loops_are_the_same(text, separator, kinds):
             try:
                 parsed = parse(text, kinds, separator, 5)
                 tables = [one.table.tolist() if isinstance(one, Names) else one for one in parsed.columns]
-                found.append((parsed.rows, parsed.lines, [None if one is None else np.asarray(one).tolist() for one in tables]))
+                found.append(
+                    (parsed.rows, parsed.lines, [None if one is None else np.asarray(one).tolist() for one in tables])
+                )
             except LineError as error:
                 found.append((str(error), error.line, error.first))
     assert repr(found[0]) == repr(found[1])

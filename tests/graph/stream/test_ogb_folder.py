@@ -31,7 +31,9 @@ def _folder(folder, *, large):
     if large:
         raw.mkdir()
         edges = np.stack([SOURCES, TARGETS])
-        np.savez(raw / "data.npz", edge_index=edges, node_feat=FEATURES.astype(np.float16), num_nodes_list=np.array([5]))
+        np.savez(
+            raw / "data.npz", edge_index=edges, node_feat=FEATURES.astype(np.float16), num_nodes_list=np.array([5])
+        )
         np.savez_compressed(raw / "node-label.npz", node_label=np.array([[0.0], [1.0], [2.0], [1.0], [np.nan]]))
     else:
         _table(raw / "edge.csv.gz", np.stack([SOURCES, TARGETS], axis=1))

@@ -55,11 +55,17 @@ def test_labels_and_masks(tmp_path, kind):
     folders = [tmp_path / name for name in ("labels", "train", "test")]
     for folder in folders:
         folder.mkdir()
-    files = [_file(*one) for one in zip(folders, [kind] * 3, (labels, np.array([0, 5]), np.array([7, 9, 11])), strict=True)]
+    files = [
+        _file(*one) for one in zip(folders, [kind] * 3, (labels, np.array([0, 5]), np.array([7, 9, 11])), strict=True)
+    ]
     found = _written(tmp_path, VertexFiles(labels=files[0], masks={"train_mask": files[1], "test_mask": files[2]}))
     assert found["labels"].dtype == np.int32
     np.testing.assert_array_equal(found["labels"], labels)
-    assert [np.flatnonzero(found[f"{name}_mask"]).tolist() for name in ("train", "val", "test")] == [[0, 5], [], [7, 9, 11]]
+    assert [np.flatnonzero(found[f"{name}_mask"]).tolist() for name in ("train", "val", "test")] == [
+        [0, 5],
+        [],
+        [7, 9, 11],
+    ]
     assert (int(found["num_classes"]), bool(found["multilabel"])) == (3, False)
 
 
@@ -91,7 +97,10 @@ def test_what_else_is_refused(tmp_path):
         (VertexFiles(features=one["a"], labels=one["b"]), "differ in their number of rows: features 20, labels 21"),
         (VertexFiles(inputs={"x": one["a"]}), "vertex_inputs has the name 'x', which models are called with"),
         (VertexFiles(inputs={"c": one["c"]}), "vertex_c holds 1099511627776, which int32 does not"),
-        (VertexFiles(features=tmp_path / "d.npz"), r"d\.npz is an archive: say which of its arrays, as .*d\.npz:features"),
+        (
+            VertexFiles(features=tmp_path / "d.npz"),
+            r"d\.npz is an archive: say which of its arrays, as .*d\.npz:features",
+        ),
         (VertexFiles(features=Path(f"{tmp_path / 'd.npz'}:y")), r"d\.npz has no array y: choose from x"),
         (VertexFiles(features=tmp_path / "e.txt"), r"e\.txt, line 2, has in column 2 not an integer"),
     ):

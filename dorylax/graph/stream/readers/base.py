@@ -50,7 +50,7 @@ class Chunk(NamedTuple):
 
     @property
     def size(self) -> int:
-        """n."""
+        """N."""
         return len(self.sources.table if isinstance(self.sources, Names) else self.sources)
 
 

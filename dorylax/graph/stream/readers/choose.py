@@ -27,5 +27,7 @@ def open_reader(path: Path, wanted: Wanted) -> EdgeReader:
         OSError: it cannot be read.
     """
     if path.is_dir():
-        raise GraphError(f"{path} is a folder: name the files in it (one of the Open Graph Benchmark has raw/edge.csv.gz or raw/data.npz)")
+        raise GraphError(
+            f"{path} is a folder: name the files in it (one of the Open Graph Benchmark has raw/edge.csv.gz or raw/data.npz)"
+        )
     return _BY_SUFFIX.get(path.suffix, TextReader)(path, wanted)

@@ -36,7 +36,9 @@ class NpyReader(EdgeReader):
         if array.shape == (2, 2):
             raise GraphError(f"{path} is [2, 2], which may be [E, 2] or [2, E]: give three edges or more, or text")
         if wanted.values:
-            raise GraphError(f"{path} has no column {next(iter(wanted.values))!r}: --edge-data takes values from a .npy")
+            raise GraphError(
+                f"{path} has no column {next(iter(wanted.values))!r}: --edge-data takes values from a .npy"
+            )
         self._array = array.T if array.shape[0] == 2 else array
 
     @property

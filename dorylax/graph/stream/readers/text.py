@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, cast, final
 import numpy as np
 
 from dorylax.durable import named
-from dorylax.graph.stream.lines import Kind, LineError, Names, Parsed, fields_of, parse, row_lines
+from dorylax.graph.stream.lines import Kind, LineError, Parsed, fields_of, parse, row_lines
 from dorylax.graph.stream.readers.base import Chunk, EdgeReader, Values, Wanted, roles
 from dorylax.graph.validate import GraphError
 from dorylax.machine import cores
@@ -178,7 +178,9 @@ class TextReader(EdgeReader):
                 self._start = {"at": self._start["at"] + first + len(line) + 1, "lines": number + 1}
         columns = self._columns(fields)
         source, target, values = roles(path, columns, wanted)
-        self._values = {name: Values(np.dtype(np.float32) if dtype is None else dtype) for name, dtype in values.items()}
+        self._values = {
+            name: Values(np.dtype(np.float32) if dtype is None else dtype) for name, dtype in values.items()
+        }
         end = Kind.NAME if wanted.ids == "names" else Kind.INTEGER
         self._kinds = [self._kind(name, end, source, target) for name in columns]
         self._ends = columns.index(source), columns.index(target)

@@ -128,7 +128,11 @@ def test_roles_of_columns(tmp_path, names, wanted, message):
     [
         ({"x": np.zeros(3)}, Wanted(), r"has no array sources: choose from x"),
         ({"edge_index": np.zeros((3, 4), int)}, Wanted(), r"edge_index has shape \[3, 4\], expected \[2, 4\]"),
-        ({"sources": np.zeros(3, int), "targets": np.zeros(4, int)}, Wanted(), r"targets has shape \[4\], expected \[3\]"),
+        (
+            {"sources": np.zeros(3, int), "targets": np.zeros(4, int)},
+            Wanted(),
+            r"targets has shape \[4\], expected \[3\]",
+        ),
         ({"sources": np.zeros(3), "targets": np.zeros(3, int)}, Wanted(), "sources must hold integers, got float64"),
         ({"edge_index": np.array([["a"], ["b"]])}, Wanted(), "must hold integers, got <U1: --ids names if vertices"),
         ({"edge_index": np.array([[2**63], [1]], np.uint64)}, Wanted(ids="integers"), "which does not fit int64"),
