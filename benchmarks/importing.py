@@ -6,7 +6,7 @@
 
 The text has a line "source target" per edge: half of them go to a neighbour among 50,000 numbers, half anywhere, in no
 order. `dorylax import` makes the archive; `sort -n` of coreutils, with as many threads and as much memory, sorts the lines,
-which is less; pandas reads the slice into memory, sorts it and makes rows. Each is a process of its own: seconds are from its
+which is less; pandas reads the slice into memory, sorts it and makes rows. Each is a process; seconds are from its
 start to its end, and the peak is its largest resident size (`wait4`), which for `sort` is that of one process of several.
 """
 

@@ -3,7 +3,7 @@
 Integers are numbered in ascending order, so what is 0 … V-1 already stays as it is; names in the order in which they first
 occur, the source of an edge before its target. All of them are found in a first pass over the edges, by sorting on disk, and
 looked up in a second one, in a table of what is sorted (integers, or hashes of names) and the number of each. Names are
-compared by 128 bits of hashes, 64 of which sort them: that two names have the same 64 is noticed, and other hashes are taken.
+compared by 128 bits of hashes, 64 of which sort them: if two names have the same 64, others are taken.
 """
 
 from __future__ import annotations
