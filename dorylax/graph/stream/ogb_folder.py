@@ -1,7 +1,7 @@
 """Folders of the Open Graph Benchmark: which of their files hold edges, and what is known about vertices.
 
 W. Hu et al., "Open Graph Benchmark: datasets for machine learning on graphs", NeurIPS 2020. A data set for vertices has
-`raw/` with gzipped tables (`edge.csv.gz`, `num-node-list.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`) or, if large, with
+`raw/` with gzipped tables (`edge.csv.gz`, `num-node-list.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`), a large one with
 `data.npz` and `node-label.npz`; and `split/NAME/` with `train.csv.gz`, `valid.csv.gz`, `test.csv.gz`. Edges are
 directed as they are there.
 """
