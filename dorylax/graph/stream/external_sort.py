@@ -70,10 +70,9 @@ class ExternalSort:
         self._folder, self._dtype, self._memory, self._unique = folder, dtype, memory, unique
         make_folder(folder)
         self._runs = _complete_runs(folder, dtype)
-        last = self._runs[-1] if self._runs else _Run(folder, 0, -1, 0, None, 0)
+        last = self._runs[-1] if self._runs else _Run(folder, 0, -1)
         self.state: Any = last.state
         self._state = last.state
-        self._beyond = self._skip = last.beyond
         self._next = last.last + 1
         self._size = self.run_size(dtype, memory)
         self._filled = 0
@@ -114,13 +113,14 @@ class ExternalSort:
             values: `[n]` of the sort's type; None where it has none.
             state: of JSON: what a process that goes on needs to know to add what follows; None where none will.
         """
-        at = min(self._skip, len(keys))
-        self._skip -= at
+        if self._filled and self._filled + len(keys) > self._size:
+            self._flush()  # so that a run ends with a chunk, and what it holds does not depend on how chunks were cut
+        at = 0
         while at < len(keys):
             at += self._fill(keys[at:], None if values is None else values[at:])
             if self._filled == self._size and at < len(keys):
-                self._flush()
-        self._state, self._beyond = state, self._skip
+                self._flush(partial=True)
+        self._state = state
         if self._filled == self._size:
             self._flush()
 
@@ -160,13 +160,12 @@ class ExternalSort:
             assert values is not None
             room.values[:] = values[:taken]
         self._filled += taken
-        self._beyond += taken
         return taken
 
-    def _flush(self) -> None:
+    def _flush(self, *, partial: bool = False) -> None:
         """Has the records that wait written, and goes on in the other buffer."""
         self._wait()
-        run = _Run(self._folder, self._next, self._next, 0, self._state, self._beyond)
+        run = _Run(self._folder, self._next, self._next, state=self._state, partial=partial)
         self._next += 1
         self._writing = self._pool.submit(self._sort_and_write, self._buffers[0].part(0, self._filled), run)
         self._buffers.reverse()
@@ -236,15 +235,15 @@ class _Run:
         first, last: runs that it holds.
         records: how many.
         state: what was given with the last chunk that is wholly in it and the runs before.
-        beyond: records of later chunks that are in them.
+        partial: whether it is a part of a chunk that is larger than a run, and not the last.
     """
 
     folder: Path
     first: int
     last: int
-    records: int
-    state: Any
-    beyond: int
+    records: int = 0
+    state: Any = None
+    partial: bool = False
 
     def path(self, suffix: str) -> Path:
         return self.folder / f"run-{self.first:06}-{self.last:06}.{suffix}"
@@ -260,7 +259,7 @@ class _Run:
                         file.write(array.view(np.uint8).data)
                 records += len(chunk.keys)
         run = dataclasses.replace(self, records=records)
-        write_json(run.path("json"), {"records": records, "state": self.state, "beyond": self.beyond})
+        write_json(run.path("json"), {"records": records, "state": self.state, "partial": self.partial})
         return run
 
     def remove(self) -> None:
@@ -283,7 +282,7 @@ def _complete_runs(folder: Path, dtype: np.dtype[Any] | None) -> list[_Run]:
         if name := _NAME.fullmatch(path.name):
             try:
                 fields = json.loads(path.read_bytes())
-                run = _Run(folder, int(name[1]), int(name[2]), fields["records"], fields["state"], fields["beyond"])
+                run = _Run(folder, int(name[1]), int(name[2]), fields["records"], fields["state"], fields["partial"])
             except (ValueError, LookupError, TypeError) as error:
                 raise GraphError(f"{path} is damaged: remove {folder}, and begin again") from error
             found.append(run)
@@ -293,6 +292,8 @@ def _complete_runs(folder: Path, dtype: np.dtype[Any] | None) -> list[_Run]:
     for run in found:
         if run.first == (runs[-1].last + 1 if runs else 0):
             runs.append(run)
+    while runs and runs[-1].partial:  # whoever goes on adds the whole chunk
+        runs.pop()
     kept = {run.path(suffix) for run in runs for suffix in ("json", "keys", "values")}
     for path in folder.iterdir():
         if path not in kept:

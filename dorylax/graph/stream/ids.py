@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
     Attributes:
         count: V.
-        longest: bytes of the longest name; 0 of integers.
+        longest: bytes of the longest name, at least 1; 0 of integers.
     """
 
     count: int
@@ -87,9 +87,10 @@ def find_ids(folder: Path, chunks: Callable[[Any], Iterator[tuple[Chunk, Any]]],
             raise GraphError(f"there are {count:,} vertices, and at most {MAX_VERTICES:,} can be numbered (int32)")
         if names:
             _write_numbers(folder, count, memory)
-        write_json(done, Found(count, longest)._asdict())
+        found = Found(count, max(1, longest) if names else 0)
+        write_json(done, found._asdict())
         sort.remove()
-    return Found(count, longest)
+    return found
 
 
 @final

@@ -281,7 +281,7 @@ class ImportJob:
             return
         dtype = np.dtype(np.int64)
         if self.wanted.ids == "names":
-            dtype = np.dtype(f"S{max(1, json.loads((folder / 'ids.json').read_text())['longest'])}")
+            dtype = np.dtype(f"S{json.loads((folder / 'ids.json').read_text())['longest']}")
         column = archive.open(ORIGINAL_IDS, dtype, (num_vertices,))
         with (folder / ("names" if self.wanted.ids == "names" else "keys")).open("rb") as file:
             for start, stop in spans(num_vertices, max(1, _NAMES // dtype.itemsize)):

@@ -114,7 +114,7 @@ def merge(runs: Sequence[Records], out: Records, threads: int = 1) -> None:
     longest = max(runs, key=lambda run: len(run.keys)).keys
     pivots = [longest[len(longest) * part // threads] for part in range(1, threads)]
     # The same side everywhere, so that equal keys are all in one part.
-    cuts = [[0, *np.searchsorted(run.keys, pivots), len(run.keys)] for run in runs]
+    cuts = [[0, *np.searchsorted(run.keys, pivots).tolist(), len(run.keys)] for run in runs]
     parts, at = [], 0
     for part in range(threads):
         pieces = [run.part(cut[part], cut[part + 1]) for run, cut in zip(runs, cuts, strict=True)]

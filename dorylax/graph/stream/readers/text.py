@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast, final
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class _TextFile:
         """By the file's name."""
         return _SEPARATORS.get(Path(self.path.stem).suffix if self.packed else self.path.suffix, "")
 
-    def texts(self, file: BinaryIO, piece: int) -> Iterator[bytes]:
+    def texts(self, file: io.BufferedIOBase, piece: int) -> Iterator[bytes]:
         """Whole lines, about as many bytes as `piece` at once."""
         rest = b""
         while text := self.read(file, piece):
@@ -78,7 +79,7 @@ class _TextFile:
         with named(self.path):
             return gzip.open(self.path) if self.packed else self.path.open("rb")
 
-    def skip(self, file: BinaryIO, at: int, piece: int) -> None:
+    def skip(self, file: io.BufferedIOBase, at: int, piece: int) -> None:
         """Goes on where an earlier process has been; what is packed is unpacked once more."""
         if not self.packed:
             file.seek(at)
@@ -86,7 +87,7 @@ class _TextFile:
             if not self.read(file, min(at - file.tell(), piece)):
                 raise GraphError(f"{self.path} is shorter than it was: remove what was read of it, and begin again")
 
-    def read(self, file: BinaryIO, size: int) -> bytes:
+    def read(self, file: io.BufferedIOBase, size: int) -> bytes:
         try:
             with named(self.path):
                 return file.read(size)
@@ -95,7 +96,7 @@ class _TextFile:
                 f"{self.path} is damaged, or cut off, after {file.tell():,} bytes of text ({error}): get it again"
             ) from None
 
-    def read_so_far(self, file: BinaryIO) -> int:
+    def read_so_far(self, file: io.BufferedIOBase) -> int:
         """Bytes of the file itself."""
         return int(cast(Any, file).fileobj.tell() if self.packed else file.tell())
 
@@ -235,7 +236,7 @@ class TextReader(EdgeReader):
             values[name] = _converted(name, column, self._values[name].dtype, where)
         return Chunk(source, target, values, where, {"at": piece.end, "lines": lines + parsed.lines}, piece.read)
 
-    def _pieces(self, file: BinaryIO, pool: ThreadPoolExecutor, at: int) -> Iterator[_Piece]:
+    def _pieces(self, file: io.BufferedIOBase, pool: ThreadPoolExecutor, at: int) -> Iterator[_Piece]:
         """Whole lines, of which some are parsed ahead."""
         ahead: deque[_Piece] = deque()
         for text in self._file.texts(file, self._wanted.piece):
