@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -116,7 +116,7 @@ def records(
     """
     keys = sources << 32 | targets << 1
     dtype = shape.dtype
-    held = None
+    held: Any = None
     if dtype is not None:
         ids = np.arange(first, first + len(keys), dtype=np.int64).astype(np.uint32)
         if dtype.names is None:
@@ -152,65 +152,82 @@ def write_edges(
         GraphError: edges have values, and are more than have ids.
         OSError: the file system refuses.
     """
-    num_edges, num_vertices = facts.num_edges, facts.num_vertices
-    require_ids_for(shape.values, num_edges)
-    ids = shape.ids and edge_ids_fit(num_edges)
-    stored: dict[str, Values] = {}
-    if ids and not (shape.keeps_all and facts.ascending):
-        stored[_IDS] = Values(np.dtype(np.int32))
-    stored |= {f"{_PREFIX}{name}": kept for name, kept in shape.values.items()}
-    columns: dict[str, _Column] = {}
-    for name, kept in {"indices": Values(np.dtype(np.int32)), **stored}.items():
-        columns[name] = (
-            archive.open(name, kept.dtype, (num_edges, *kept.row))
-            if shape.keeps_all
-            else _Spool(folder / name, kept.dtype)
-        )
-    rows = _Offsets(archive.open("indptr", np.dtype(np.int64), (num_vertices + 1,)))
-    looped = written = 0
-    forward = backward = 0
-    check = not shape.symmetrise and (facts.balanced or not shape.keeps_all)
-    in_order, reversed_some, last_loop = True, False, -1
+    columns = _Edges(archive, shape, facts, folder)
     for kept, taken in _kept_edges(sort, shape):
+        columns.add(kept)
+        yield taken
+    yield columns.finish()
+
+
+@final
+class _Edges:
+    """The columns of edges in an archive, and what shows of the graph while they are written."""
+
+    def __init__(self, archive: ArchiveWriter, shape: Shape, facts: Facts, folder: Path) -> None:
+        self._archive, self._shape, self._facts = archive, shape, facts
+        require_ids_for(shape.values, facts.num_edges)
+        self._ids = shape.ids and edge_ids_fit(facts.num_edges)
+        kinds = {"indices": Values(np.dtype(np.int32))}
+        if self._ids and not (shape.keeps_all and facts.ascending):
+            kinds[_IDS] = Values(np.dtype(np.int32))
+        kinds |= {f"{_PREFIX}{name}": values for name, values in shape.values.items()}
+        self._columns: dict[str, ArrayWriter | _Spool] = {}
+        for name, kind in kinds.items():
+            if shape.keeps_all:
+                self._columns[name] = archive.open(name, kind.dtype, (facts.num_edges, *kind.row))
+            else:
+                self._columns[name] = _Spool(folder / name, kind)
+        self._rows = _Offsets(archive.open("indptr", np.dtype(np.int64), (facts.num_vertices + 1,)))
+        # Of a graph that has its reverse edges, or cannot have, nothing needs to be found out.
+        self._compares = not shape.symmetrise and (facts.balanced or not shape.keeps_all)
+        self._written = self._looped = 0
+        self._last_loop = -1
+        self._forward = self._backward = 0
+        self._in_order, self._reversed_some = True, False
+
+    def add(self, kept: Records) -> None:
+        """Takes the next edges in order."""
         sources = (kept.keys >> 32).astype(np.int32)
         targets = ((kept.keys & 0xFFFFFFFF) >> 1).astype(np.int32)
         reverse = kept.keys & 1
-        rows.add(sources)
-        columns["indices"].write(targets)
-        for name, column in columns.items():
-            if kept.values is not None and name.startswith(_PREFIX) and name != _IDS:
-                column.write(np.ascontiguousarray(kept.values[name]))
-        if _IDS in columns:
+        self._rows.add(sources)
+        self._columns["indices"].write(targets)
+        for name in self._shape.values:
             assert kept.values is not None
-            given = kept.values[_ID] if shape.values else kept.values
-            numbers = given.astype(np.int64) + reverse * num_edges
-            columns[_IDS].write(numbers.astype(np.int32))
-            in_order = in_order and bool((numbers == np.arange(written, written + len(numbers))).all())
-        reversed_some = reversed_some or bool(reverse.any())
-        loops = sources[sources == targets]
-        if len(loops):
-            looped += int(np.count_nonzero(np.diff(loops, prepend=last_loop)))
-            last_loop = int(loops[-1])
-        if check:
-            there, back = pair_fingerprint(sources, targets)
-            forward, backward = forward + there, backward + back
-        written += len(sources)
-        yield taken
-    rows.finish(num_vertices)
-    symmetric = shape.symmetrise or (check and forward % 2**64 == backward % 2**64)
-    if reversed_some:
-        require_ids_for(shape.values, 2 * num_edges)
-        ids = ids and edge_ids_fit(2 * num_edges)
-    for name, column in columns.items():
-        if isinstance(column, _Spool):
-            if name != _IDS or (ids and not in_order):
-                row = stored[name].row if name in stored else ()
-                column.copy_to(archive.open(name, column.dtype, (written, *row)), row)
-            column.remove()
-    archive.add("directed", np.array(not symmetric))
-    self_loops = "none" if not looped else "all" if looped == num_vertices else "some"
-    archive.add("self_loops", np.array(self_loops))
-    yield Made(written, symmetric, self_loops, ids)
+            self._columns[f"{_PREFIX}{name}"].write(np.ascontiguousarray(kept.values[f"{_PREFIX}{name}"]))
+        if _IDS in self._columns:
+            assert kept.values is not None
+            places = kept.values[_ID] if self._shape.values else kept.values
+            ids = places.astype(np.int64) + reverse * self._facts.num_edges
+            self._columns[_IDS].write(ids.astype(np.int32))
+            self._in_order = self._in_order and bool((ids == np.arange(len(ids)) + self._written).all())
+        self._reversed_some = self._reversed_some or bool(reverse.any())
+        if len(loops := sources[sources == targets]):
+            self._looped += int(np.count_nonzero(np.diff(loops, prepend=self._last_loop)))
+            self._last_loop = int(loops[-1])
+        if self._compares:
+            forward, backward = pair_fingerprint(sources, targets)
+            self._forward, self._backward = self._forward + forward, self._backward + backward
+        self._written += len(sources)
+
+    def finish(self) -> Made:
+        """Writes what shows at the end."""
+        num_edges, num_vertices = self._facts.num_edges, self._facts.num_vertices
+        self._rows.finish(num_vertices)
+        if self._reversed_some:
+            require_ids_for(self._shape.values, 2 * num_edges)
+            self._ids = self._ids and edge_ids_fit(2 * num_edges)
+        for name, column in self._columns.items():
+            if isinstance(column, _Spool):
+                if name != _IDS or (self._ids and not self._in_order):
+                    column.copy_to(self._archive, name, self._written)
+                column.remove()
+        same = self._compares and self._forward % 2**64 == self._backward % 2**64
+        symmetric = self._shape.symmetrise or same
+        self_loops = "none" if not self._looped else "all" if self._looped == num_vertices else "some"
+        self._archive.add("directed", np.array(not symmetric))
+        self._archive.add("self_loops", np.array(self_loops))
+        return Made(self._written, symmetric, self_loops, self._ids)
 
 
 def _kept_edges(sort: ExternalSort, shape: Shape) -> Iterator[tuple[Records, int]]:
@@ -271,18 +288,12 @@ def _edges(part: Records, shape: Shape) -> Records:
     return Records(keys[first], None if values is None else values[first])
 
 
-class _Column(Protocol):
-    """Where a column of the archive goes."""
-
-    def write(self, rows: np.ndarray) -> None: ...
-
-
 @final
 class _Spool:
     """A column on disk whose length is not known yet."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self._path, self.dtype = path, dtype
+    def __init__(self, path: Path, kind: Values) -> None:
+        self._path, self._kind = path, kind
         with named(path):
             self._file = path.open("wb+")
 
@@ -291,12 +302,14 @@ class _Spool:
         with named(self._path):
             self._file.write(rows.reshape(-1).view(np.uint8).data)
 
-    def copy_to(self, column: ArrayWriter, row: tuple[int, ...]) -> None:
-        """Moves all rows into the archive."""
+    def copy_to(self, archive: ArchiveWriter, name: str, num_rows: int) -> None:
+        """Makes an array of an archive of all rows."""
+        dtype, row = self._kind
+        column = archive.open(name, dtype, (num_rows, *row))
         size = math.prod(row)
         with named(self._path):
             self._file.seek(0)
-            while len(piece := np.fromfile(self._file, self.dtype, max(1, _PIECE // size) * size)):
+            while len(piece := np.fromfile(self._file, dtype, max(1, _PIECE // size) * size)):
                 column.write(piece.reshape(-1, *row))
 
     def remove(self) -> None:

@@ -37,11 +37,11 @@ class Found(NamedTuple):
     """Which ids there are.
 
     Attributes:
-        count: V.
+        num_ids: V.
         longest: bytes of the longest name, at least 1; 0 of integers.
     """
 
-    count: int
+    num_ids: int
     longest: int
 
 

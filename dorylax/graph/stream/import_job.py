@@ -218,7 +218,7 @@ class ImportJob:
             **{"edges": 0, "largest": -1, "ascending": True, "last": -1, "sums": [0, 0, 0, 0], "names": 0},
             "at": None,
         }
-        known = self._known_vertices() if found is None else found.count
+        known = self._known_vertices() if found is None else found.num_ids
         table = None if found is None else IdTable(work / "ids", int(self.buffers * _SHARE_OF_IDS))
         names = NameList(work / "ids", found.longest, state["names"]) if found and found.longest else None
         given = {name: mapped_array(path) for name, path in self.edge_data.items()}

@@ -74,10 +74,10 @@ class Sorter:
         if native is None:
             order = np.argsort(records.keys, kind="stable")
             return Records(records.keys[order], None if records.values is None else records.values[order])
-        other, order = self._other.part(0, size), self._order
+        other, places = self._other.part(0, size), self._order
         if self._gathers:
-            order[0, :size] = np.arange(size, dtype=np.uint32)
-            carried: list[np.ndarray | None] = [order[0], order[1]]
+            places[0, :size] = np.arange(size, dtype=np.uint32)
+            carried: list[np.ndarray | None] = [places[0], places[1]]
         else:
             carried = [records.values, other.values]
         swapped = native.dorylax_stream_sort(
@@ -88,7 +88,7 @@ class Sorter:
         assert records.values is not None
         assert other.values is not None
         native.dorylax_stream_gather(
-            size, records.values.itemsize, address(records.values), address(order[swapped]), address(other.values)
+            size, records.values.itemsize, address(records.values), address(places[swapped]), address(other.values)
         )
         return Records(other.keys if swapped else records.keys, other.values)
 

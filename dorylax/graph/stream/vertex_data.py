@@ -111,7 +111,7 @@ def write_vertex_data(archive: ArchiveWriter, files: VertexFiles, num_vertices: 
 def _counts(found: Mapping[str, Rows]) -> dict[str, int]:
     """Rows of the arrays that have one per vertex, as far as their files say it."""
     per_vertex = {name: rows for name, rows in found.items() if name not in MASKS or rows.dtype == bool}
-    return {name: rows.count for name, rows in per_vertex.items() if rows.count is not None}
+    return {name: rows.size for name, rows in per_vertex.items() if rows.size is not None}
 
 
 def _stream(archive: ArchiveWriter, name: str, rows: Rows, dtype: np.dtype[Any], num_vertices: int) -> None:

@@ -25,14 +25,14 @@ class Rows(NamedTuple):
         path: the file.
         dtype: of its elements.
         row: the shape of one vertex's.
-        count: rows; None of text, where only reading tells.
+        size: rows; None of text, where only reading tells.
         member: the name of the array, of an archive.
     """
 
     path: Path
     dtype: np.dtype[Any]
     row: tuple[int, ...]
-    count: int | None
+    size: int | None
     member: str = ""
 
     @classmethod
@@ -47,10 +47,10 @@ class Rows(NamedTuple):
         if colon and name.endswith(".npz"):
             with opened_archive(Path(name)) as archive:
                 array = MemberRows(archive, member)
-                found = cls(Path(name), array.dtype, array.shape[1:], *array.shape[:1], member=member)
+                found = cls(Path(name), array.dtype, array.shape[1:], _rows(array.shape, place), member)
         elif place.suffix == ".npy":
             mapped = mapped_array(place)
-            found = cls(place, mapped.dtype, mapped.shape[1:], *mapped.shape[:1])
+            found = cls(place, mapped.dtype, mapped.shape[1:], _rows(mapped.shape, place))
         elif place.suffix == ".npz":
             raise GraphError(f"{place} is an archive: say which of its arrays, as {place}:features")
         else:
@@ -67,23 +67,29 @@ class Rows(NamedTuple):
             GraphError: the file is damaged, or a line is wrong.
             OSError: it cannot be read.
         """
-        size = max(1, _PIECE // max(1, int(np.prod(self.row))))
-        if self.count is None:
+        at_once = max(1, _PIECE // max(1, int(np.prod(self.row))))
+        if self.size is None:
             yield from NumberTable(self.path).pieces()
         elif self.member:
             with opened_archive(self.path) as archive:
                 array = MemberRows(archive, self.member)
-                for start, stop in spans(self.count, size):
+                for start, stop in spans(self.size, at_once):
                     yield array.take(stop - start)
         else:
             mapped = mapped_array(self.path)
-            for start, stop in spans(self.count, size):
+            for start, stop in spans(self.size, at_once):
                 yield mapped[start:stop]
                 release(mapped)
 
     def whole(self) -> np.ndarray:
         """All rows, in memory where they are not mapped."""
-        if self.count is not None and not self.member:
+        if self.size is not None and not self.member:
             return mapped_array(self.path)
         empty = np.zeros((0, *self.row), self.dtype)
         return np.concatenate([empty, *(piece.copy() for piece in self.pieces())])
+
+
+def _rows(shape: tuple[int, ...], place: Path) -> int:
+    if not shape:
+        raise GraphError(f"{place} is a single value: expected an array with a row per vertex")
+    return shape[0]

@@ -42,7 +42,7 @@ class NpzReader(EdgeReader):
         self._path, self._wanted = path, wanted
         with opened_archive(self._path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-            self._ends = (_INDEX,)
+            self._ends: tuple[str, ...] = (_INDEX,)
             if wanted.source or wanted.target or _INDEX not in names:
                 self._ends = (wanted.source or "sources", wanted.target or "targets")
             kept = dict(wanted.values or {})

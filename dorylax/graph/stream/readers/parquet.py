@@ -62,7 +62,7 @@ class ParquetReader(EdgeReader):
 
     def estimate(self) -> int:
         """See `EdgeReader`."""
-        return self._size
+        return int(self._size)
 
     def chunks(self, state: Any = None) -> Iterator[Chunk]:
         """See `EdgeReader`."""
