@@ -168,7 +168,7 @@ class TextReader(EdgeReader):
             head = self._file.read(file, _HEAD)
             self._head = self._file.read_so_far(file)
         rows = list(row_lines(head[:_HEAD].removeprefix(_MARK), self._separator))
-        self._lines_in_head = len(rows)
+        self._lines_in_head = max(0, len(rows) - wanted.header)
         self._start = {"at": len(_MARK) if head.startswith(_MARK) else 0, "lines": 0}
         fields, self._first_row = [b"source", b"target"], 0
         if rows:
