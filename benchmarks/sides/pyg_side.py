@@ -12,13 +12,15 @@ from sides.problem import HEADS, Problem
 from sides.torch_training import prepare_torch, train_torch
 
 
-def train(problem: Problem, epochs: int) -> dict[str, Any]:
-    """One-time seconds, and losses and seconds of a warm-up and `epochs` epochs."""
+def train(problem: Problem, epochs: int, *, device: str = "cpu") -> dict[str, Any]:
+    """One-time seconds, and losses and seconds of a warm-up and `epochs` epochs, on one of torch's devices."""
     prepare_torch()
     watch = Stopwatch()
-    adjacency = watch.time("graph", lambda: _edges(problem) if problem.model == "gat" else _matrix(problem))
-    x = torch.from_numpy(problem.features)
-    first, last = (_layer(problem.model, layer, heads) for layer, heads in zip(problem.layers, (HEADS, 1), strict=True))
+    adjacency = watch.time("graph", lambda: (_edges if problem.model == "gat" else _matrix)(problem).to(device))
+    x = torch.from_numpy(problem.features).to(device)
+    first, last = (
+        _layer(problem.model, layer, heads).to(device) for layer, heads in zip(problem.layers, (HEADS, 1), strict=True)
+    )
     activation = torch.nn.functional.elu if problem.model == "gat" else torch.relu
 
     def forward() -> torch.Tensor:

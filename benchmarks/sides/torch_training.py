@@ -22,7 +22,9 @@ def train_torch(
     forward: Callable[[], torch.Tensor], parameters: Iterable[torch.Tensor], problem: Problem, epochs: int
 ) -> tuple[list[float], list[float]]:
     """Losses and seconds of a warm-up and `epochs` epochs; `forward` gives the outputs `[V, C]`."""
-    labels, mask = torch.from_numpy(problem.labels).long(), torch.from_numpy(problem.train_mask)
+    parameters = list(parameters)
+    device = parameters[0].device
+    labels, mask = torch.from_numpy(problem.labels).long().to(device), torch.from_numpy(problem.train_mask).to(device)
     optimizer = torch.optim.Adam(parameters, lr=LEARNING_RATE)
 
     def step() -> float:

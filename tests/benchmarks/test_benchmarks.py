@@ -36,6 +36,7 @@ PRINTS = {
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",
     "gather": r"16 .* backward +\S+ \(",
     "generate": r"tiny +1,000 vertices +10,000 edges",
+    "gpu": r"(?s)device: .*model GAT, gradient .*tiny, gcn +\S+ ms",
     "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
     "importing": r"dorylax import, slice .* M edges/s +peak (.*\n)sort -n, slice .*\npandas, slice",
     "latency_hiding": r"pipe / bound +\d",
@@ -118,6 +119,7 @@ def lacks_something(name: str) -> bool:
     needs = {
         "full_graph": ("torch_geometric",),
         "gather": ("torch_geometric",),
+        "gpu": ("torch", "torch_geometric"),
         "tasks": ("torch", "torch_geometric"),
         "time_to_accuracy": ("torch_geometric", "dgl"),
     }

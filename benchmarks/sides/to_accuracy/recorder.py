@@ -67,7 +67,13 @@ class Recorder:
 
     @property
     def enough(self) -> bool:
-        """Whether the time is over, or the best accuracy has been long ago."""
+        """Whether the time is over, or half of it and the best accuracy has been long ago.
+
+        Half, because some have a plateau before they learn anything, and a side that is judged four times an epoch would
+        use up its evaluations there.
+        """
+        if self._seconds < self._limit / 2:
+            return False
         if self._seconds >= self._limit:
             return True
         values = [point.val for point in self.points]

@@ -1,0 +1,282 @@
+"""dorylax on a GPU: are its operators right there, what do they reach, and what does an epoch take beside PyTorch Geometric?
+
+    python benchmarks/gpu.py                         # five minutes on an H200
+    python benchmarks/gpu.py --only operators        # right or not, in a minute
+
+dorylax has no kernels of its own for GPUs: its operators are `jax.ops.segment_*` there (`dorylax/ops/segment.py`), compiled
+by XLA. Without a GPU everything runs on the CPU, operators by the same lowering, and the first line says so. Parts:
+
+- operators: values and gradients of each on the device, on random data, beside the CPU's native kernels in float32:
+  ‖difference‖ / ‖reference‖. The benchmark fails above 1e-5, for whole models above 1e-3: where a sum of two scores
+  differs in its last bit, it may differ in its sign, and LeakyReLU's slope at that one edge moves a gradient by 1e-4.
+- gathers: milliseconds of `y = A·x` by width, median of `--rounds`, beside torch's CSR product with ones (cuSPARSE), and
+  beside the time in which memory moves what it must at least: the index, each row once, and the result. Its rate is that
+  of copying an array of 1 GiB, bytes read and written.
+- epochs: median of `--epochs` epochs of two layers (`full_graph.py`'s shapes and models), losses compared with PyG's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from full_graph import SHAPES, difference, generate
+
+from harness.child import ChildDiedError, in_child
+from harness.command_line import parsed, parser_of, write_json
+from sides.problem import read
+
+PARTS = ("operators", "gathers", "epochs")
+MOST_ERROR, MOST_ERROR_OF_MODELS = 1e-5, 1e-3
+WIDTHS = (16, 64, 128, 256)
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {PARTS} (all)")
+    parser.add_argument("--vertices", type=int, default=232_965, help="of the graph of gathers (default: %(default)s)")
+    parser.add_argument("--edges", type=int, default=114_800_000, help="of that graph (default: %(default)s)")
+    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS, help="of gathers (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=10, help="of each gather (default: %(default)s)")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["attention", "reddit-small"], help="of epochs")
+    parser.add_argument(
+        "--models", nargs="+", choices=("gcn", "sage", "gin", "gat"), default=["gcn", "gat"], help="of epochs"
+    )
+    parser.add_argument("--epochs", type=int, default=10, help="timed after the first (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parsed(parser, vertices=500, edges=6_000, widths=[4], rounds=2, shapes=["tiny"], models=["gcn"], epochs=1)
+    found: dict[str, Any] = {"device": in_child(device)}
+    print(f"device: {found['device']}", flush=True)
+    if "operators" in options.only:
+        found["operators"] = in_child(operators, *((500, 6_000) if options.tiny else ()))
+        print("\n".join(f"{name:<34} {error:.1e}" for name, error in found["operators"].items()), flush=True)
+    if "gathers" in options.only:
+        found["gathers"] = gathers(options)
+    if "epochs" in options.only:
+        found["epochs"] = epochs(options)
+    write_json(options.json, found)
+    for name, error in found.get("operators", {}).items():
+        limit = MOST_ERROR_OF_MODELS if name.startswith("model ") else MOST_ERROR
+        if not error <= limit:
+            raise SystemExit(f"{name} differs by {error:.1e}, expected at most {limit:g}")
+
+
+def device() -> str:
+    """What JAX computes on."""
+    import jax
+
+    found = jax.devices()[0]
+    return f"{found.platform} ({found.device_kind}), JAX {jax.__version__}"
+
+
+def operators(num_vertices: int = 20_000, num_edges: int = 600_000) -> dict[str, float]:
+    """‖difference‖ / ‖reference‖ by operator, of values and gradients on the device and on the CPU."""
+    import jax
+    import jax.numpy as jnp
+    from flax import nnx
+
+    from dorylax import ops
+    from dorylax.graph.graph import Graph
+    from dorylax.layers import GAT, GCN, GIN, GraphSAGE
+    from dorylax.ops import native
+
+    rng = np.random.default_rng(time.time_ns())  # fresh data in every run: the same function on any input
+    V, E = num_vertices, num_edges
+    edges = np.stack([rng.integers(0, V, E), (V * rng.random(E) ** 2.5).astype(np.int64)])
+    graph = Graph.from_edge_index(edges, num_vertices=V)
+    x = rng.standard_normal((V, 3, 16), np.float32)
+    heads = rng.standard_normal((E, 3), np.float32)
+    scores = rng.standard_normal((2, V, 3), np.float32)
+    cases: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+        f"gather {reduce}": (lambda g, x, reduce=reduce: ops.gather(g, x, reduce=reduce), (x,))
+        for reduce in ("sum", "mean", "max", "min")
+    }
+    cases |= {
+        "gather weighted": (ops.gather, (x, heads)),
+        "scatter_src": (ops.scatter_src, (x,)),
+        "scatter_dst": (ops.scatter_dst, (x,)),
+        "gather_edges": (ops.gather_edges, (heads,)),
+        "edge_softmax": (ops.edge_softmax, (heads,)),
+        "additive_attention": (ops.additive_attention, (x, *scores)),
+    }
+    flat = x.reshape(V, -1)
+    for kind in (GCN, GraphSAGE, GIN, GAT):
+        model = kind(flat.shape[1], 16, 7, rngs=nnx.Rngs(0))
+        model.eval()
+        definition, state, rest = nnx.split(model, nnx.Param, ...)
+        leaves, tree = jax.tree.flatten(state)
+
+        def applied(g: Any, x: Any, *leaves: Any, parts: Any = (definition, rest), tree: Any = tree) -> Any:
+            return nnx.merge(parts[0], jax.tree.unflatten(tree, leaves), parts[1])(g, x)
+
+        cases[f"model {kind.__name__}"] = (applied, (flat, *map(np.asarray, leaves)))
+    found = {}
+    for name, (function, arguments) in cases.items():
+        result = jax.eval_shape(function, graph, *arguments)
+        weight = rng.standard_normal(result.shape, np.float32)
+
+        def loss(a: Any, graph: Any, function: Any = function, weight: Any = weight) -> Any:
+            y = function(graph, *a)
+            return jnp.vdot(y, weight), y
+
+        with jax.default_matmul_precision("highest"):
+            with native.plain_operators():  # of no meaning to a GPU
+                there = jax.device_get(jax.jit(jax.grad(loss, has_aux=True))(arguments, graph))
+            with jax.default_device(jax.devices("cpu")[0]):
+                here = jax.device_get(jax.jit(jax.grad(loss, has_aux=True))(arguments, graph))
+        for part, (got, wanted) in zip(("gradient", "value"), zip(there, here, strict=True), strict=True):
+            ours, reference = (np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(one)]) for one in (got, wanted))
+            found[f"{name}, {part}"] = float(np.linalg.norm(ours - reference) / np.linalg.norm(reference))
+    return found
+
+
+def gathers(options: Any) -> dict[str, Any]:
+    """Prints milliseconds by width, beside torch's."""
+    with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
+        graph = Path(name) / "graph.npz"
+        in_child(make_graph, options.vertices, options.edges, graph)
+        found: dict[str, Any] = {"bytes_per_second": in_child(copy_rate)}
+        print(f"copying: {found['bytes_per_second'] / 1e9:,.0f} GB/s, read and written", flush=True)
+        for side, function in (("dorylax", gather_by_jax), ("torch", gather_by_torch)):
+            if side == "torch" and importlib.util.find_spec("torch") is None:
+                print("left out: torch, which is not installed", flush=True)
+                continue
+            found[side] = {}
+            for width in options.widths:
+                try:
+                    found[side][width] = in_child(function, graph, width, options.rounds)
+                except ChildDiedError as error:
+                    print(f"left out: {side} at width {width} {error}", flush=True)
+    V, E = options.vertices, options.edges
+    print(f"{V:,} vertices, {E:,} edges\n{'width':>5} {'bound':>9} {'dorylax':>9} {'ps/edge':>9} {'torch':>9}")
+    for width in options.widths:
+        bound = (4 * E + 8 * V + 8 * V * width) / found["bytes_per_second"]
+        ours, theirs = (found.get(side, {}).get(width, float("nan")) for side in ("dorylax", "torch"))
+        print(
+            f"{width:>5} {1e3 * bound:>6.2f} ms {1e3 * ours:>6.2f} ms {1e12 * ours / E:>9.1f} {1e3 * theirs:>6.2f} ms"
+        )
+    return found
+
+
+def make_graph(num_vertices: int, num_edges: int, path: Path) -> None:
+    """Writes the rows of a generated graph."""
+    from dorylax.graph import datasets
+
+    data = datasets.load("communities", num_vertices=num_vertices, num_edges=num_edges, num_features=1, num_classes=2)
+    rows = data.graph.incoming
+    np.savez(path, offsets=rows.offsets, neighbours=rows.neighbours)
+
+
+def copy_rate() -> float:
+    """Bytes a second, read and written, of adding 1 to an array."""
+    import jax
+    import jax.numpy as jnp
+
+    array = jnp.ones(2**28 if jax.default_backend() != "cpu" else 2**22, jnp.float32)
+    copy = jax.jit(lambda x: x + 1)
+    return 2 * array.nbytes / timed(lambda: copy(array).block_until_ready(), 10)
+
+
+def gather_by_jax(path: Path, width: int, rounds: int) -> float:
+    """Median seconds of `y = A·x`, `x` `[V, width]`."""
+    import jax
+
+    from dorylax import ops
+    from dorylax.graph.graph import Graph
+
+    arrays = np.load(path)
+    graph = Graph.from_csr(arrays["offsets"], arrays["neighbours"], symmetric=True)
+    graph = jax.device_put(jax.tree.map(jax.numpy.asarray, graph))
+    x = jax.random.normal(jax.random.key(0), (graph.num_vertices, width))
+    gather = jax.jit(ops.gather)
+    return timed(lambda: gather(graph, x).block_until_ready(), rounds)
+
+
+def gather_by_torch(path: Path, width: int, rounds: int) -> float:
+    """Median seconds of a CSR product with ones."""
+    import torch
+
+    arrays = np.load(path)
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    offsets, columns = (torch.from_numpy(arrays[name]).to(where) for name in ("offsets", "neighbours"))
+    V = len(offsets) - 1
+    ones = torch.ones(len(columns), device=where)
+    matrix = torch.sparse_csr_tensor(offsets.int(), columns, ones, (V, V), check_invariants=False)
+    x = torch.randn(V, width, device=where)
+
+    def run() -> None:
+        matrix @ x
+        if where == "cuda":
+            torch.cuda.synchronize()
+
+    return timed(run, rounds)
+
+
+def timed(run: Callable[[], object], rounds: int) -> float:
+    """Median seconds, after two runs that do not count."""
+    seconds = []
+    for turn in range(rounds + 2):
+        begin = time.perf_counter()
+        run()
+        if turn >= 2:
+            seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds)
+
+
+def epochs(options: Any) -> dict[str, Any]:
+    """Prints seconds of an epoch by shape and model, beside PyG's."""
+    found: dict[str, Any] = {}
+    print(f"{'epochs of':<24} {'dorylax':>10} {'pyg':>10} {'dorylax is':>11}  loss differs", flush=True)
+    for shape in options.shapes:
+        for model in options.models:
+            with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
+                folder = Path(name)
+                in_child(generate, folder, SHAPES[shape], model)
+                sides = {}
+                for side in ("dorylax", "pyg"):
+                    if side == "pyg" and importlib.util.find_spec("torch_geometric") is None:
+                        print("left out: pyg, which is not installed", flush=True)
+                        continue
+                    try:
+                        sides[side] = in_child(train, side, folder, options.epochs)
+                    except ChildDiedError as error:
+                        print(f"left out: {side} {error}", flush=True)
+            for one in sides.values():
+                one["epoch_seconds"] = statistics.median(one["seconds"][1:])
+            found[f"{shape} {model}"] = sides
+            print(line(f"{shape}, {model}", sides), flush=True)
+    return found
+
+
+def line(name: str, sides: dict[str, Any]) -> str:
+    """A row of the table."""
+    seconds = {side: sides[side]["epoch_seconds"] if side in sides else float("nan") for side in ("dorylax", "pyg")}
+    differs = difference(*(one["losses"] for one in sides.values())) if len(sides) == 2 else float("nan")
+    return (
+        f"{name:<24} {1e3 * seconds['dorylax']:>7.1f} ms {1e3 * seconds['pyg']:>7.1f} ms "
+        f"{seconds['pyg'] / seconds['dorylax']:>9.2f} ×  {differs:.1e}"
+    )
+
+
+def train(side: str, folder: Path, count: int) -> dict[str, Any]:
+    """One side, in this process."""
+    problem = read(folder)
+    if side == "dorylax":
+        from sides import dorylax_side
+
+        return dorylax_side.train(problem, count, order="given")
+    import torch
+
+    from sides import pyg_side
+
+    return pyg_side.train(problem, count, device="cuda" if torch.cuda.is_available() else "cpu")
+
+
+if __name__ == "__main__":
+    main()
