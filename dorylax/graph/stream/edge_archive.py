@@ -153,10 +153,13 @@ def write_edges(
         OSError: the file system refuses.
     """
     columns = _Edges(archive, shape, facts, folder)
-    for kept, taken in _kept_edges(sort, shape):
-        columns.add(kept)
-        yield taken
-    yield columns.finish()
+    try:
+        for kept, taken in _kept_edges(sort, shape):
+            columns.add(kept)
+            yield taken
+        yield columns.finish()
+    finally:
+        columns.remove()
 
 
 @final
@@ -218,9 +221,8 @@ class _Edges:
             require_ids_for(self._shape.values, 2 * num_edges)
             self._ids = self._ids and edge_ids_fit(2 * num_edges)
         for name, column in self._columns.items():
-            if isinstance(column, _Spool):
-                if name != _IDS or (self._ids and not self._in_order):
-                    column.copy_to(self._archive, name, self._written)
+            if isinstance(column, _Spool) and (name != _IDS or (self._ids and not self._in_order)):
+                column.copy_to(self._archive, name, self._written)
                 column.remove()
         same = self._compares and self._forward % 2**64 == self._backward % 2**64
         symmetric = self._shape.symmetrise or same
@@ -228,6 +230,12 @@ class _Edges:
         self._archive.add("directed", np.array(not symmetric))
         self._archive.add("self_loops", np.array(self_loops))
         return Made(self._written, symmetric, self_loops, self._ids)
+
+    def remove(self) -> None:
+        """Gives the disk back that is for a while."""
+        for column in self._columns.values():
+            if isinstance(column, _Spool):
+                column.remove()
 
 
 def _kept_edges(sort: ExternalSort, shape: Shape) -> Iterator[tuple[Records, int]]:
@@ -315,7 +323,7 @@ class _Spool:
     def remove(self) -> None:
         """Gives the disk back."""
         self._file.close()
-        self._path.unlink()
+        self._path.unlink(missing_ok=True)
 
 
 @final

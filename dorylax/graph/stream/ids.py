@@ -75,13 +75,11 @@ def find_ids(folder: Path, chunks: Callable[[Any], Iterator[tuple[Chunk, Any]]],
                 occurrences = np.empty(len(table), _OCCURRENCE)
                 occurrences["place"] = np.arange(place, place + len(table))
                 occurrences["check"] = table[:, 1]
-                keys, first = np.unique(table[:, 0], return_index=True)
-                _check_apart(table, keys, first)
                 place += len(table)
-                sort.add(keys, occurrences[first], {"edges": state, "place": place, "longest": longest})
+                sort.add(table[:, 0], occurrences, {"edges": state, "place": place, "longest": longest})
             else:
                 both = np.concatenate([np.asarray(chunk.sources), np.asarray(chunk.targets)])
-                sort.add(np.unique(both), None, {"edges": state, "place": 0, "longest": 0})
+                sort.add(both, None, {"edges": state, "place": 0, "longest": 0})
         count = _write_by_key(folder, sort, names=names)
         if count > MAX_VERTICES:
             raise GraphError(f"there are {count:,} vertices, and at most {MAX_VERTICES:,} can be numbered (int32)")
@@ -185,13 +183,6 @@ def _longest_of(table: Int64[np.ndarray, "m 4"], chunk: Chunk) -> int:
         k = int(table[:, 3].argmax()) // 2
         raise GraphError(f"{chunk.where(k)} has a name of {longest:,} bytes: at most {_LONGEST:,} are taken")
     return longest
-
-
-def _check_apart(
-    table: Int64[np.ndarray, "m 4"], keys: Int64[np.ndarray, " d"], first: Int64[np.ndarray, " d"]
-) -> None:
-    if (table[first, 1][np.searchsorted(keys, table[:, 0])] != table[:, 1]).any():
-        raise HashCollisionError("two names have the same hash")
 
 
 def _write_by_key(folder: Path, sort: ExternalSort, *, names: bool) -> int:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dorylax.folder_lock import locked
+from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.graph.stream import external_sort, import_job, lines, native
@@ -576,3 +577,21 @@ def test_no_more_memory_than_was_given(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1.1 * 2**28
+
+
+@pytest.mark.parametrize("num_edges", [90, 150, 250])
+@pytest.mark.parametrize("symmetrise", [False, True])
+@pytest.mark.parametrize("twice", [False, True])
+def test_edges_that_are_more_than_have_ids(tmp_path, monkeypatch, num_edges, symmetrise, twice):
+    """As of more than 2³¹ edges: those that were given, or those with their reverses, if they have none of their own."""
+    monkeypatch.setattr(transpose, "MAX_EDGE_IDS", 200)
+    edges = _graph(num_edges=num_edges // (1 + twice))
+    edges = np.concatenate([edges, edges[::-1]], axis=1) if twice else edges
+    imported = _job(tmp_path, [_text(tmp_path / "e.txt", edges)], symmetrise=symmetrise).run()
+    expected = _in_memory(tmp_path, *edges, None, symmetrise=symmetrise)
+    _same(tmp_path / "out.npz", expected)
+    assert imported.edge_ids == ("edge_ids" in expected)
+    weighted = _text(tmp_path / "w.txt", [*edges, range(edges.shape[1])])
+    wanted = Wanted(columns=("source", "target", "w"))
+    with contextlib.nullcontext() if imported.edge_ids else pytest.raises(GraphError, match="do not fit int32"):
+        _job(tmp_path, [weighted], symmetrise=symmetrise, wanted=wanted).run()
