@@ -398,7 +398,7 @@ def test_what_is_killed_by_the_system_goes_on(tmp_path):
         f"job = ImportJob((Path({str(source)!r}),), Path({str(tmp_path / 'out.npz')!r}), 400_000, "
         "Wanted(piece=5000), symmetrise=True); job.run()"
     )
-    patience, kills = 0.6, 0
+    patience, kills = 0.2, 0
     while True:
         process = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
         try:
@@ -407,7 +407,7 @@ def test_what_is_killed_by_the_system_goes_on(tmp_path):
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             process.wait()
-            patience, kills = patience + 0.15, kills + 1
+            patience, kills = patience * 1.3, kills + 1
     assert kills > 0
     _same(tmp_path / "out.npz", _in_memory(tmp_path, *edges, None, symmetrise=True))
 
