@@ -208,6 +208,20 @@ def test_parquet(tmp_path):
     _same(tmp_path / "out.npz", _in_memory(tmp_path, *edges, None, {"w": np.arange(300.0)}, symmetrise=True))
 
 
+@pytest.mark.parametrize("at", [0, 700, -30])
+def test_damaged_parquet(tmp_path, at):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"u": _graph()[0], "v": _graph()[1]}), tmp_path / "e.parquet")
+    content = bytearray((tmp_path / "e.parquet").read_bytes())
+    content[at : at + 20 or None] = b"\xff" * 20
+    (tmp_path / "e.parquet").write_bytes(content if at else content[:-9])
+    with pytest.raises(
+        GraphError, match=r"e\.parquet.* (is no Parquet file, or is damaged|has a|is negative|out of range)"
+    ):
+        _job(tmp_path, [tmp_path / "e.parquet"]).run()
+
+
 def test_parquet_without_pyarrow(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "edges.parquet").write_bytes(b"PAR1")

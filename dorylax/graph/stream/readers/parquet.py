@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
@@ -94,14 +96,20 @@ class ParquetReader(EdgeReader):
         values = {name: arrays[name].astype(kept.dtype, copy=False) for name, kept in self._values.items()}
         return Chunk(found[0], found[1], values, where, stop, read)
 
-    def _file(self) -> Any:
+    @contextlib.contextmanager
+    def _file(self) -> Iterator[Any]:
+        """The file, open; what reading damaged bytes raises meanwhile becomes a `GraphError` that names it."""
         try:
             import pyarrow
             import pyarrow.parquet
         except ImportError:
             raise MissingPyarrowError(f"{self._path}: Parquet is read by pyarrow: pip install pyarrow") from None
         try:
-            with named(self._path):
-                return pyarrow.parquet.ParquetFile(self._path)
-        except pyarrow.ArrowInvalid as error:
-            raise GraphError(f"{self._path} is no Parquet file, or is damaged ({error})") from None
+            with named(self._path), self._path.open("rb") as stream, pyarrow.parquet.ParquetFile(stream) as file:
+                yield file
+        except GraphError:
+            raise
+        except (pyarrow.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in (None, errno.EIO):  # Arrow's own are a text alone
+                raise
+            raise GraphError(f"{self._path} is no Parquet file, or is damaged ({error}): get it again") from None
