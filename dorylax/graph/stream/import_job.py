@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -195,7 +196,7 @@ class ImportJob:
         found = None
         if self.wanted.ids != "numbers":
             make_folder(work / "ids")
-            chunks = lambda start: self._chunks(readers, start, "ids")  # noqa: E731  (of the readers of this seed)
+            chunks = functools.partial(self._chunks, readers, stage="ids")
             memory = int(self.buffers * _SHARE_OF_SORT)
             found = find_ids(work / "ids", chunks, names=self.wanted.ids == "names", memory=memory)
         facts_at = work / _FACTS
@@ -222,7 +223,7 @@ class ImportJob:
         table = None if found is None else IdTable(work / "ids", int(self.buffers * _SHARE_OF_IDS))
         names = NameList(work / "ids", found.longest, state["names"]) if found and found.longest else None
         given = {name: mapped_array(path) for name, path in self.edge_data.items()}
-        for chunk, at in self._chunks(readers, state["at"], "edges", state["edges"]):
+        for chunk, at in self._chunks(readers, state["at"], stage="edges", edges=state["edges"]):
             if table is None:
                 sources, targets = np.asarray(chunk.sources), np.asarray(chunk.targets)
                 _check_numbers(chunk, sources, targets, known)
@@ -294,7 +295,7 @@ class ImportJob:
         return [open_reader(path, wanted) for path in self.sources]
 
     def _chunks(
-        self, readers: list[EdgeReader], start: Any, stage: Literal["ids", "edges"], edges: int = 0
+        self, readers: list[EdgeReader], start: Any, *, stage: Literal["ids", "edges"], edges: int = 0
     ) -> Iterator[tuple[Chunk, Any]]:
         """The edges of all sources, each chunk with where the next one begins."""
         source, state = start or (0, None)
