@@ -154,14 +154,19 @@ class ImportJob:
         try:
             with locked(work):
                 self._agree(work)
-                imported = self._run(work, shape)
+                try:
+                    imported = self._run(work, shape)
+                except GraphError:  # of what is imported, which must change, and then nothing of this can be used
+                    self._clear(work)
+                    raise
                 self._clear(work)
         except FolderHeldError as error:
             raise ImportHeldError(
                 f"{self.out} is being imported by {error.holder}: wait for it, or give another --out"
             ) from None
-        with contextlib.suppress(OSError):
-            work.rmdir()
+        finally:
+            with contextlib.suppress(OSError):  # where it is not empty
+                work.rmdir()
         return imported
 
     def _run(self, work: Path, shape: Shape) -> Imported:

@@ -519,12 +519,8 @@ def test_a_bad_line_far_in_a_file_is_numbered_rightly(tmp_path):
     (tmp_path / "e.txt").write_text("".join(rows))
     with pytest.raises(GraphError, match=r"e\.txt, line 4,322, has in column 2 not an integer: '5 oops'"):
         _job(tmp_path, [tmp_path / "e.txt"]).run()
-    # The line is mended: what was read before stays, since neither size nor time of the file are another.
-    times = (tmp_path / "e.txt").stat()
-    rows[4321] = "5 0002\n"
-    (tmp_path / "e.txt").write_text("".join(rows))
-    os.utime(tmp_path / "e.txt", ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert _job(tmp_path, [tmp_path / "e.txt"]).run().num_edges == 4999
+    # Once the line is mended the file is another, so nothing is kept.
+    assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 
 
 def test_damaged_sources(tmp_path):
@@ -576,7 +572,7 @@ def test_arguments_that_do_not_fit(tmp_path):
     ):
         with pytest.raises(GraphError, match=message):
             _job(tmp_path, sources, **options).run()
-        shutil.rmtree(tmp_path / "out.npz.import", ignore_errors=True)
+        assert not (tmp_path / "out.npz.import").exists()
 
 
 def test_no_more_memory_than_was_given(tmp_path):
