@@ -7,7 +7,7 @@
 The text has a line "source target" per edge: half of them go to a neighbour among 50,000 numbers, half anywhere, in no
 order. `dorylax import` makes the archive; `sort -n` of coreutils, with as many threads and as much memory, sorts the lines,
 which is less; pandas reads the slice into memory, sorts it and makes rows. Each is a process; seconds are from its
-start to its end, and the peak is its largest resident size (`wait4`), which for `sort` is that of one process of several.
+start to its end, and the peak is its largest resident size (VmHWM of /proc/PID/status). Linux only.
 """
 
 from __future__ import annotations
@@ -59,11 +59,14 @@ def measured(command: list[str]) -> tuple[float, int]:
     """Seconds and peak bytes of a process."""
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    largest = 0
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        largest = max([largest, *(1024 * int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line)])
+        time.sleep(0.02)
     if process.returncode:
         raise SystemExit(f"{shlex.join(command)} ended with {process.returncode}")
-    return time.perf_counter() - begin, 1024 * usage.ru_maxrss
+    return time.perf_counter() - begin, largest
 
 
 def main() -> None:
