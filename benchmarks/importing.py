@@ -118,7 +118,7 @@ def main() -> None:
             results.append({"run": label, "edges": edges, "seconds": seconds, "peak": peak})
             rate = edges / seconds / 1e6
             print(
-                f"{label:<32} {edges:>13,} edges {seconds:>8.1f} s {rate:>7.2f} M edges/s  peak {peak / 2**30:.2f} GiB",
+                f"{label:<44} {edges:>13,} edges {seconds:>8.1f} s {rate:>7.2f} M edges/s  peak {peak / 2**30:.2f} GiB",
                 flush=True,
             )
             out.unlink(missing_ok=True)
