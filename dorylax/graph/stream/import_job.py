@@ -25,6 +25,7 @@ from dorylax.errors import DorylaxError
 from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.mapped import release
+from dorylax.graph.npz import ORIGINAL_IDS
 from dorylax.graph.room import gibibytes
 from dorylax.graph.rows import spans
 from dorylax.graph.stream.archive_writer import ArchiveWriter, new_archive
@@ -41,9 +42,6 @@ from dorylax.graph.validate import MAX_VERTICES, GraphError, check_num_vertices
 
 _PLAN, _SEED, _FACTS, _ARCHIVE, _MADE = "plan.json", "seed.json", "edges.json", "archive.npz", "made.json"
 _VERSION = 1
-ORIGINAL_IDS = "original_ids"
-"""The array of an archive that says what the user calls each vertex."""
-
 _SEEDS = 8  # that are tried, of hashes of names
 _SHARE_OF_SORT = 0.7  # of the memory; the rest is for what is read, and tables of ids
 _SHARE_OF_IDS = 0.15
