@@ -17,6 +17,7 @@ from dorylax.cli.import_graph import import_graph
 from dorylax.cli.info import info
 from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
+from dorylax.cli.reorder import reorder
 from dorylax.cli.report import report
 from dorylax.cli.simulate import simulate
 from dorylax.cli.train import train
@@ -38,6 +39,7 @@ for _command in (
     describe,
     import_graph,
     partition,
+    reorder,
     simulate,
     report,
     datasets,

@@ -12,6 +12,7 @@ import numpy as np
 
 from dorylax.durable import write_file
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.reorder import user_order
 from dorylax.graph.task_data import TaskData
 from dorylax.trainer.step.objective import Objective
 
@@ -34,13 +35,19 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
 
 
 def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
-    """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV."""
+    """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV.
+
+    Rows are in the order in which the user gave the vertices, whatever order the data are in.
+    """
+    rows = user_order(data.graph) if isinstance(data, Dataset) else None
+    if rows is not None:
+        outputs = outputs[rows]
     predictions = _predictions(outputs, data)
     if path.suffix == ".npz":
         arrays: dict[str, Any] = {"outputs" if data.num_classes is None else "logits": outputs}
         write_file(path, lambda file: np.savez(file, **arrays, predictions=predictions))
     else:
-        write_file(path, _csv(predictions, data))
+        write_file(path, _csv(predictions, data, slice(None) if rows is None else rows))
 
 
 def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
@@ -49,13 +56,13 @@ def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
     return outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
 
 
-def _csv(predictions: np.ndarray, data: Dataset | TaskData) -> str:
+def _csv(predictions: np.ndarray, data: Dataset | TaskData, rows: np.ndarray | slice) -> str:
     """A row per example; of multi-label data, classes are separated by spaces, and so are several targets."""
-    split = np.select([getattr(data, name) for name in _MASKS.values()], list(_MASKS), default="")
+    split = np.select([getattr(data, name) for name in _MASKS.values()], list(_MASKS), default="")[rows]
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((_NAMES[data.examples] if isinstance(data, TaskData) else "vertex", "prediction", "label", "split"))
-    for number, (prediction, label) in enumerate(zip(predictions, data.labels, strict=True)):
+    for number, (prediction, label) in enumerate(zip(predictions, data.labels[rows], strict=True)):
         writer.writerow((number, _shown(prediction, data), _shown(label, data), split[number]))
     return stream.getvalue()
 
