@@ -216,3 +216,11 @@ def _number(file: Path) -> int | None:
         return int(file.read_text("ascii"))
     except (OSError, ValueError):  # no such group; "max"
         return None
+
+
+def peak_bytes() -> int:
+    """The most that this process has held in memory so far, mapped files included."""
+    held = _status(Path("/proc/self/status")).get("VmHWM", "")  # what getrusage says a process may have from its parent
+    if held.endswith(" kB"):
+        return int(held.removesuffix(" kB")) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

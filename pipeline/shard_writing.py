@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
@@ -16,7 +18,7 @@ from dorylax.graph.partition import Layout
 from dorylax.graph.shard_files import write_shard
 from dorylax.graph.shard_names import SUMMARY, shard_name
 from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
-from dorylax.pipeline.interval_data import own_rows
+from dorylax.pipeline.interval_data import ROWS, own_rows
 
 
 def write_shards(
@@ -29,6 +31,7 @@ def write_shards(
     graph_digest: str = "",
     settings: Mapping[str, Any] | None = None,
     digests: bool = True,
+    laid_out: Dataset | None = None,
 ) -> ShardedData:
     """Cuts a data set and writes each server's file, one after the other, and the summary last.
 
@@ -41,14 +44,22 @@ def write_shards(
         graph_digest: of its graph (`graph.partition.graph_digest`), which tells its partitions.
         settings: the section of the configuration by which it was loaded; None where a program has made it.
         digests: whether the summary has the SHA-256 of files; not needed where nobody else will read them.
+        laid_out: the data set in the order of the layout, where it lies on disk: rows of a server are then read one after
+            the other.
 
     Raises:
         OSError: a file cannot be written.
     """
-    cutting = Cutting(data.graph, layout)
+    source, order = (data, layout.order) if laid_out is None else (laid_out, np.arange(data.graph.num_vertices))
+    cutting = Cutting(source.graph, dataclasses.replace(layout, order=order))
     summary = ShardsSummary(
         name=data.name,
-        shape=dataclasses.replace(DataShape.of(data), edge_ids=data.graph.edge_ids_fit),
+        shape=dataclasses.replace(
+            DataShape.of(data),
+            edge_ids=data.graph.edge_ids_fit,
+            features_in="elsewhere",  # how arrays lie here is no matter of whoever reads the files
+            graph_in="elsewhere",
+        ),
         features=str(data.features.dtype),
         masks=mask_counts(data),
         description=dict(description),
@@ -61,7 +72,8 @@ def write_shards(
     for server in range(layout.num_servers):
         shard = cutting.shard(server)
         path = folder / shard_name(server)
-        rows = own_rows(data, cutting, shard, layout.order, ids=ids)
+        rows = own_rows(source, cutting, shard, order, ids=ids)
+        rows[ROWS] = layout.order[shard.first : shard.last]
         write_shard(path, shard, rows, identity=summary.identity)
         ghosts = len(shard.ghosts["in"]), len(shard.ghosts["out"])
         sha256 = _sha256(path) if digests else ""

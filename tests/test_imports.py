@@ -15,6 +15,7 @@ FLOORS = (
         "errors",
         "version",
         "near_matches",
+        "native_library",
         "durable",
         "folder_lock",
         "parent_death",

@@ -13,9 +13,11 @@ from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
 from dorylax.cli.export import export
+from dorylax.cli.import_graph import import_graph
 from dorylax.cli.info import info
 from dorylax.cli.partition import partition
 from dorylax.cli.predict import predict
+from dorylax.cli.reorder import reorder
 from dorylax.cli.report import report
 from dorylax.cli.simulate import simulate
 from dorylax.cli.train import train
@@ -35,7 +37,9 @@ for _command in (
     predict,
     export,
     describe,
+    import_graph,
     partition,
+    reorder,
     simulate,
     report,
     datasets,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
+from dorylax.cli.budget import Memory, memory_option
 from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
 from dorylax.graph.partition.balance import Balance
@@ -63,6 +64,7 @@ _NUMBER_BYTES = 4  # float32
     show_default=True,
     help="Whether shards hold edge ids, 4 bytes an edge, which models that draw or take values per edge need.",
 )
+@memory_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def partition(
     *,
@@ -79,6 +81,7 @@ def partition(
     widths: str | None,
     out: str | None,
     edge_ids: bool,
+    memory: Memory,
     as_json: bool,
 ) -> None:
     """Spread the vertices of a graph over servers.
@@ -91,6 +94,7 @@ def partition(
 
     check_process()
 
+    from dorylax.cli.streamed_partition import streaming
     from dorylax.graph.description import describe_data
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
@@ -98,7 +102,7 @@ def partition(
     from dorylax.graph.partition.files import check_free
     from dorylax.graph.partition.quality import interval_balance
     from dorylax.pipeline.shard_writing import write_shards
-    from dorylax.trainer.from_config import data_settings, prepare_data
+    from dorylax.trainer.from_config import data_settings
 
     config = RunConfig.resolve(given, code=code)
     place = None
@@ -109,33 +113,40 @@ def partition(
             raise ConfigError(f"--out {error}") from None
         if isinstance(place, LocalStorage):
             check_free(Path(place.url))
-    dataset = prepare_data(config.data)
-    outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
-    exchanged = given_widths or _widths_of_gcn(config.model, outputs)
-    graph = dataset.graph
-    made = make(graph, servers, method=typing.cast(Method, method), balance=typing.cast(Balance, balance), seed=seed)
-    layout = lay_out(graph, made, intervals)
-    row_bytes = [_NUMBER_BYTES * width for width in exchanged]
-    found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
-    shards = None
-    if place is not None:
+    how = streaming(config.data, memory, servers=servers, method=method, ids=edge_ids and place is not None)
+    beside = Path(place.url) if isinstance(place, LocalStorage) else None
+    with how.working(beside):
+        dataset = how.data()
+        outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
+        exchanged = given_widths or _widths_of_gcn(config.model, outputs)
+        graph = dataset.graph
+        made = make(
+            graph, servers, method=typing.cast(Method, method), balance=typing.cast(Balance, balance), seed=seed
+        )
+        layout = lay_out(graph, made, intervals, how.communities)
+        row_bytes = [_NUMBER_BYTES * width for width in exchanged]
+        found = report_of(graph, made, forward=row_bytes, backward=row_bytes)
+        shards = None
+        if place is not None:
 
-        def fill(folder: Path) -> None:
-            nonlocal shards
-            shards = write_shards(
-                folder,
-                dataset,
-                layout,
-                ids=edge_ids and graph.edge_ids_fit,
-                description=describe_data(dataset),
-                graph_digest=made.graph_digest,
-                settings=data_settings(config.data),
-            )
+            def fill(folder: Path) -> None:
+                nonlocal shards
+                shards = write_shards(
+                    folder,
+                    dataset,
+                    layout,
+                    ids=edge_ids and graph.edge_ids_fit,
+                    description=describe_data(dataset),
+                    graph_digest=made.graph_digest,
+                    settings=data_settings(config.data),
+                    laid_out=how.laid_out(layout),
+                )
 
-        _save(place, made, fill)
+            _save(place, made, fill)
     content = _content(
         config.data.name, made, found, layout=layout, interval_balance=interval_balance(graph, layout), widths=exchanged
     )
+    content["streamed"] = how.streams
     content["folder"] = None if place is None else out
     content["shard_bytes"] = None if shards is None else [entry.num_bytes for entry in shards.summary.shards]
     if as_json:

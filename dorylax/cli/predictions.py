@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,6 +15,7 @@ import numpy as np
 
 from dorylax.durable import write_file
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.reorder import user_order
 from dorylax.graph.task_data import TaskData
 from dorylax.trainer.step.objective import Objective
 
@@ -44,13 +48,17 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
 
 
 def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
-    """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV."""
+    """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV.
+
+    Rows are in the order in which the user gave the vertices, whatever order the data are in.
+    """
+    rows = user_order(data.graph) if isinstance(data, Dataset) else None
     predictions = _predictions(outputs, data)
     if path.suffix == ".npz":
-        arrays: dict[str, Any] = {"outputs" if data.num_classes is None else "logits": outputs}
-        write_file(path, lambda file: np.savez(file, **arrays, predictions=predictions))
+        arrays = {"outputs" if data.num_classes is None else "logits": outputs, "predictions": predictions}
+        write_file(path, lambda file: _write_npz(file, arrays, rows))
     else:
-        write_file(path, lambda file: _write_csv(file, predictions, data))
+        write_file(path, lambda file: _write_csv(file, predictions, data, rows))
 
 
 def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
@@ -59,18 +67,36 @@ def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
     return outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
 
 
-def _write_csv(file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData) -> None:
+def _write_npz(file: BinaryIO, arrays: Mapping[str, np.ndarray], order: np.ndarray | None) -> None:
+    """As `np.savez`, some rows at a time: outputs of a large graph may lie on disk, in another order."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                fields = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
+                np.lib.format.write_array_header_1_0(member, fields | {"shape": array.shape})
+                for rows in _blocks(len(array), order):
+                    member.write(np.ascontiguousarray(array[rows]))
+
+
+def _write_csv(file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData, order: np.ndarray | None) -> None:
     """A row per example; of multi-label data, classes are separated by spaces, and so are several targets."""
     noun = _NAMES[data.examples] if isinstance(data, TaskData) else "vertex"
     stream = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((noun, "prediction", "label", "split"))
-    for first in range(0, len(predictions), _ROWS):
-        rows = slice(first, first + _ROWS)
+    number = itertools.count()
+    for rows in _blocks(len(predictions), order):
         split = np.select([getattr(data, name)[rows] for name in _MASKS.values()], list(_MASKS), default="")
-        for place, (prediction, label) in enumerate(zip(predictions[rows], data.labels[rows], strict=True)):
-            writer.writerow((first + place, _shown(prediction, data), _shown(label, data), split[place]))
+        for prediction, label, where in zip(predictions[rows], data.labels[rows], split, strict=True):
+            writer.writerow((next(number), _shown(prediction, data), _shown(label, data), where))
     stream.detach()
+
+
+def _blocks(count: int, order: np.ndarray | None) -> Iterator[np.ndarray | slice]:
+    """Some rows after the others, as they lie or in an order."""
+    for first in range(0, count, _ROWS):
+        part = slice(first, first + _ROWS)
+        yield part if order is None else order[part]
 
 
 _NAMES = {"pairs": "pair", "graphs": "graph"}

@@ -9,7 +9,7 @@ import numpy as np
 
 from dorylax.graph.build import from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph, CompressedGraph
-from dorylax.graph.npz import Archive, write_npz
+from dorylax.graph.npz import ORDER, Archive, read_order, write_npz
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import all_rows
 from dorylax.graph.transpose import MAX_EDGE_IDS
@@ -40,13 +40,16 @@ def from_archive(kind: type[AnyGraph], archive: Archive) -> AnyGraph:
     for name, values in data.items():
         check_length(f"{_PREFIX}{name}", values, len(targets), "one per entry of indices")
     undirected = "directed" in archive and not archive.fetch("directed")
+    order = read_order(archive, len(as_integers("indptr", offsets)) - 1)
     if _IDS in archive:
-        graph = _with_ids(kind, offsets, targets, archive.fetch(_IDS), data)
+        graph = _with_ids(kind, (offsets, targets), archive.fetch(_IDS), data, order)
         if undirected and not graph.symmetric:
             raise GraphError("directed is false, but there are edges without their reverse")
     else:
         symmetric = True if undirected else None
         graph = from_outgoing(kind, offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric)
+        if order is not None:
+            graph = _in_order(graph, order)
     if "self_loops" in archive and (said := str(archive.fetch("self_loops"))) != graph.self_loops:
         raise GraphError(
             f"self_loops is {said!r}, but it is {graph.self_loops!r} vertices that have an edge to themselves"
@@ -97,10 +100,31 @@ def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | N
     return arrays | {f"{_PREFIX}{name}": values if places is None else values[places] for name, values in data.items()}
 
 
+def _in_order(graph: AnyGraph, order: np.ndarray) -> AnyGraph:
+    """A graph of rows whose vertices have the ids `order`, and whose edges are numbered by (source, target) in these."""
+    if graph.edge_data:
+        raise GraphError(
+            f"has {ORDER} and values of edges, and no {_IDS} that say whose they are: write it again (dorylax reorder)"
+        )
+    return type(graph)(
+        graph.incoming.offsets,
+        graph.incoming.neighbours,
+        symmetric=graph.symmetric,
+        self_loops=graph.self_loops,
+        vertex_ids=order,
+        placed="source",
+    )
+
+
 def _with_ids(
-    kind: type[AnyGraph], offsets: np.ndarray, targets: np.ndarray, ids: np.ndarray, data: dict[str, np.ndarray]
+    kind: type[AnyGraph],
+    rows: tuple[np.ndarray, np.ndarray],
+    ids: np.ndarray,
+    data: dict[str, np.ndarray],
+    order: np.ndarray | None,
 ) -> AnyGraph:
-    """A graph of rows by source, whose edges have ids of their own."""
+    """A graph of rows by source, whose edges have ids of their own; `order` has those of the vertices."""
+    offsets, targets = rows
     check_offsets("indptr", as_integers("indptr", offsets), len(as_integers("indices", targets)), "indices")
     check_length(_IDS, as_integers(_IDS, ids), len(targets), "one per entry of indices")
     check_range(_IDS, ids, MAX_EDGE_IDS, "the largest number of edges with ids")
@@ -109,12 +133,17 @@ def _with_ids(
     repeated = np.flatnonzero(ids[1:] == ids[:-1])
     if repeated.size:
         raise GraphError(f"{_IDS} holds {ids[repeated[0]]} twice: each edge needs an id of its own")
-    return from_pairs(
+    ends = all_rows(offsets), targets
+    if order is not None:
+        check_range("indices", targets, len(offsets) - 1, "num_vertices")
+        ends = order[ends[0]], order[targets]
+    graph = from_pairs(
         kind,
-        all_rows(offsets)[by_id],
-        targets[by_id],
+        ends[0][by_id],
+        ends[1][by_id],
         ("indptr", "indices"),
         len(offsets) - 1,
         edge_data={name: values[by_id] for name, values in data.items()},
         ids=None if len(ids) == 0 or ids[-1] == len(ids) - 1 else ids,
     )
+    return graph if order is None else reorder(graph, order)

@@ -55,12 +55,12 @@ class Checksums(NamedTuple):
 class Summing:
     """Passes on what is written to the next `write`, and forms its checksums."""
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
+    def __init__(self, write: Callable[[bytes | memoryview], object]) -> None:
         self._write = write
         self._size = self._crc = 0
         self._blocks: list[int] = []
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Takes bytes."""
         self._write(data)
         left = memoryview(data)

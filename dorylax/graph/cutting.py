@@ -46,7 +46,8 @@ class Cutting:
         self._place = inverse_permutation(order)
         servers = np.arange(layout.num_servers, dtype=np.int32)
         parts = np.repeat(servers, np.diff(layout.server_bounds))[self._place]
-        self._ends = np.concatenate([[0], np.cumsum(np.diff(self._offsets)[order])])
+        self._ends = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(np.diff(self._offsets)[order], out=self._ends[1:])
         self._needed = {}
         directions: tuple[Direction, ...] = ("in",) if graph.symmetric else ("in", "out")
         for direction in directions:

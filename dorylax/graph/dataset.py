@@ -25,10 +25,11 @@ from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg
 from dorylax.graph.importers.roles import by_role
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
 from dorylax.graph.labels import checked_labels, stored_labels
-from dorylax.graph.mapped import release
+from dorylax.graph.mapped import map_file, release
 from dorylax.graph.masks import checked_masks
 from dorylax.graph.npz import MASKS
 from dorylax.graph.reorder import user_order
+from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split
 from dorylax.graph.validate import GraphError, as_integers, check_permutation
 
@@ -123,14 +124,25 @@ class Dataset:
         """F, the width of the features."""
         return int(self.features.shape[1])
 
-    def row_normalised(self) -> Dataset:
+    def row_normalised(self, file: Path | None = None) -> Dataset:
         """With each row of the features divided by its sum.
 
         A sum below 1 counts as 1, so that rows without features stay zero: what PyTorch Geometric's `NormalizeFeatures`
         does, less the shift of negative features.
+
+        Args:
+            file: where the new features are written, and mapped from; None holds them in memory.
+
+        Raises:
+            OSError: the file cannot be written.
         """
-        total = self.features.sum(axis=1, keepdims=True)
-        scaled = np.divide(self.features, np.maximum(total, 1), out=empty(self.features.shape, np.float32))
+        if file is None:
+            scaled = _normalised(self.features, empty(self.features.shape, np.float32))
+        else:
+            with file.open("wb") as out:
+                for start, stop in spans(len(self.features), max(1, SPAN // self.num_features)):
+                    out.write(_normalised(self.features[start:stop]).data)
+            scaled = map_file(file, np.dtype(np.float32), self.features.shape)
         return dataclasses.replace(self, features=scaled)
 
     def reorder(self, order: npt.ArrayLike) -> Dataset:
@@ -176,7 +188,7 @@ class Dataset:
             labels = stored_labels(archive, graph.num_vertices)
             masks: Mapping[str, Any] = {name: archive.fetch(name) for name in MASKS if name in archive}
             if not masks:
-                masks = default_split(labels.array, split_seed)._asdict()
+                masks = _default_masks(graph, labels.array, split_seed)
             name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
             return Dataset(
                 name,
@@ -338,6 +350,20 @@ class Dataset:
                 **{f"{npz.VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},
             },
         )
+
+
+def _normalised(features: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    scaled: np.ndarray = np.divide(features, np.maximum(features.sum(axis=1, keepdims=True), 1), out=out)
+    return scaled
+
+
+def _default_masks(graph: Graph, labels: np.ndarray, split_seed: int) -> Mapping[str, np.ndarray]:
+    """The default split, which does not depend on the order of rows."""
+    restore = user_order(graph)
+    if restore is None:
+        return default_split(labels, split_seed)._asdict()
+    split = default_split(labels[restore], split_seed)
+    return {name: mask[graph.vertex_ids] for name, mask in split._asdict().items()}
 
 
 def _require_data(archive: npz.Archive) -> None:

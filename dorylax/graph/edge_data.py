@@ -46,6 +46,20 @@ def require_ids_for(edge_data: Mapping[str, Any], num_edge_ids: int) -> None:
         )
 
 
+def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
+    """Raises a `GraphError` where values of equal edges cannot be added: there are none, or they are truth values."""
+    if not dtypes:
+        raise GraphError(
+            'coalesce="sum" adds the values of equal edges, but these edges have none: give edge_data={"weight": …}, '
+            'or say coalesce="first"'
+        )
+    for name, dtype in dtypes.items():
+        if dtype.kind == "b":
+            raise GraphError(
+                f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
+            )
+
+
 def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> EdgeData:
     """The same names with other values."""
     return {name: change(values) for name, values in edge_data.items()}

@@ -8,6 +8,7 @@ cost", EUROCRYPT 1997, AdHash). Graphs that were not made to collide do so with 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -28,16 +29,23 @@ def edge_fingerprint(offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarra
         offsets: in-edge row offsets, int64 `[V+1]`.
         sources: source of each in-edge, int32 `[E]`; may be memory-mapped.
     """
+    return _over_spans(lambda start, stop: (sources[start:stop], rows_between(offsets, start, stop)), len(sources))
 
+
+def pair_fingerprint(sources: Int32[np.ndarray, " E"], targets: Int32[np.ndarray, " E"]) -> tuple[int, int]:
+    """The same of edges that are in any order; those of parts of them add up, modulo 2⁶⁴."""
+    return _over_spans(lambda start, stop: (sources[start:stop], targets[start:stop]), len(sources))
+
+
+def _over_spans(ends: Callable[[int, int], tuple[np.ndarray, np.ndarray]], num_edges: int) -> tuple[int, int]:
     def of_span(span: tuple[int, int]) -> tuple[int, int]:
-        source = sources[slice(*span)].astype(np.uint64)
-        target = rows_between(offsets, *span).astype(np.uint64)
+        source, target = (one.astype(np.uint64) for one in ends(*span))
         forward = _mixed(source * _OF_SOURCE + target * _OF_TARGET + _OF_AN_EDGE)
         reverse = _mixed(target * _OF_SOURCE + source * _OF_TARGET + _OF_AN_EDGE)
         return int(forward.sum(dtype=np.uint64)), int(reverse.sum(dtype=np.uint64))
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
-        sums = list(threads.map(of_span, spans(len(sources), _SPAN)))
+        sums = list(threads.map(of_span, spans(num_edges, _SPAN)))
     mask = (1 << 64) - 1
     return sum(forward for forward, _ in sums) & mask, sum(reverse for _, reverse in sums) & mask
 

@@ -45,7 +45,7 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
     """
     _check_mapping(group, given)
     return {
-        _checked_name(group, name): _rows(f"{group}[{name!r}]", given[name], num_rows, per)
+        check_name(group, name): _rows(f"{group}[{name!r}]", given[name], num_rows, per)
         for name in sorted(given, key=str)
     }
 
@@ -75,7 +75,8 @@ def _check_mapping(group: str, given: Any) -> None:
         raise GraphError(f"{group} must map names to arrays, as {{'pos': positions}}, got {type(given).__name__}")
 
 
-def _checked_name(group: str, name: Any) -> str:
+def check_name(group: str, name: Any) -> str:
+    """A name that a further input may have, as it is; a `GraphError` for any other."""
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise GraphError(
             f"{group} has the name {name!r}, which no keyword argument can have: rename it, as edge_weight"

@@ -6,13 +6,22 @@ something else. Who knows that it is done with an array says so here.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-from typing import Any
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
+
+_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # of archives
+_SECONDS = 0.01  # between two looks: a disk brings some 20 MB in that time
 
 
 def mapping_of(array: Any) -> mmap.mmap | None:
@@ -20,6 +29,66 @@ def mapping_of(array: Any) -> mmap.mmap | None:
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, mmap.mmap) else None
+
+
+def map_file(
+    file: str | os.PathLike[str] | BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0
+) -> np.ndarray:
+    """An array in a file, to be read only; `resident_within` knows of it.
+
+    Args:
+        file: its path, or the open file.
+        dtype: of the elements.
+        shape: of the array, not empty.
+        offset: of its first byte.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is too short.
+    """
+    array: np.ndarray = np.memmap(file, dtype, "r", offset, shape)
+    if (mapping := mapping_of(array)) is not None:
+        _mappings.add(mapping)
+    return array
+
+
+@contextlib.contextmanager
+def resident_within(size: int) -> Iterator[None]:
+    """Keeps fewer than about so many bytes of memory-mapped archives resident: a thread gives them back while others read.
+
+    Whoever passes over an array in order reads its pages once, and notices nothing.
+
+    Args:
+        size: bytes, which a pass may exceed by what it reads between two looks.
+    """
+    if _DONT_NEED is None or (before := _resident_of_files()) is None:
+        yield  # a system that does not say, or takes nothing back before it has to
+        return
+    done = threading.Event()
+    most = before + size
+
+    def watch() -> None:
+        while not done.wait(_SECONDS):
+            if (_resident_of_files() or 0) > most:
+                for mapping in list(_mappings):
+                    with contextlib.suppress(ValueError):  # it has just been closed
+                        mapping.madvise(_DONT_NEED)
+
+    thread = threading.Thread(target=watch, name="dorylax-resident", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def _resident_of_files() -> int | None:
+    """Bytes of mapped files that this process holds; None where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text("ascii").split()[2]) * mmap.PAGESIZE
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def release(*arrays: Any) -> None:

@@ -14,6 +14,10 @@ Arrays:
     num_classes: C; optional.
     multilabel: whether labels `[V, C]` are any number of classes; optional where a vertex has more than one.
     vertex_<name>: `[V, …]`, a further input of the model by that name; any number of them.
+    vertex_ids-1: int32 `[V]`, the user's number of the vertex in each row, where rows are in another order than the user's
+        (`dorylax reorder`); optional. Neighbours are rows, and everything of vertices is in order of rows. Without edge_ids
+        the edges' ids are 0 … E-1 by (source, target) in the user's numbers; edge_<name> needs edge_ids. The number is a
+        version; what knows none refuses it, because no input can have such a name.
     train_mask, val_mask, test_mask: bool `[V]`; optional.
     name: optional.
 
@@ -39,29 +43,34 @@ from typing import BinaryIO, NamedTuple, final
 
 import numpy as np
 
-from dorylax.durable import write_file
 from dorylax.graph import checksums, verdicts, zip_arrays
+from dorylax.graph.mapped import map_file
 from dorylax.graph.sparse_rows import dense_rows
-from dorylax.graph.validate import GraphError
+from dorylax.graph.stream.archive_writer import ALIGNMENT, new_archive
+from dorylax.graph.validate import GraphError, as_integers, check_permutation
 from dorylax.graph.zip_arrays import header_of, members, read_bytes, start_of
 from dorylax.near_matches import close
 
 _LOG = logging.getLogger(__name__)
 
-ALIGNMENT = 64
 _LARGE = 1 << 22  # bytes; smaller arrays are read
-_ZIP64_FIELD = 20  # bytes of the field that zipfile adds to it
-_DATE = (1980, 1, 1, 0, 0, 0)  # the same arrays give the same file
 _ONE_ARRAY = np.lib.format.MAGIC_PREFIX
-_PADDING_FIELD = 0xD935  # a number that zip tools use for padding and skip
 
 VERTEX_PREFIX = "vertex_"
 """Of the names of further inputs per vertex."""
 
+ORDER = "vertex_ids-1"
+"""Of the user's numbers of the vertices, where rows are in another order."""
+_ORDERS = "vertex_ids-"  # of any version
+
+ORIGINAL_IDS = "original_ids"
+"""Of what the user calls each vertex, in order of the user's numbers whatever the order of rows; nothing here reads it."""
+
 _SINGLE = ("directed", "self_loops", "multilabel", "name")
-_SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
+SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
+"""Features in compressed rows."""
 MASKS = ("train_mask", "val_mask", "test_mask")
-_NAMES = ("indptr", "indices", "features", *_SPARSE, "labels", "num_classes", *_SINGLE, *MASKS)
+_NAMES = ("indptr", "indices", "features", *SPARSE, "labels", "num_classes", *_SINGLE, *MASKS)
 _OF_OTHERS = ("edge_", "num_self_loops")  # beginnings of names that are near to ours and mean something else
 NPY_DAMAGE = (
     EOFError,
@@ -132,7 +141,7 @@ class Archive:
             place = self._place(name)
             if place is not None:
                 self._check(name, place.first)
-                array: np.ndarray = np.memmap(self._stream, place.dtype, "r", place.elements, place.shape)
+                array = map_file(self._stream, place.dtype, place.shape, place.elements)
             else:
                 info = self._members[name]
                 array = zip_arrays.read(self._file, info, self._held)
@@ -153,6 +162,31 @@ class Archive:
         except _DAMAGE:
             return False  # `fetch` says what is wrong
 
+    def place(self, name: str) -> Place | None:
+        """Where an array lies whose rows can be read in parts, once its bytes were compared with their checksums.
+
+        Returns:
+            The place; None where the array is compressed or in Fortran's order, and is to be fetched.
+
+        Raises:
+            GraphError: it is not there, is damaged, or holds Python objects.
+        """
+        self.require(name)
+        try:
+            place = self._stored(name)
+            if place is not None:
+                self._check(name, place.first)
+        except GraphError as error:
+            raise GraphError(f"array {name} {error}") from error
+        except _DAMAGE as error:
+            raise GraphError(f"array {name} cannot be read ({error})") from error
+        return place
+
+    @property
+    def descriptor(self) -> int:
+        """Of the open file."""
+        return self._stream.fileno()
+
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Shape and dtype of one array, of which nothing else is read.
 
@@ -166,15 +200,22 @@ class Archive:
             raise GraphError(f"array {name} cannot be read ({error})") from error
         return found.shape, found.dtype
 
-    def _place(self, name: str) -> _Place | None:
+    def _place(self, name: str) -> Place | None:
         """Where an array lies that is stored as `write_npz` stores large ones; None for others, which are read."""
+        if self._members[name].file_size < _LARGE:
+            return None
+        place = self._stored(name)
+        return None if place is None or place.first % ALIGNMENT else place
+
+    def _stored(self, name: str) -> Place | None:
+        """Where an array lies row by row, uncompressed; None where it does not."""
         info = self._members[name]
-        if info.compress_type != zipfile.ZIP_STORED or info.file_size < _LARGE:
+        if info.compress_type != zipfile.ZIP_STORED:
             return None
         first, header = start_of(self._stream, info), header_of(self._file, info)
-        if first % ALIGNMENT or header.version != (1, 0) or header.by_columns or header.dtype.hasobject:
+        if header.version != (1, 0) or header.by_columns or header.dtype.hasobject:
             return None
-        return _Place(first, first + header.size, header.dtype, header.shape)
+        return Place(first, first + header.size, header.dtype, header.shape)
 
     def _check(self, name: str, first: int) -> None:
         """Compares the bytes of an array that is going to be mapped with their checksums, once.
@@ -205,7 +246,7 @@ class Archive:
             verdicts.remember(self._opened, what, begun, self._path)
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where an array lies in the file.
 
     Attributes:
@@ -255,17 +296,17 @@ def open_npz(path: str | os.PathLike[str], *, verify: bool = True) -> Iterator[A
 
 def feature_names(archive: Archive) -> tuple[str, ...]:
     """Names of the arrays that hold the features: one, or those of compressed rows where there is any of them."""
-    return _SPARSE if any(name in archive for name in _SPARSE) else ("features",)
+    return SPARSE if any(name in archive for name in SPARSE) else ("features",)
 
 
 def read_features(archive: Archive) -> np.ndarray:
     """The features `[V, F]`, dense; compressed ones come out as float32."""
-    if feature_names(archive) != _SPARSE:
+    if feature_names(archive) != SPARSE:
         return archive.fetch("features")
     if "features" in archive:
         raise GraphError("has features and, in compressed rows, features_data: leave out one of them")
-    archive.require(*_SPARSE)
-    indptr, indices, data, shape = (archive.fetch(name) for name in _SPARSE)
+    archive.require(*SPARSE)
+    indptr, indices, data, shape = (archive.fetch(name) for name in SPARSE)
     return dense_rows(indptr, indices, data, shape)
 
 
@@ -283,34 +324,30 @@ def check_names(archive: Archive) -> None:
 
 def vertex_names(archive: Archive) -> dict[str, str]:
     """Of further inputs per vertex: their name → that of the array that holds them."""
-    return {name.removeprefix(VERTEX_PREFIX): name for name in archive.names if name.startswith(VERTEX_PREFIX)}
+    names = (name for name in archive.names if name.startswith(VERTEX_PREFIX) and not name.startswith(_ORDERS))
+    return {name.removeprefix(VERTEX_PREFIX): name for name in names}
+
+
+def read_order(archive: Archive, num_vertices: int) -> np.ndarray | None:
+    """The user's number of the vertex in each row, int32 `[V]`; None where rows are in the user's order.
+
+    Raises:
+        GraphError: they are no permutation, or of a version that is not known here.
+    """
+    others = [name for name in archive.names if name.startswith(_ORDERS) and name != ORDER]
+    if others:
+        raise GraphError(
+            f"is in a memory order of another version ({others[0]}), this dorylax reads {ORDER}: update it"
+        )
+    if ORDER not in archive:
+        return None
+    ids = as_integers(ORDER, archive.fetch(ORDER))
+    check_permutation(ORDER, ids, num_vertices)
+    return ids.astype(np.int32, copy=False)
 
 
 def write_npz(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
     """Writes an archive so that readers see the old file or the whole new one, never a part."""
-
-    def write(file: BinaryIO) -> None:
-        sums = {}
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            for name, array in arrays.items():
-                member = _aligned_member(f"{name}.npy", file.tell())
-                with archive.open(member, "w", force_zip64=True) as sink:
-                    stream = checksums.Summing(sink.write)
-                    np.lib.format.write_array(stream, np.asarray(array, order="C"), (1, 0), allow_pickle=False)
-                sums[name] = stream.checksums()
-            archive.writestr(zipfile.ZipInfo(checksums.MEMBER, _DATE), checksums.to_json(sums))
-
-    write_file(Path(path), write)
-
-
-def _aligned_member(name: str, position: int) -> zipfile.ZipInfo:
-    """A member whose bytes begin on a multiple of `ALIGNMENT`, where its header begins at `position`.
-
-    The room before them is an extra field of the header that no reader knows (APPNOTE.TXT 4.5.1). NumPy pads its own
-    header to a multiple of 64 bytes.
-    """
-    member = zipfile.ZipInfo(name, _DATE)
-    end = position + zip_arrays.LOCAL_HEADER + len(name.encode()) + _ZIP64_FIELD + 4
-    padding = -end % ALIGNMENT
-    member.extra = struct.pack("<HH", _PADDING_FIELD, padding) + bytes(padding)
-    return member
+    with new_archive(Path(path)) as archive:
+        for name, array in arrays.items():
+            archive.add(name, np.asarray(array))

@@ -20,7 +20,8 @@ from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, pla
 from dorylax.graph.rows import SPAN
 from dorylax.graph.validate import as_integers, check_permutation
 
-_MOST_THREADS = 8  # each holds the keys of about a span of entries
+MOST_THREADS = 8
+"""Each holds the keys of about a span of entries."""
 
 
 def reorder(graph: AnyGraph, order: npt.ArrayLike) -> AnyGraph:
@@ -118,7 +119,7 @@ def permuted(
         keys.sort()
         np.subtract(keys, before, out=found[start:stop], casting="unsafe")
 
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS)) as threads:
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads:
         list(threads.map(fill, range(len(bounds) - 1)))  # raises here what a thread raised
     return new_offsets, found
 

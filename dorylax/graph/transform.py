@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
-from dorylax.graph.edge_data import EdgeData, map_values, require_ids_for
+from dorylax.graph.edge_data import EdgeData, check_sums, map_values, require_ids_for
 from dorylax.graph.edge_order import BySlot
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
@@ -67,16 +67,7 @@ def coalesce(graph: AnyGraph, values: Coalesce = "first") -> AnyGraph:
     """
     data = _data(graph)
     if values == "sum":
-        if not data:
-            raise GraphError(
-                'coalesce="sum" adds the values of equal edges, but these edges have none: give edge_data={"weight": …}, '
-                'or say coalesce="first"'
-            )
-        for name, array in data.items():
-            if array.dtype == bool:
-                raise GraphError(
-                    f'edge_data[{name!r}] is bool, which coalesce="sum" cannot add: convert it, or say "first"'
-                )
+        check_sums({name: array.dtype for name, array in data.items()})
     offsets, sources = graph.host_rows()
     keep = first_of_equals(offsets, sources)
     if keep.all():

@@ -121,6 +121,10 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
     """`order` holds each of 0 … size-1 once."""
     check_length(name, order, size, "one per vertex")
     check_range(name, order, size, "num_vertices")
+    there = np.zeros(size, bool)
+    there[order] = True
+    if there.all():
+        return
     seen = np.full(size, -1, np.int64)
     seen[order] = np.arange(size)  # the last position of each value wins
     repeated = np.flatnonzero(seen[order] != np.arange(size))

@@ -306,7 +306,7 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
     ids = 4 if shape.edge_ids_fit else 0
     moments = [{WORK: communities(shape)}]
     if config.partition is None:
-        moments.append({WORK: _partitioning(shape, config.partitioner)})
+        moments.append({WORK: partitioning(shape, config.partitioner)})
     once = {"reversed graph": whole.get("reversed graph", 0), "edge order": ids * E}
     # `transpose` without ids, or `edge_order` of a graph that was reordered before.
     moments.append(once | {WORK: max(0 if shape.symmetric else 6 * E, 28 * E if ids and shape.reordered else 0)})
@@ -321,10 +321,11 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
     return {name: size for name, size in found.items() if size}
 
 
-def _partitioning(shape: DataShape, method: Method) -> int:
+def partitioning(shape: DataShape, method: Method) -> int:
+    """What making a partition takes beside the data set."""
     V, E = shape.num_vertices, shape.num_edges
     if method == "metis":  # the graph once more in 64 bits, and coarser ones, about as many edges again
         return 24 * E + 60 * V
     reversed_graph = 0 if shape.symmetric or method != "ldg" else 14 * E
-    # LDG looks at the neighbours of 1/256 of all vertices at a time.
+    # LDG looks at the neighbours of at most 1/256 of all vertices at a time.
     return reversed_graph + 60 * V + (0 if method != "ldg" else 40 * E * (1 if shape.symmetric else 2) // 256)

@@ -17,7 +17,7 @@ from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of, is_kept
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
-from dorylax.graph.npz import Archive, feature_names, open_npz, vertex_names
+from dorylax.graph.npz import ORDER, Archive, feature_names, open_npz, vertex_names
 from dorylax.graph.validate import GraphError
 
 
@@ -95,6 +95,7 @@ def archive_shape(path: Path, *, verify: bool = True) -> DataShape | None:
             labels.num_classes,
             symmetric=symmetric,
             self_loops=_self_loops(archive),
+            reordered=ORDER in archive,
             own_edge_order=own_ids,
             multilabel=labels.multilabel,
             targets=labels.array.shape[1:] if labels.num_classes is None else (),

@@ -1,8 +1,7 @@
 """The native CPU kernels: finding the library, registering it with XLA, and calling it on NumPy buffers.
 
-The library is built when dorylax is installed (CMakeLists.txt). It is looked for beside this file first and then in every
-other `dorylax/ops` folder on the import path: in a checkout the sources come from the checkout and the library from the
-installed package. Where there is none, the operators run as plain JAX, and the first one that is lowered says so.
+Where the library is, `dorylax.native_library` knows. Where there is none, the operators run as plain JAX, and the first one
+that is lowered says so.
 
 `DORYLAX_NATIVE=0` in the environment turns the library off; `DORYLAX_NATIVE=avx512|avx2|baseline` chooses its
 instruction set, which otherwise is the best that the processor has.
@@ -16,14 +15,14 @@ import ctypes
 import dataclasses
 import functools
 import os
-import sys
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
+
+from dorylax.native_library import SWITCH, candidates, is_off
 
 _ABI = 5  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
 _HANDLERS = (
@@ -35,7 +34,6 @@ _HANDLERS = (
     "dorylax_ffi_attention_saving",
     "dorylax_ffi_attention_backward",
 )
-_SUFFIXES = (".so", ".dylib", ".dll")
 _DTYPES = {np.dtype(np.float32): 0, np.dtype(np.float64): 1, jax.numpy.dtype(jax.numpy.bfloat16): 2}
 _OPS = {"sum": 0, "weighted_sum": 1, "max": 2, "min": 3, "select_sum": 4}
 _PLAIN = contextvars.ContextVar("plain", default=False)
@@ -192,23 +190,14 @@ def _address(array: np.ndarray | None) -> int | None:
     return None if array is None else array.ctypes.data
 
 
-def _candidates() -> Iterator[Path]:
-    here = Path(__file__).resolve().parent
-    folders = [here, *(Path(entry or ".").resolve() / "dorylax" / "ops" for entry in sys.path)]
-    for folder in dict.fromkeys(folders):
-        for suffix in _SUFFIXES:
-            if (path := folder / f"libdorylax_ops{suffix}").is_file():
-                yield path
-
-
 @functools.cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
     """The library, registered with XLA, or the reason why there is none."""
-    wanted = os.environ.get("DORYLAX_NATIVE", "")
-    if wanted == "0":
+    wanted = os.environ.get(SWITCH, "")
+    if is_off():
         return None, "DORYLAX_NATIVE=0 turns it off"
     reason = _NOT_BUILT
-    for path in _candidates():
+    for path in candidates("ops", "libdorylax_ops"):
         try:
             library = ctypes.CDLL(str(path))
             abi = library.dorylax_abi()
@@ -243,7 +232,7 @@ def _declare(library: ctypes.CDLL) -> None:
 @functools.cache
 def _warn_once() -> None:
     _, reason = _load()
-    if os.environ.get("DORYLAX_NATIVE") == "0":  # asked for: nothing to say
+    if is_off():  # asked for: nothing to say
         return
     advice = " Install a C++ compiler (g++ or clang), then dorylax again." if reason == _NOT_BUILT else ""
     warnings.warn(

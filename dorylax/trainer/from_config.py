@@ -26,8 +26,12 @@ from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of
 
 
-def prepare_data(config: DataConfig) -> Dataset:
+def prepare_data(config: DataConfig, normalised: Path | None = None) -> Dataset:
     """Loads the data set that the `data` section names, and row-normalises its features if it says so.
+
+    Args:
+        config: the section.
+        normalised: a file for the normalised features; None holds them in memory.
 
     Raises:
         ValueError, OSError: as `dorylax.graph.datasets.load` does.
@@ -36,7 +40,7 @@ def prepare_data(config: DataConfig) -> Dataset:
     if config.size is not None:
         options["size"] = config.size
     data = datasets.load(config.name, **options)
-    return data.row_normalised() if config.row_normalise else data
+    return data.row_normalised(normalised) if config.row_normalise else data
 
 
 def shards_for(config: RunConfig) -> ShardedData | None:

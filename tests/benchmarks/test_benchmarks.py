@@ -38,6 +38,7 @@ PRINTS = {
     "generate": r"tiny +1,000 vertices +10,000 edges",
     "gpu": r"(?s)device: .*model GAT, gradient .*tiny, gcn +\S+ ms",
     "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
+    "importing": r"dorylax import, slice .* M edges/s +peak (.*\n)sort -n, slice .*\npandas, slice",
     "larger": r"losses \d.*; peak \d(.*\n)+(.*nothing was streamed|.* × the larger one)",
     "latency_hiding": r"pipe / bound +\d",
     "losses": r"graph server +gather +good, same bits, recovered in .*\n1 cells, 0 bad",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -63,3 +65,44 @@ def test_values_that_would_be_taken_for_ids_are_not_saved(tmp_path):
     graph = Graph.from_coo([0], [1], edge_data={"ids": [1]})
     with pytest.raises(GraphError, match=r"edge_data\['ids'\] cannot be saved.*rename it"):
         graph.save_npz(tmp_path / "g.npz")
+
+
+def _moved(tmp_path: Path, **changes: object) -> Path:
+    """An archive in another memory order."""
+    arrays: dict[str, object] = {"indptr": [0, 1, 3], "indices": [1, 0, 1], "vertex_ids-1": [1, 0]} | changes
+    np.savez(tmp_path / "moved.npz", **{name: array for name, array in arrays.items() if array is not None})
+    return tmp_path / "moved.npz"
+
+
+def test_rows_in_a_memory_order(tmp_path: Path) -> None:
+    found = Graph.from_npz(_moved(tmp_path))
+    given = Graph.from_npz(_moved(tmp_path, indptr=[0, 2, 3], indices=[0, 1, 0], **{"vertex_ids-1": None}))
+    expected = given.reorder([1, 0])
+    for array, other in zip(found.host_rows(), expected.host_rows(), strict=True):
+        np.testing.assert_array_equal(array, other)
+    assert found.vertex_ids.tolist() == [1, 0]
+    np.testing.assert_array_equal(found.edge_order, expected.edge_order)
+    found.save_npz(tmp_path / "saved.npz")
+    np.testing.assert_array_equal(Graph.from_npz(tmp_path / "saved.npz").incoming.neighbours, given.incoming.neighbours)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"vertex_ids-1": [0, 0]}, r"vertex_ids-1\[0\] = 0 is repeated at vertex_ids-1\[1\]"),
+        ({"vertex_ids-1": [0]}, "vertex_ids-1"),
+        ({"vertex_ids-1": [0.0, 1.0]}, "vertex_ids-1"),
+        (
+            {"vertex_ids-2": [1, 0]},
+            r"memory order of another version \(vertex_ids-2\), this dorylax reads vertex_ids-1",
+        ),
+        (
+            {"edge_weight": [1.0, 2.0, 3.0]},
+            "has vertex_ids-1 and values of edges, and no edge_ids that say whose they are",
+        ),
+        ({"edge_ids": [0, 1, 2], "indices": [1, 0, 2]}, r"indices\[2\] = 2 is out of range"),
+    ],
+)
+def test_wrong_memory_orders(tmp_path: Path, changes: dict[str, object], told: str) -> None:
+    with pytest.raises(GraphError, match=told):
+        Graph.from_npz(_moved(tmp_path, **changes))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import mmap
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ import pytest
 
 import dorylax
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.mapped import mapping_of, release
+from dorylax.graph.mapped import mapping_of, release, resident_within
+from dorylax.graph.npz import open_npz, write_npz
 from dorylax.trainer import vertex_order
 
 _SIZE = 1 << 22  # float32: 16 MiB
@@ -92,3 +95,22 @@ def test_of_a_mapped_data_set_only_the_reordered_one_stays(tmp_path: Path, monke
     assert while_ordering[0] <= rows + 2**16
     assert _resident(path) == 0
     np.testing.assert_array_equal(moved.features[::-1], data.features)
+
+
+@needs_proc
+def test_fewer_pages_than_asked_for_stay_while_others_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    write_npz(path, {"a": np.arange(1 << 24, dtype=np.float32)})  # 64 MiB
+    with open_npz(path) as archive:
+        array = archive.fetch("a")
+    peak, total = 0, 0.0
+    with resident_within(8 << 20):
+        for block in np.split(array, 64):
+            total += float(block.sum(dtype=np.float64))
+            time.sleep(0.02)
+            peak = max(peak, _resident(path))
+    assert total == (1 << 24) * ((1 << 24) - 1) / 2
+    assert peak <= 16 << 20
+    array.sum()
+    assert _resident(path) == pytest.approx(64 << 20, rel=0.01)  # nobody takes them any more
+    assert not any(thread.name == "dorylax-resident" for thread in threading.enumerate())

@@ -14,7 +14,8 @@ from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.graph.npz import write_npz
+from dorylax.graph.npz import open_npz, write_npz
+from dorylax.graph.stream.reorder_archive import write_in_order
 from dorylax.graph.validate import GraphError
 from dorylax.memory.sources import shape_of
 
@@ -124,3 +125,15 @@ def test_a_damaged_copy_in_the_cache_is_not_asked(monkeypatch: pytest.MonkeyPatc
     (tmp_path / "parsed-1").mkdir()
     (tmp_path / "parsed-1" / "reddit.npz").write_bytes(b"damaged")
     assert shape_of(DataConfig(name="reddit")) == DataShape(232_965, 114_615_892, 602, 41, origin="published")
+
+
+def test_an_archive_in_a_memory_order(tmp_path: Path) -> None:
+    data = dorylax.load("communities", size="tiny")
+    order = np.random.default_rng(0).permutation(1000).astype(np.int32)
+    data.save_npz(tmp_path / "given.npz")
+    with open_npz(tmp_path / "given.npz") as archive:
+        write_in_order(archive, order, tmp_path / "moved.npz", tmp_path, room=2**24)
+    shape = shape_of(DataConfig(name=str(tmp_path / "moved.npz")))
+    small = {"features_in": "elsewhere", "graph_in": "elsewhere"}
+    assert shape == dataclasses.replace(DataShape.of(Dataset.from_npz(tmp_path / "moved.npz")), **small)
+    assert shape.reordered

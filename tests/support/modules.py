@@ -10,8 +10,11 @@ from types import ModuleType
 
 import dorylax
 
-# In a checkout three lie beside the package's own folders; in an installed package one is the native kernel.
-_NO_MODULES = {"dorylax.benchmarks", "dorylax.dorylax", "dorylax.tests", "dorylax.ops.libdorylax_ops"}
+# In a checkout three lie beside the package's own folders; in an installed package two are native libraries.
+_NO_MODULES = {
+    *("dorylax.benchmarks", "dorylax.dorylax", "dorylax.tests"),
+    *("dorylax.ops.libdorylax_ops", "dorylax.graph.stream.libdorylax_stream"),
+}
 
 
 def names(package: ModuleType = dorylax) -> Iterator[str]:

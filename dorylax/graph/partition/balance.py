@@ -16,5 +16,5 @@ Balance = Literal["vertices", "edges"]
 def vertex_weights(graph: CompressedGraph, balance: Balance) -> Int64[np.ndarray, " V"]:
     """What is spread evenly, int64 `[V]`: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
     if balance == "vertices":
-        return np.ones(graph.num_vertices, np.int64)
+        return np.broadcast_to(np.int64(1), graph.num_vertices)  # takes no memory
     return in_degrees(graph) + 1

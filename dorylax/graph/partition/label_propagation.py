@@ -23,48 +23,104 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import final
+from typing import NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Int32, Int64
+from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.partition.metis import cut
+from dorylax.graph.rows import count_values
 
 # Clusters at which METIS takes over. Another level of contraction would cost quality, and METIS some 10 s at most.
-_COARSE = 400_000
+COARSE = 400_000
 # A part is made of at least so many clusters.
 _CLUSTERS_PER_PART = 8
 # Entries kept of a contracted row, those of most weight: clusters of clusters have ever more neighbours.
-_HEAVIEST = 32
-_CLUSTER_ROUNDS, _REFINE_ROUNDS = 3, 2
+HEAVIEST = 32
+CLUSTER_ROUNDS, REFINE_ROUNDS = 3, 2
 _SLACK = 1.5
-_LEAST_SHRINKING = 0.9
+LEAST_SHRINKING = 0.9
 # Entries of a block. Small graphs get several blocks too: where all move at once, neighbours swap labels.
 _BLOCK, _LEAST_BLOCKS = 1 << 19, 16
 # A candidate in one word, so that the largest is the best: votes, a hash to break ties, label.
-_LABEL_BITS, _TIE_BITS, _MOST_VOTES = 31, 8, (1 << 23) - 1
-_LABEL = (1 << _LABEL_BITS) - 1
+LABEL_BITS, _TIE_BITS, _MOST_VOTES = 31, 8, (1 << 23) - 1
+LABEL = (1 << LABEL_BITS) - 1
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a graph.
+
+    Attributes:
+        first, last: which.
+        offsets: where each begins in `neighbours`, int64 `[last - first + 1]`.
+        neighbours: int32 `[n]`.
+        joins: how often each pair is joined, int32 `[n]`; None: once.
+    """
+
+    first: int
+    last: int
+    offsets: Int64[np.ndarray, " R1"]
+    neighbours: Int32[np.ndarray, " n"]
+    joins: Int32[np.ndarray, " n"] | None
+
+
+@runtime_checkable
+class Blocks(Protocol):
+    """A graph whose rows come block by block, in the same blocks every time.
+
+    Attributes:
+        weights: of the vertices, int64 `[V]`; None: all 1.
+        num_vertices: V.
+    """
+
+    weights: Int64[np.ndarray, " V"] | None
+    num_vertices: int
+
+    def blocks(self) -> Iterator[Block]:
+        """All rows."""
+        ...
 
 
 @final
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Rows:
-    """An undirected graph of clusters: what each weighs, int64 `[V]`, and how often each pair is joined, int32 `[N]`."""
+class Rows:
+    """An undirected graph of clusters, in memory."""
 
-    offsets: Int64[np.ndarray, " V1"]
-    neighbours: Int32[np.ndarray, " N"]
-    joins: Int32[np.ndarray, " N"] | None  # None: all 1
-    weights: Int64[np.ndarray, " V"]
+    def __init__(
+        self,
+        offsets: Int64[np.ndarray, " V1"],
+        neighbours: Int32[np.ndarray, " N"],
+        joins: Int32[np.ndarray, " N"] | None,
+        weights: Int64[np.ndarray, " V"] | None,
+    ) -> None:
+        self.offsets, self.neighbours, self.joins, self.weights = offsets, neighbours, joins, weights
+        self.num_vertices = len(offsets) - 1
+
+    def blocks(self) -> Iterator[Block]:
+        """See `Blocks`."""
+        for first, last in row_blocks(self.offsets):
+            start, stop = int(self.offsets[first]), int(self.offsets[last])
+            joins = None if self.joins is None else self.joins[start:stop]
+            yield Block(first, last, self.offsets[first : last + 1] - start, self.neighbours[start:stop], joins)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Grouping:
-    """Groups of labels: the group of each label, int64 `[L]`, what vertices with its labels weigh, `[G]`, and may weigh."""
+    """Groups of labels.
 
-    group: Int64[np.ndarray, " L"]
-    filled: Int64[np.ndarray, " G"]
+    Attributes:
+        group: of each label, int64 `[L]`; None: each is its own.
+        filled: what vertices with labels of a group weigh, `[G]`.
+        limit: what they may weigh.
+    """
+
+    group: Int64[np.ndarray, " L"] | None
+    filled: Integer[np.ndarray, " G"]
     limit: int
+
+    def of(self, labels: Integer[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
+        """The groups of labels."""
+        return labels if self.group is None else self.group[labels]
 
 
 def communities_by_labels(
@@ -83,12 +139,25 @@ def communities_by_labels(
     """
     num_vertices = len(offsets) - 1
     limit = max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
-    graphs = [_Rows(offsets, neighbours, None, np.ones(num_vertices, np.int64))]
+    return parts_of(Rows(offsets, neighbours, None, None), num_parts, limit, seed)
+
+
+def parts_of(rows: Rows, num_parts: int, limit: int, seed: int, most: int | None = None) -> Int32[np.ndarray, " V"]:
+    """The part of each vertex, int32 `[V]`.
+
+    Args:
+        rows: of a graph that may have weights.
+        num_parts: P ≥ 1.
+        limit: what a cluster may weigh.
+        seed: of METIS's random choices.
+        most: entries that are kept of a contracted row; by default `HEAVIEST`.
+    """
+    graphs = [rows]
     clusters: list[Int32[np.ndarray, " V"]] = []
-    while len(graphs[-1].weights) > _COARSE:
-        found = _clusters(graphs[-1], limit)
-        coarse = _contracted(graphs[-1], found)
-        if len(coarse.weights) > _LEAST_SHRINKING * len(found):
+    while graphs[-1].num_vertices > COARSE:
+        found = find_clusters(graphs[-1], limit)
+        coarse = _contracted(graphs[-1], found, HEAVIEST if most is None else most)
+        if coarse.num_vertices > LEAST_SHRINKING * len(found):
             break
         graphs.append(coarse)
         clusters.append(found)
@@ -105,67 +174,85 @@ def communities_by_labels(
     while clusters:
         parts = parts[clusters.pop()]
         graphs.pop()
-        _refine(graphs[-1], parts, num_parts)
+        refine(graphs[-1], parts, num_parts)
     return parts
 
 
-def _clusters(graph: _Rows, limit: int) -> Int32[np.ndarray, " V"]:
+def find_clusters(graph: Blocks, limit: int) -> Int32[np.ndarray, " V"]:
     """The cluster of each vertex, numbered 0, 1, …; none weighs more than `limit` but what is one vertex."""
-    num_vertices = len(graph.weights)
+    num_vertices = graph.num_vertices
     labels = np.arange(num_vertices, dtype=np.int32)
-    own = [_Grouping(np.arange(num_vertices), graph.weights.copy(), limit)]
-    for _ in range(_CLUSTER_ROUNDS):
+    filled = np.ones(num_vertices, np.int32) if graph.weights is None else graph.weights.copy()
+    own = [_Grouping(None, filled, limit)]
+    for _ in range(CLUSTER_ROUNDS):
         _propagate(graph, labels, own)
-    used = np.bincount(labels, minlength=num_vertices) > 0
-    return (np.cumsum(used, dtype=np.int32) - 1)[labels]
+    del own, filled  # 4 bytes a vertex, before numbering takes more
+    return numbered(labels)
 
 
-def _contracted(graph: _Rows, clusters: Int32[np.ndarray, " V"]) -> _Rows:
-    """The graph of clusters, with the `_HEAVIEST` neighbours of each and those that have it among theirs."""
-    from scipy.sparse import coo_array
+def numbered(labels: Int32[np.ndarray, " V"]) -> Int32[np.ndarray, " V"]:
+    """Labels below V by new numbers 0, 1, … in their order."""
+    used = np.zeros(len(labels), bool)
+    used[labels] = True
+    numbers = np.cumsum(used, dtype=np.int32)
+    numbers -= 1
+    found: Int32[np.ndarray, " V"] = numbers[labels]
+    return found
 
+
+def _contracted(graph: Rows, clusters: Int32[np.ndarray, " V"], most: int) -> Rows:
+    """The graph of clusters, with so many heaviest neighbours of each and those that have it among theirs."""
     sizes = np.bincount(clusters)
-    num_clusters = len(sizes)
     members = np.argsort(clusters, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     degrees = np.diff(graph.offsets)
     entries = np.concatenate([[0], np.cumsum(degrees[members])])[bounds]
     found = []
-    for first, last in _blocks(entries):  # what is not kept never takes memory
+    for first, last in row_blocks(entries):  # what is not kept never takes memory
         own = members[bounds[first] : bounds[last]]
         counts = degrees[own]
         places = np.repeat(graph.offsets[own] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
         rows, columns = np.repeat(clusters[own], counts), clusters[graph.neighbours[places]]
         outside = rows != columns
-        keys = rows[outside].astype(np.int64) << _LABEL_BITS | columns[outside]
-        found.append(_heaviest(*_counted(keys, None if graph.joins is None else graph.joins[places[outside]])))
+        keys = rows[outside].astype(np.int64) << LABEL_BITS | columns[outside]
+        found.append(heaviest(*counted(keys, None if graph.joins is None else graph.joins[places[outside]]), most))
+    return joined_clusters(found, np.bincount(clusters, weights=graph.weights).astype(np.int64))
+
+
+def joined_clusters(
+    found: list[tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]], weights: Int64[np.ndarray, " C"]
+) -> Rows:
+    """The graph of clusters of such weights, of what `heaviest` gave of all of them."""
+    from scipy.sparse import coo_array
+
+    num_clusters = len(weights)
     kept, joins = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    ends = (kept >> _LABEL_BITS).astype(np.int32), (kept & _LABEL).astype(np.int32)
+    found.clear()
+    ends = (kept >> LABEL_BITS).astype(np.int32), (kept & LABEL).astype(np.int32)
     chosen = coo_array((joins, ends), shape=(num_clusters, num_clusters)).tocsr()
     chosen = chosen.maximum(chosen.T).tocsr()
-    weights = np.bincount(clusters, weights=graph.weights).astype(np.int64)
-    return _Rows(chosen.indptr.astype(np.int64), chosen.indices.astype(np.int32, copy=False), chosen.data, weights)
+    return Rows(chosen.indptr.astype(np.int64), chosen.indices.astype(np.int32, copy=False), chosen.data, weights)
 
 
-def _heaviest(
-    keys: Int64[np.ndarray, " n"], joins: Int64[np.ndarray, " n"]
+def heaviest(
+    keys: Int64[np.ndarray, " n"], joins: Int64[np.ndarray, " n"], most: int
 ) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
-    """Of ascending keys (row, neighbour), the `_HEAVIEST` of each row, and their joins."""
-    rows = keys >> _LABEL_BITS
+    """Of ascending keys (row, neighbour), those of most joins of each row, and their joins."""
+    rows = keys >> LABEL_BITS
     lightness = _MOST_VOTES - np.minimum(joins, _MOST_VOTES)
     # Between equals a hash of the pair decides, lest low numbers get all the edges.
-    tie = _hash(np.minimum(rows, keys & _LABEL), np.maximum(rows, keys & _LABEL))
-    order = np.argsort(rows << _LABEL_BITS | lightness << _TIE_BITS | tie, kind="stable")
+    tie = _hash(np.minimum(rows, keys & LABEL), np.maximum(rows, keys & LABEL))
+    order = np.argsort(rows << LABEL_BITS | lightness << _TIE_BITS | tie, kind="stable")
     starts = _run_starts(rows)
     rank = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
-    kept = order[rank < _HEAVIEST]
+    kept = order[rank < most]
     return keys[kept], np.minimum(joins[kept], np.iinfo(np.int32).max).astype(np.int32)
 
 
-def _refine(graph: _Rows, parts: Int32[np.ndarray, " V"], num_parts: int) -> None:
+def refine(graph: Blocks, parts: Int32[np.ndarray, " V"], num_parts: int) -> None:
     """Moves vertices, in place, to the parts where their neighbours are."""
-    total = int(graph.weights.sum())
-    filled = np.bincount(parts, weights=graph.weights, minlength=num_parts).astype(np.int64)
+    total = graph.num_vertices if graph.weights is None else int(graph.weights.sum())
+    filled = _sizes(parts, graph.weights, num_parts)
     groupings = []
     num_groups = 1
     while num_groups < num_parts:
@@ -173,25 +260,25 @@ def _refine(graph: _Rows, parts: Int32[np.ndarray, " V"], num_parts: int) -> Non
         group = np.arange(num_parts) * num_groups // num_parts
         in_group = np.bincount(group, weights=filled, minlength=num_groups).astype(np.int64)
         groupings.append(_Grouping(group, in_group, int(_SLACK * total / num_groups)))
-    for _ in range(_REFINE_ROUNDS if groupings else 0):
+    for _ in range(REFINE_ROUNDS if groupings else 0):
         _propagate(graph, parts, groupings)
 
 
-def _propagate(graph: _Rows, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping]) -> None:
+def _propagate(graph: Blocks, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping]) -> None:
     """One round over all vertices, in place. The last grouping has each label for itself, those before are coarser."""
-    for first, last in _blocks(graph.offsets):
-        if graph.offsets[first] == graph.offsets[last]:
+    for block in graph.blocks():
+        if not len(block.neighbours):
             continue
-        vertices, wanted = _wanted(graph, labels, groupings, first, last)
+        vertices, wanted = _wanted(block, labels, groupings)
         vertices, wanted = _admitted(graph.weights, labels, groupings, vertices, wanted)
-        moving, before = graph.weights[vertices], labels[vertices]
+        moving, before = _weighing(graph.weights, vertices), labels[vertices]
         for grouping in groupings:
-            np.subtract.at(grouping.filled, grouping.group[before], moving)
-            np.add.at(grouping.filled, grouping.group[wanted], moving)
+            np.subtract.at(grouping.filled, grouping.of(before), moving.astype(grouping.filled.dtype))
+            np.add.at(grouping.filled, grouping.of(wanted), moving.astype(grouping.filled.dtype))
         labels[vertices] = wanted
 
 
-def _blocks(offsets: Int64[np.ndarray, " V1"]) -> Iterator[tuple[int, int]]:
+def row_blocks(offsets: Int64[np.ndarray, " V1"]) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of vertices of about as many entries, one vertex at least."""
     num_vertices, entries = len(offsets) - 1, int(offsets[-1])
     step = max(1, min(_BLOCK, entries // _LEAST_BLOCKS))
@@ -204,19 +291,17 @@ def _blocks(offsets: Int64[np.ndarray, " V1"]) -> Iterator[tuple[int, int]]:
 
 
 def _wanted(
-    graph: _Rows, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping], first: int, last: int
+    block: Block, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping]
 ) -> tuple[Int64[np.ndarray, " n"], Int32[np.ndarray, " n"]]:
     """Vertices of a block that want another label, ascending, and the label, int32 `[n]`."""
-    span = slice(int(graph.offsets[first]), int(graph.offsets[last]))
-    rows = np.repeat(np.arange(first, last), np.diff(graph.offsets[first : last + 1]))
-    keys = rows << _LABEL_BITS | labels[graph.neighbours[span]]
-    keys, votes = _counted(keys, None if graph.joins is None else graph.joins[span])
-    rows, candidates = keys >> _LABEL_BITS, keys & _LABEL
+    rows = np.repeat(np.arange(block.first, block.last), np.diff(block.offsets))
+    keys, votes = counted(rows << LABEL_BITS | labels[block.neighbours], block.joins)
+    rows, candidates = keys >> LABEL_BITS, keys & LABEL
     for grouping in groupings:
         if not len(rows):
             break
-        groups = grouping.group[candidates]
-        starts = _run_starts(rows << _LABEL_BITS | groups)
+        groups = grouping.of(candidates)
+        starts = _run_starts(rows << LABEL_BITS | groups)
         best = _best(rows[starts], groups[starts], np.add.reduceat(votes, starts), labels, grouping)
         keep = np.repeat(best, np.diff(starts, append=len(rows)))
         rows, candidates, votes = rows[keep], candidates[keep], votes[keep]
@@ -224,7 +309,7 @@ def _wanted(
     return rows[changed], candidates[changed].astype(np.int32)
 
 
-def _counted(
+def counted(
     keys: Int64[np.ndarray, " N"], joins: Int32[np.ndarray, " N"] | None
 ) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
     """The different keys, ascending, and how many joins each has (None: 1 in every place)."""
@@ -248,9 +333,9 @@ def _best(
     grouping: _Grouping,
 ) -> Bool[np.ndarray, " n"]:
     """Which candidates have most votes in their row, at most one of each row; bool `[n]`. Ties keep what a vertex has."""
-    own = groups == grouping.group[labels[rows]]
+    own = groups == grouping.of(labels[rows])
     score = 2 * np.minimum(votes, _MOST_VOTES) + own
-    words = (score << _TIE_BITS | _hash(rows, groups)) << _LABEL_BITS | groups
+    words = (score << _TIE_BITS | _hash(rows, groups)) << LABEL_BITS | groups
     words[(grouping.filled[groups] >= grouping.limit) & ~own] = -1
     starts = _run_starts(rows)
     top = np.maximum.reduceat(words, starts)
@@ -259,7 +344,7 @@ def _best(
 
 
 def _admitted(
-    weights: Int64[np.ndarray, " V"],
+    weights: Int64[np.ndarray, " V"] | None,
     labels: Int32[np.ndarray, " V"],
     groupings: list[_Grouping],
     vertices: Int64[np.ndarray, " n"],
@@ -267,9 +352,9 @@ def _admitted(
 ) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
     """Those of the vertices that find room in the groups of the labels that they want."""
     for grouping in groupings:
-        groups = grouping.group[wanted]
+        groups = grouping.of(wanted)
         order = np.argsort(groups, kind="stable")
-        coming = np.where(groups == grouping.group[labels[vertices]], 0, weights[vertices])[order]
+        coming = np.where(groups == grouping.of(labels[vertices]), 0, _weighing(weights, vertices))[order]
         before = np.cumsum(coming) - coming
         starts = _run_starts(groups[order])
         before -= np.repeat(before[starts], np.diff(starts, append=len(order)))
@@ -279,7 +364,7 @@ def _admitted(
     return vertices, wanted
 
 
-def _run_starts(values: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " n"]:
+def _run_starts(values: Integer[np.ndarray, " N"]) -> Int64[np.ndarray, " n"]:
     """Where runs of equal values begin."""
     new = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
@@ -291,3 +376,15 @@ def _hash(ones: np.ndarray, others: np.ndarray) -> Int64[np.ndarray, " N"]:
     mixed = ones.astype(np.int64) * 0x9E3779B1 + others.astype(np.int64) * 0x85EBCA77
     mixed ^= mixed >> 15
     return (mixed * 0x2C1B3C6D >> 24) & ((1 << _TIE_BITS) - 1)
+
+
+def _sizes(
+    parts: Int32[np.ndarray, " V"], weights: Int64[np.ndarray, " V"] | None, num_parts: int
+) -> Int64[np.ndarray, " P"]:
+    if weights is None:
+        return count_values(parts, num_parts)
+    return np.bincount(parts, weights=weights, minlength=num_parts).astype(np.int64)
+
+
+def _weighing(weights: Int64[np.ndarray, " V"] | None, vertices: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    return np.ones(len(vertices), np.int64) if weights is None else weights[vertices]

@@ -9,6 +9,7 @@ against those with the lowest of the lightest. Measured as in `locality`, this c
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import final
 
 import numpy as np
@@ -61,13 +62,19 @@ class Layout:
         return np.array([*starts, self.server_bounds[-1]], np.int64)
 
 
-def lay_out(graph: CompressedGraph, partition: Partition, intervals: int) -> Layout:
+def lay_out(
+    graph: CompressedGraph,
+    partition: Partition,
+    intervals: int,
+    find_communities: Callable[[CompressedGraph], Int32[np.ndarray, " V"]] = communities,
+) -> Layout:
     """Orders rows by server, interval and community.
 
     Args:
         graph: the graph that the partition was made for.
         partition: which server owns each row.
         intervals: k ≥ 1, of each server.
+        find_communities: gives the community of each row.
 
     Raises:
         PartitionError: the partition is of another graph, or a server has fewer vertices than intervals.
@@ -82,7 +89,7 @@ def lay_out(graph: CompressedGraph, partition: Partition, intervals: int) -> Lay
             f"use at most {sizes[small]} intervals, or fewer servers"
         )
     degrees = in_degrees(graph)
-    labels = communities(graph)
+    labels = find_communities(graph)
     order = np.lexsort((labels, partition.parts)).astype(np.int64, copy=False)
     bounds = np.concatenate([[0], np.cumsum(sizes)])
     cuts = []

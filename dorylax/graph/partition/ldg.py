@@ -4,23 +4,25 @@ I. Stanton and G. Kliot, "Streaming graph partitioning for large distributed gra
 each goes to the part p that maximises |N(v) ∩ p|·(1 − |p|/C), the neighbours that are there already, times how much of
 the part's capacity C is free; ties go to the emptiest part.
 
-The stream is a random order. It is read in chunks: of the neighbours outside the chunk, NumPy counts how many each part
-has; only those inside it are counted one by one, so that Python's share of the work is per vertex, not per edge. The
-result is that of the plain algorithm.
+The stream is blocks of consecutive rows in random order, so that a graph on disk is read once, in pieces of some length. Of
+the neighbours outside a block, NumPy counts how many each part has; only those inside it are counted one by one, so that
+Python's share of the work is per vertex, not per edge. The result is that of the plain algorithm.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32
 
 from dorylax.graph.compressed import Adjacency, CompressedGraph, as_int64
 from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.rows import all_rows
 
-# About V/256 of the entries of a chunk stay inside it: little for Python, and NumPy's cost per call is paid 256 times.
-_CHUNKS = 256
-_CHUNK = 64, 1 << 16
+# Small graphs come in many blocks, so that they come in random order; of large ones a block has some megabytes of entries,
+# few of which stay inside it unless rows are in an order of communities.
+_BLOCKS, _BLOCK = 256, 4096
 
 
 def ldg(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
@@ -30,7 +32,7 @@ def ldg(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> 
         graph: the graph; in- and out-neighbours count alike, multiple edges by their number.
         num_parts: P ≥ 1.
         balance: what the parts have capacity for; the capacity is the mean, which a heavy vertex may exceed.
-        seed: of the order in which vertices come.
+        seed: of the order in which blocks come.
 
     Returns:
         The part of each vertex, int32 `[V]`; a part may be empty where vertices are few.
@@ -38,27 +40,22 @@ def ldg(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> 
     num_vertices = graph.num_vertices
     weights = vertex_weights(graph, balance)
     capacity = float(weights.sum()) / num_parts
-    order = np.random.default_rng(seed).permutation(num_vertices)
     directions = [graph.incoming] if graph.symmetric else [graph.incoming, graph.outgoing]
     parts = np.full(num_vertices, -1, np.int32)
-    place = np.full(num_vertices, -1, np.int32)  # in the chunk
     loads = [0.0] * num_parts
     free = [1.0] * num_parts
-    size = min(max(num_vertices // _CHUNKS, _CHUNK[0]), _CHUNK[1])
-    for start in range(0, num_vertices, size):
-        chunk = order[start : start + size]
-        place[chunk] = np.arange(len(chunk), dtype=np.int32)
-        rows, neighbours = _entries(directions, chunk)
+    for first, last in visits(num_vertices, seed):
+        rows, neighbours = _entries(directions, first, last)
         there = parts[neighbours]
         known = there >= 0
         cells = rows[known].astype(np.int64) * num_parts + there[known]
-        counts = np.bincount(cells, minlength=len(chunk) * num_parts).reshape(-1, num_parts).tolist()
-        inside = place[neighbours]
+        counts = np.bincount(cells, minlength=(last - first) * num_parts).reshape(-1, num_parts).tolist()
+        inside = neighbours - first
         earlier = (inside >= 0) & (inside < rows)
         near = inside[earlier].tolist()
-        bounds = np.searchsorted(rows[earlier], np.arange(len(chunk) + 1)).tolist()
+        bounds = np.searchsorted(rows[earlier], np.arange(last - first + 1)).tolist()
         chosen: list[int] = []
-        for row, (count, weight) in enumerate(zip(counts, weights[chunk].tolist(), strict=True)):
+        for row, (count, weight) in enumerate(zip(counts, weights[first:last].tolist(), strict=True)):
             for other in near[bounds[row] : bounds[row + 1]]:
                 count[chosen[other]] += 1
             scores = [there * share for there, share in zip(count, free, strict=True)]
@@ -67,23 +64,25 @@ def ldg(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> 
             chosen.append(part)
             loads[part] += weight
             free[part] = 1 - loads[part] / capacity
-        parts[chunk] = chosen
-        place[chunk] = -1
+        parts[first:last] = chosen
     return parts
 
 
+def visits(num_vertices: int, seed: int) -> Iterator[tuple[int, int]]:
+    """Blocks of consecutive rows, in random order."""
+    size = min(max(num_vertices // _BLOCKS, 1), _BLOCK)
+    for block in np.random.default_rng(seed).permutation(-(-num_vertices // size)).tolist():
+        yield block * size, min((block + 1) * size, num_vertices)
+
+
 def _entries(
-    directions: list[Adjacency], chunk: Int64[np.ndarray, " C"]
+    directions: list[Adjacency], first: int, last: int
 ) -> tuple[Int32[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
-    """The neighbours of some vertices, in all directions: `(place in the chunk, neighbour)`, by place."""
+    """The neighbours of consecutive vertices, in all directions: `(place in the block, neighbour)`, by place."""
     found = []
     for adjacency in directions:
-        offsets = as_int64(adjacency.offsets)
-        starts = offsets[chunk]
-        counts = offsets[chunk + 1] - starts
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        places = np.repeat(starts - bounds[:-1], counts) + np.arange(bounds[-1])
-        found.append((all_rows(bounds), np.asarray(adjacency.neighbours)[places]))
+        offsets = as_int64(adjacency.offsets[first : last + 1])
+        found.append((all_rows(offsets), np.asarray(adjacency.neighbours[int(offsets[0]) : int(offsets[-1])])))
     if len(found) == 1:
         return found[0]
     rows, neighbours = (np.concatenate(arrays) for arrays in zip(*found, strict=True))

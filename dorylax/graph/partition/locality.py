@@ -25,7 +25,7 @@ COMMUNITY = 1024
 """Vertices in a community, about: their rows of a few hundred bytes fit a core's cache together."""
 
 # More parts than this make METIS's time grow for little: communities are larger then.
-_MOST_COMMUNITIES = 4096
+MOST_COMMUNITIES = 4096
 MOST_FOR_METIS = 1_000_000
 """Vertices of the largest graph that METIS takes as it is: 20 … 40 seconds and 2 GiB. With communities that are hard to tell
 apart, label propagation gains little time below that."""
@@ -70,7 +70,7 @@ def communities_of_sample(
     rows: Int32[np.ndarray, " N"], sources: Int32[np.ndarray, " N"], num_vertices: int
 ) -> Int32[np.ndarray, " V"]:
     """As `communities`, of what `sampled` gives and nothing else; `VERSION` changes where the result does."""
-    num_communities = min(-(-num_vertices // COMMUNITY), _MOST_COMMUNITIES)
+    num_communities = min(-(-num_vertices // COMMUNITY), MOST_COMMUNITIES)
     offsets, neighbours = joined(rows, sources, num_vertices)
     if num_vertices > MOST_FOR_METIS:
         return communities_by_labels(offsets, neighbours, num_communities, seed=_SEED)

@@ -11,11 +11,11 @@ from dorylax.graph import Graph
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import label_propagation, locality, locality_order
 from dorylax.graph.partition.label_propagation import (
-    _clusters,
+    Rows,
     _contracted,
-    _refine,
-    _Rows,
     communities_by_labels,
+    find_clusters,
+    refine,
 )
 from dorylax.graph.partition.undirected import undirected
 
@@ -25,7 +25,7 @@ PARTS = 24
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small graphs are contracted too."""
-    monkeypatch.setattr(label_propagation, "_COARSE", 300)
+    monkeypatch.setattr(label_propagation, "COARSE", 300)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def _inside(graph: Graph, labels: np.ndarray) -> float:
     return float(np.mean(labels[targets] == labels[graph.incoming.neighbours]))
 
 
-def _unit(offsets: np.ndarray, neighbours: np.ndarray) -> _Rows:
-    return _Rows(offsets, neighbours, None, np.ones(len(offsets) - 1, np.int64))
+def _unit(offsets: np.ndarray, neighbours: np.ndarray) -> Rows:
+    return Rows(offsets, neighbours, None, np.ones(len(offsets) - 1, np.int64))
 
 
 @pytest.mark.usefixtures("coarse")
@@ -62,7 +62,7 @@ def test_hidden_communities_are_found(hidden: tuple[Graph, np.ndarray]) -> None:
 
 
 def test_clusters_are_numbered_and_none_is_too_large(hidden: tuple[Graph, np.ndarray]) -> None:
-    clusters = _clusters(_unit(*undirected(hidden[0])), limit=7)
+    clusters = find_clusters(_unit(*undirected(hidden[0])), limit=7)
     sizes = np.bincount(clusters)
     assert sizes.min() >= 1
     assert sizes.max() <= 7
@@ -75,7 +75,7 @@ def test_a_cluster_joins_neighbours() -> None:
     graph = Graph.from_coo(
         np.concatenate([first, first, first + 1]), np.concatenate([first + 1, first + 2, first + 2]), 150
     )
-    clusters = _clusters(_unit(*undirected(graph)), limit=10)
+    clusters = find_clusters(_unit(*undirected(graph)), limit=10)
     assert len(set(clusters.tolist())) >= 50
     assert len(set(zip(clusters.tolist(), (np.arange(150) // 3).tolist(), strict=True))) == len(set(clusters.tolist()))
     assert np.mean(clusters.reshape(50, 3).max(1) == clusters.reshape(50, 3).min(1)) > 0.9
@@ -84,26 +84,25 @@ def test_a_cluster_joins_neighbours() -> None:
 def test_contracting_adds_up_weights_and_joins() -> None:
     #  0 - 1   of cluster 0,  2 - 3  of cluster 1,  4  of cluster 2
     graph = Graph.from_coo([0, 0, 1, 1, 2, 3], [1, 2, 2, 3, 3, 4], 5)
-    rows = _contracted(_unit(*undirected(graph)), np.array([0, 0, 1, 1, 2], np.int32))
+    rows = _contracted(_unit(*undirected(graph)), np.array([0, 0, 1, 1, 2], np.int32), 32)
     assert rows.offsets.tolist() == [0, 1, 3, 4]
     assert rows.neighbours.tolist() == [1, 0, 2, 1]
     assert rows.joins is not None
     assert rows.joins.tolist() == [3, 3, 1, 1]
     assert rows.weights.tolist() == [2, 2, 1]
-    again = _contracted(rows, np.array([0, 1, 1], np.int32))
+    again = _contracted(rows, np.array([0, 1, 1], np.int32), 32)
     assert (again.joins.tolist(), again.weights.tolist()) == ([3, 3], [2, 3])
 
 
-def test_the_heaviest_neighbours_of_each_row_are_kept_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_propagation, "_HEAVIEST", 1)
+def test_the_heaviest_neighbours_of_each_row_are_kept_in_both_directions() -> None:
     # A path 0 =3= 1 =2= 2 =1= 3 with a chord 0 -1- 2 that is nobody's heaviest.
     pairs = {(0, 1): 3, (1, 2): 2, (2, 3): 1, (0, 2): 1}
     joins = np.zeros((4, 4), np.int32)
     for (u, v), count in pairs.items():
         joins[u, v] = joins[v, u] = count
     offsets = np.concatenate([[0], np.cumsum((joins > 0).sum(1))])
-    rows = _Rows(offsets, np.nonzero(joins)[1].astype(np.int32), joins[joins > 0], np.ones(4, np.int64))
-    kept = _contracted(rows, np.arange(4, dtype=np.int32))
+    rows = Rows(offsets, np.nonzero(joins)[1].astype(np.int32), joins[joins > 0], np.ones(4, np.int64))
+    kept = _contracted(rows, np.arange(4, dtype=np.int32), 1)
     found = np.zeros((4, 4), np.int32)
     found[np.repeat(np.arange(4), np.diff(kept.offsets)), kept.neighbours] = kept.joins
     joins[0, 2] = joins[2, 0] = 0
@@ -115,7 +114,7 @@ def test_refining_undoes_a_disturbance(hidden: tuple[Graph, np.ndarray]) -> None
     rng = np.random.default_rng(1)
     parts = np.where(rng.random(6000) < 0.3, rng.integers(0, PARTS, 6000), community).astype(np.int32)
     before = np.mean(parts == community)
-    _refine(_unit(*undirected(graph)), parts, PARTS)
+    refine(_unit(*undirected(graph)), parts, PARTS)
     assert before < 0.75
     assert np.mean(parts == community) > 0.95
 
@@ -126,7 +125,7 @@ def test_refining_counts_weights_and_leaves_room(hidden: tuple[Graph, np.ndarray
     star = Graph.from_coo(np.zeros(399, np.int64), np.arange(1, 400), 400)
     offsets, neighbours = undirected(star)
     parts = np.arange(400, dtype=np.int32) % 4
-    _refine(_Rows(offsets, neighbours, np.ones(len(neighbours), np.int32), weights), parts, 4)
+    refine(Rows(offsets, neighbours, np.ones(len(neighbours), np.int32), weights), parts, 4)
     heaviest = np.bincount(parts, weights=weights).max()
     assert 1.45 * weights.sum() / 4 < heaviest <= 1.5 * weights.sum() / 4
 

@@ -7,7 +7,7 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph import Graph
-from dorylax.graph.partition.ldg import ldg
+from dorylax.graph.partition.ldg import ldg, visits
 
 
 def plain_ldg(graph: Graph, num_parts: int, balance: str, seed: int) -> list[int]:
@@ -24,7 +24,7 @@ def plain_ldg(graph: Graph, num_parts: int, balance: str, seed: int) -> list[int
     capacity = sum(weights) / num_parts
     part = [-1] * num_vertices
     loads = [0.0] * num_parts
-    for v in np.random.default_rng(seed).permutation(num_vertices).tolist():
+    for v in (v for first, last in visits(num_vertices, seed) for v in range(first, last)):
         counts = [sum(part[u] == p for u in near[v] if u != v) for p in range(num_parts)]
         scores = [count * (1 - load / capacity) for count, load in zip(counts, loads, strict=True)]
         best = max(range(num_parts), key=scores.__getitem__)
@@ -35,11 +35,11 @@ def plain_ldg(graph: Graph, num_parts: int, balance: str, seed: int) -> list[int
     return part
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 64])
+@pytest.mark.parametrize("blocks", [1, 7, 64])
 @pytest.mark.parametrize("balance", ["vertices", "edges"])
 @pytest.mark.parametrize("symmetric", [False, True])
-def test_as_published(monkeypatch: pytest.MonkeyPatch, chunk: int, balance, symmetric: bool) -> None:
-    monkeypatch.setattr("dorylax.graph.partition.ldg._CHUNK", (chunk, chunk))
+def test_as_published(monkeypatch: pytest.MonkeyPatch, blocks: int, balance, symmetric: bool) -> None:
+    monkeypatch.setattr("dorylax.graph.partition.ldg._BLOCKS", blocks)
     graph = messy_graph(60, 300, seed=2)
     graph = graph.symmetrise() if symmetric else graph
     for seed in range(3):
@@ -49,3 +49,12 @@ def test_as_published(monkeypatch: pytest.MonkeyPatch, chunk: int, balance, symm
 def test_no_part_takes_more_than_its_capacity() -> None:
     clique = Graph.from_coo(np.repeat(np.arange(20), 20), np.tile(np.arange(20), 20), 20)
     assert np.bincount(ldg(clique, 4, "vertices", 0)).tolist() == [5, 5, 5, 5]
+
+
+def test_each_row_comes_once_and_small_graphs_come_in_random_order() -> None:
+    for size in (0, 1, 255, 256, 5000):
+        came = [row for first, last in visits(size, 3) for row in range(first, last)]
+        assert sorted(came) == list(range(size))
+    assert [last - first for first, last in visits(200, 3)] == [1] * 200
+    assert list(visits(200, 3)) != list(visits(200, 4))
+    assert max(last - first for first, last in visits(10_000_000, 3)) == 4096

@@ -1,0 +1,129 @@
+"""How fast a graph is imported from text within a budget of memory, beside `sort` and pandas on a slice of it.
+
+    python benchmarks/importing.py                                     # 100 million edges, 4 GiB; 4 GB of disk
+    python benchmarks/importing.py --edges 1_000_000_000 --vertices 60_000_000 --folder /scratch      # 40 GB of disk
+    python benchmarks/importing.py --edges 100_000_000 --options "--symmetrise" "--no-edge-ids"
+
+The text has a line "source target" per edge: half of them go to a neighbour among 50,000 numbers, half anywhere, in no
+order. `dorylax import` makes the archive; `sort -n` of coreutils, with as many threads and as much memory, sorts the lines,
+which is less; pandas reads the slice into memory, sorts it and makes rows. Each is a process; seconds are from its
+start to its end, and the peak is its largest resident size (VmHWM of /proc/PID/status). Linux only.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.command_line import parsed, parser_of, write_json
+
+_AT_ONCE = 1_000_000
+_NEAR = 50_000
+_PANDAS = """
+import sys, numpy as np, pandas as pd
+table = pd.read_csv(sys.argv[1], sep=" ", header=None, names=["source", "target"], dtype=np.int64)
+table = table.sort_values(["source", "target"], kind="stable")
+rows = np.searchsorted(table["source"].to_numpy(), np.arange(table.max().max() + 2))
+np.savez(sys.argv[2], indptr=rows, indices=table["target"].to_numpy(np.int32), edge_ids=table.index.to_numpy(np.int32))
+"""
+
+
+def write_edges(path: Path, num_edges: int, num_vertices: int) -> None:
+    """Writes the text."""
+    rng = np.random.default_rng(0)
+    with path.open("w") as file:
+        for first in range(0, num_edges, _AT_ONCE):
+            count = min(_AT_ONCE, num_edges - first)
+            sources = rng.integers(0, num_vertices, count)
+            near = (sources + rng.integers(-_NEAR, _NEAR, count)) % num_vertices
+            targets = np.where(rng.random(count) < 0.5, near, rng.integers(0, num_vertices, count))
+            flat = np.stack([sources, targets], axis=1).reshape(-1).tolist()
+            file.write("%d %d\n" * count % tuple(flat))
+
+
+def head(path: Path, slice_path: Path, count: int) -> None:
+    """The first lines of a text as a text of its own."""
+    with slice_path.open("wb") as file:
+        subprocess.run(["head", "-n", str(count), str(path)], stdout=file, check=True)
+
+
+def measured(command: list[str]) -> tuple[float, int]:
+    """Seconds and peak bytes of a process."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
+    largest = 0
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        largest = max([largest, *(1024 * int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line)])
+        time.sleep(0.02)
+    if process.returncode:
+        raise SystemExit(f"{shlex.join(command)} ended with {process.returncode}")
+    return time.perf_counter() - begin, largest
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("--edges", type=int, default=100_000_000)
+    parser.add_argument("--vertices", type=int, default=6_000_000)
+    parser.add_argument("--slice", type=int, default=10_000_000, help="lines that the others get, too")
+    parser.add_argument("--memory", default="4GiB", help="the budget; of sort likewise")
+    parser.add_argument("--options", nargs="*", default=[], help="words of `dorylax import`, each a further run of all")
+    parser.add_argument("--folder", type=Path, help="where text and archives are, for a while")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    arguments = parsed(parser, edges=20_000, vertices=1000, slice=5_000, memory="512MiB")
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="importing-") as name:
+        folder = Path(name)
+        text, part, out = folder / "edges.txt", folder / "slice.txt", folder / "out.npz"
+        write_edges(text, arguments.edges, arguments.vertices)
+        head(text, part, arguments.slice)
+        importing = [sys.executable, "-m", "dorylax", "import", "--out", str(out), "--memory", arguments.memory]
+        memory = arguments.memory.removesuffix("iB")
+        threads = str(len(os.sched_getaffinity(0)))
+        sort = [
+            "sort",
+            "-n",
+            "-k1,1",
+            "-k2,2",
+            "--parallel",
+            threads,
+            "-S",
+            memory,
+            "-T",
+            name,
+            "-o",
+            str(folder / "sorted"),
+        ]
+        runs = [
+            ("dorylax import", arguments.edges, [*importing, str(text)]),
+            *(
+                (f"dorylax import {words}", arguments.edges, [*importing, str(text), *words.split()])
+                for words in arguments.options
+            ),
+            ("dorylax import, slice", arguments.slice, [*importing, str(part)]),
+            ("sort -n, slice", arguments.slice, [*sort, str(part)]),
+            ("pandas, slice", arguments.slice, [sys.executable, "-c", _PANDAS, str(part), str(out)]),
+        ]
+        print(f"{arguments.edges:,} edges, {text.stat().st_size / 1e9:.2f} GB of text, within {arguments.memory}")
+        for label, edges, command in runs:
+            seconds, peak = measured(command)
+            results.append({"run": label, "edges": edges, "seconds": seconds, "peak": peak})
+            rate = edges / seconds / 1e6
+            print(
+                f"{label:<44} {edges:>13,} edges {seconds:>8.1f} s {rate:>7.2f} M edges/s  peak {peak / 2**30:.2f} GiB",
+                flush=True,
+            )
+            out.unlink(missing_ok=True)
+    write_json(arguments.json, {"schema": 1, "memory": arguments.memory, "runs": results})
+
+
+if __name__ == "__main__":
+    main()

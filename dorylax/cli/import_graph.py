@@ -1,0 +1,209 @@
+"""`dorylax import`: edges from files of any size to an archive, within a budget of memory."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from dorylax.observers.progress import Lasting, data_size, duration, terminal_bars
+from dorylax.settings.byte_sizes import parse_bytes
+from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import print_error, print_json
+
+if TYPE_CHECKING:
+    from dorylax.graph.stream.import_job import Estimate, Progress
+
+_FILE = click.Path(path_type=Path)
+_STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writing the archive"}
+
+
+@click.command("import")
+@click.argument("sources", nargs=-1, type=_FILE, metavar="FILE…")
+@click.option("--out", type=_FILE, metavar="FILE.npz", required=True, help="The archive.")
+@click.option("--memory", metavar="SIZE", help="What the import may take of memory, as 4GiB. Needed.")
+@click.option("--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one.")
+@click.option("--header", is_flag=True, help="The first line of text names its columns.")
+@click.option("--separator", metavar="C", help="What parts fields [default: , in .csv, tab in .tsv, else blanks , ;].")
+@click.option("--source", metavar="NAME", help="The column of sources [default: source, or the first].")
+@click.option("--target", metavar="NAME", help="The column of targets [default: target, or the second].")
+@click.option(
+    "--values", metavar="NAME[:TYPE],…", help="The columns that edges keep [default: all others, of text as float32]."
+)
+@click.option("--edge-data", metavar="NAME=FILE.npy", multiple=True, help="Values of edges, a row for each in order.")
+@click.option(
+    "--ids",
+    type=click.Choice(["numbers", "integers", "names"]),
+    default="numbers",
+    show_default=True,
+    help="What vertices are called by: 0 … V-1, any integers, or any text.",
+)
+@click.option("--num-vertices", type=click.IntRange(min=0), metavar="V", help="[default: one more than the largest]")
+@click.option("--symmetrise", is_flag=True, help="Add the reverse of each edge that has none.")
+@click.option(
+    "--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added."
+)
+@click.option("--edge-ids/--no-edge-ids", default=True, show_default=True, help="Whether edges have ids.")
+@click.option("--features", type=_FILE, metavar="FILE", help="Features of vertices [V, F].")
+@click.option("--labels", type=_FILE, metavar="FILE", help="Labels of vertices.")
+@click.option("--num-classes", type=click.IntRange(min=1), metavar="C", help="Classes [default: by the labels].")
+@click.option("--multilabel", is_flag=True, help="Labels [V, C] are any number of classes.")
+@click.option("--train-mask", type=_FILE, metavar="FILE", help="Vertices that train: truth values or numbers.")
+@click.option("--val-mask", type=_FILE, metavar="FILE", help="Vertices that validate.")
+@click.option("--test-mask", type=_FILE, metavar="FILE", help="Vertices that test.")
+@click.option("--vertex-data", metavar="NAME=FILE", multiple=True, help="A further input of the model.")
+@click.option("--name", metavar="NAME", help="What reports call the data set.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def import_graph(
+    *,
+    sources: tuple[Path, ...],
+    out: Path,
+    memory: str | None,
+    columns: str | None,
+    header: bool,
+    separator: str | None,
+    source: str | None,
+    target: str | None,
+    values: str | None,
+    edge_data: tuple[str, ...],
+    ids: Literal["numbers", "integers", "names"],
+    num_vertices: int | None,
+    symmetrise: bool,
+    coalesce: Literal["first", "sum"] | None,
+    edge_ids: bool,
+    features: Path | None,
+    labels: Path | None,
+    num_classes: int | None,
+    multilabel: bool,
+    train_mask: Path | None,
+    val_mask: Path | None,
+    test_mask: Path | None,
+    vertex_data: tuple[str, ...],
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Import edges from files of any size.
+
+    FILE… are text (also gzipped), .npy, .npz or .parquet, or a folder of the Open Graph Benchmark. A command that was
+    interrupted goes on where it was when it is repeated.
+    """
+    if memory is None:
+        raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")
+    try:
+        limit = parse_bytes(memory)
+    except ValueError as error:
+        raise ConfigError(f"--memory: {error}") from None
+    if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\n\r'):
+        raise ConfigError(f"--separator takes one ASCII character, got {separator!r}")
+
+    from dorylax.graph.stream.import_graph import import_graph as run
+    from dorylax.graph.stream.readers.base import Wanted
+    from dorylax.graph.stream.vertex_data import VertexFiles
+
+    wanted = Wanted(
+        ids=ids,
+        source=source,
+        target=target,
+        values=None if values is None else dict(_typed(one) for one in _words(values)),
+        columns=None if columns is None else tuple(_words(columns)),
+        header=header,
+        separator=separator,
+    )
+    masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
+    vertices = VertexFiles(
+        features=features,
+        labels=labels,
+        masks={mask: file for mask, file in masks.items() if file is not None},
+        inputs=_files("--vertex-data", vertex_data),
+        num_classes=num_classes,
+        multilabel=multilabel or None,
+    )
+    with _shown(quiet=as_json) as (expected, progress):
+        made = run(
+            sources,
+            out,
+            memory=limit,
+            wanted=wanted,
+            num_vertices=num_vertices,
+            symmetrise=symmetrise,
+            coalesce=coalesce or False,
+            edge_ids=edge_ids,
+            edge_data=_files("--edge-data", edge_data),
+            vertices=vertices if vertices.paths else None,
+            name=name,
+            expected=expected,
+            progress=progress,
+        )
+    if as_json:
+        print_json({"schema": 1, "out": str(out), **made._asdict(), "estimate": made.estimate._asdict()})
+        return
+    kind = "undirected" if made.symmetric else "directed"
+    click.echo(
+        f"{out}: {made.num_vertices:,} vertices, {made.num_edges:,} edges ({kind}), of {made.edges_read:,} that were read; "
+        f"{data_size(out.stat().st_size)}"
+    )
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")] if text.strip() else []
+
+
+def _typed(word: str) -> tuple[str, typing.Any]:
+    """A column of values and its type, of `--values`."""
+    import numpy as np
+
+    name, _, kind = word.partition(":")
+    if not kind:
+        return name, None
+    try:
+        dtype = np.dtype(kind)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind not in "fiu":
+        raise ConfigError(f"--values {word}: {kind!r} is no type of numbers: float32, float64, int32, int64, …")
+    return name, dtype
+
+
+def _files(option: str, pairs: Sequence[str]) -> dict[str, Path]:
+    found = {}
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not (name and equals and file):
+            raise ConfigError(f"{option} takes NAME=FILE, got {pair!r}")
+        found[name] = Path(file)
+    return found
+
+
+@contextlib.contextmanager
+def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callable[[Progress], None]]]:
+    """What is said before the import, and its bar."""
+    bars = terminal_bars(Lasting(sys.stderr))
+    task = None if bars is None else bars.add_task("import", total=1.0, state="")
+    begun: dict[str, tuple[float, int]] = {}
+
+    def expected(estimate: Estimate) -> None:
+        if not quiet:
+            slow = "" if estimate.native else "; without the native library, which makes it slow (docs/data.md)"
+            print_error(
+                f"about {estimate.edges:,} edges; disk: about {data_size(estimate.temporary_bytes)} for a while and "
+                f"{data_size(estimate.archive_bytes)} to stay, of {data_size(estimate.free_bytes)} free{slow}"
+            )
+
+    def progress(now: Progress) -> None:
+        if bars is None or task is None:
+            return
+        moment = time.perf_counter()
+        since, before = begun.setdefault(now.stage, (moment, now.done))
+        state = f"{now.edges:,} edges"
+        if now.done > before:
+            state += f"  {duration((moment - since) / (now.done - before) * max(0, now.total - now.done))} left"
+        bars.update(task, description=_STAGES[now.stage], completed=now.done / max(1, now.total), state=state)
+
+    with bars or contextlib.nullcontext():
+        yield expected, progress

@@ -1,0 +1,146 @@
+"""How `dorylax partition` works: in memory, or, where that is too small, over an archive that stays on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, cast, final, runtime_checkable
+
+import numpy as np
+
+from dorylax.cli.budget import Memory
+from dorylax.config.schema import DataConfig
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.datasets.registry import archive_of
+from dorylax.graph.mapped import resident_within
+from dorylax.graph.npz import open_npz
+from dorylax.graph.partition.layout import Layout
+from dorylax.graph.partition.locality import communities
+from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.partition.streamed_communities import communities_within
+from dorylax.graph.stream.edge_rows import EdgeRows
+from dorylax.graph.stream.reorder_archive import check_disk, stored_bytes, write_in_order
+from dorylax.graph.stream.reordering import scratch_beside
+from dorylax.machine import resident_bytes
+from dorylax.memory.sources import shape_of
+from dorylax.memory.streamed_partition import MAPPED_SHARE, PartitionMemoryError, streams
+from dorylax.trainer.from_config import prepare_data
+
+
+@runtime_checkable
+class Way(Protocol):
+    """What differs between the two.
+
+    Attributes:
+        streams: which it is.
+    """
+
+    streams: bool
+
+    def working(self, out: Path | None) -> contextlib.AbstractContextManager[object]:
+        """In which all is done; `out` is where the partition comes to on this machine."""
+        ...
+
+    def data(self) -> Dataset:
+        """The data set."""
+        ...
+
+    def communities(self, graph: CompressedGraph) -> np.ndarray:
+        """The community of each row, int32 `[V]`."""
+        ...
+
+    def laid_out(self, layout: Layout) -> Dataset | None:
+        """The data set in the order of a layout, where it is cut from that."""
+        ...
+
+
+def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, ids: bool) -> Way:
+    """How to partition a data set within so much memory; where it fits nowhere and nobody has set it, in memory.
+
+    Raises:
+        PartitionMemoryError: what was set is too little.
+        GraphError, DatasetError, OSError: as `shape_of`.
+    """
+    shape = shape_of(config)
+    if shape is None:
+        return _InMemory(config)  # loading says what is wrong
+    try:
+        on_disk = streams(
+            shape,
+            servers=servers,
+            method=cast(Method, method),
+            ids=ids,
+            memory=memory.bytes - resident_bytes(),
+        )
+    except PartitionMemoryError:
+        if memory.given:
+            raise
+        on_disk = False
+    if not on_disk:
+        return _InMemory(config)
+    file = archive_of(config.name)
+    assert file is not None  # else nothing of it was mapped, and it was refused
+    return _OnDisk(file, config, memory.bytes)
+
+
+@final
+class _InMemory:
+    streams = False
+
+    def __init__(self, config: DataConfig) -> None:
+        self._config = config
+
+    def working(self, out: Path | None) -> contextlib.AbstractContextManager[object]:  # noqa: ARG002
+        return contextlib.nullcontext()
+
+    def data(self) -> Dataset:
+        return prepare_data(self._config)
+
+    def communities(self, graph: CompressedGraph) -> np.ndarray:
+        return communities(graph)
+
+    def laid_out(self, layout: Layout) -> Dataset | None:  # noqa: ARG002
+        return None
+
+
+@final
+class _OnDisk:
+    streams = True
+
+    def __init__(self, file: Path, config: DataConfig, memory: int) -> None:
+        self._file, self._config, self._memory = file, config, memory
+        self._scratch = Path()
+
+    @contextlib.contextmanager
+    def working(self, out: Path | None) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if out is None:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-"))
+                self._scratch = Path(folder)
+            else:
+                self._scratch = stack.enter_context(scratch_beside(out))
+            stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
+            yield
+
+    def data(self) -> Dataset:
+        return prepare_data(self._config, self._scratch / "features")
+
+    def communities(self, graph: CompressedGraph) -> np.ndarray:
+        return communities_within(EdgeRows.of_arrays(*graph.host_rows()), self._scratch, self._room())
+
+    def laid_out(self, layout: Layout) -> Dataset | None:
+        path = self._scratch / "laid-out.npz"
+        with open_npz(self._file, verify=self._config.verify) as archive:
+            total, largest = stored_bytes(archive)
+            # Shards are about as large as the archive. Of normalised features another copy lies there, and soon a third.
+            check_disk(self._scratch, 2 * total + largest)
+            write_in_order(archive, layout.order.astype(np.int32), path, self._scratch, room=self._room())
+        # Its bytes are read once, right after they were written.
+        config = self._config.model_copy(update={"name": str(path), "verify": False})
+        return prepare_data(config, self._scratch / "features-laid-out")
+
+    def _room(self) -> int:
+        return self._memory - self._memory // MAPPED_SHARE - resident_bytes()

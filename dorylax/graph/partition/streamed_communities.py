@@ -1,0 +1,297 @@
+"""Communities of a graph that is read from disk in a stream: label propagation with a few numbers for each vertex.
+
+What `label_propagation` does, but that graphs are read from disk: each round passes over the rows (`EdgeRows`), and looks at
+a sample of up to 12 neighbours of each vertex, another one in every round. Rows need not list both directions: a vertex
+sees those that its own row lists. Edges between clusters are dealt to files, from which the graph of clusters is made, on
+disk again, and clustered in turn, until it is small enough to be cut in memory. Parts are refined on each on the way back.
+
+Memory is 13 bytes a vertex, and what the last graph of clusters takes: as many neighbours of each are kept as there is room
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from dorylax.graph.partition.label_propagation import (
+    CLUSTER_ROUNDS,
+    COARSE,
+    HEAVIEST,
+    LABEL,
+    LABEL_BITS,
+    LEAST_SHRINKING,
+    REFINE_ROUNDS,
+    Block,
+    Blocks,
+    Rows,
+    counted,
+    find_clusters,
+    heaviest,
+    joined_clusters,
+    numbered,
+    parts_of,
+    refine,
+    row_blocks,
+)
+from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
+from dorylax.graph.rows import count_values, spans
+from dorylax.graph.stream.buckets import MOST, Buckets
+from dorylax.graph.stream.edge_rows import ENTRIES, EdgeRows
+from dorylax.graph.validate import GraphError
+
+_SAMPLE = 12
+_SEED = 0
+_CLUSTERS_PER_PART = 8
+# Neighbours of a cluster: at the least, and those for which another level on disk is worth its while.
+_LEAST_HEAVIEST, _HELD_HEAVIEST = 4, 16
+IN_MEMORY_BYTES_PER_VERTEX = 3000
+"""What `communities_of_sample` takes."""
+BYTES_PER_VERTEX = 13
+"""Labels, what clusters weigh, and clusters' numbers with a mark."""
+# Of an entry of the graph of clusters, while it is made symmetric, and of one that METIS cuts (8 bytes for each of 15).
+_CLUSTER_ENTRY_BYTES, _METIS_ENTRY_BYTES = 64, 120
+_BUCKET_ENTRY_BYTES = 80  # of an edge between clusters, while those of a bucket are counted
+_WORKING_BYTES = 120 << 20  # of a block of rows, with the one that is read ahead
+
+
+def communities_within(
+    rows: EdgeRows, scratch: Path, room: int, told: Callable[[int, int], object] = lambda *_: None
+) -> Int32[np.ndarray, " V"]:
+    """As `streamed_communities`; where there is room for a sample by `locality.communities_of_sample`, which is better."""
+    if rows.num_vertices > COMMUNITY and room < IN_MEMORY_BYTES_PER_VERTEX * rows.num_vertices:
+        return streamed_communities(rows, scratch, room, told)
+    if rows.num_vertices <= COMMUNITY:
+        return np.zeros(rows.num_vertices, np.int32)
+    ends, others = [], []
+    for block in _Sample(rows, told, 1).blocks():
+        ends.append(np.repeat(np.arange(block.first, block.last, dtype=np.int32), np.diff(block.offsets)))
+        others.append(block.neighbours)
+    return communities_of_sample(np.concatenate(ends), np.concatenate(others), rows.num_vertices)
+
+
+def streamed_communities(
+    rows: EdgeRows, scratch: Path, room: int, told: Callable[[int, int], object] = lambda *_: None
+) -> Int32[np.ndarray, " V"]:
+    """The community of each vertex, int32 `[V]`; near numbers are near each other.
+
+    Args:
+        rows: of the graph, in either direction.
+        scratch: a folder for files of up to 8 bytes for each of 12 neighbours of a vertex; nothing is left in it.
+        room: bytes that this may hold.
+        told: is told how many entries of how many have been passed over.
+
+    Raises:
+        GraphError: the rows are none, or there is too little room.
+        PartitionError: METIS cannot hold the graph of clusters.
+        OSError: the disk is full, or fails.
+    """
+    num_vertices = rows.num_vertices
+    if num_vertices <= COMMUNITY:
+        return np.zeros(num_vertices, np.int32)
+    left = room - BYTES_PER_VERTEX * num_vertices - _WORKING_BYTES
+    if left <= 0:
+        least = BYTES_PER_VERTEX * num_vertices + _WORKING_BYTES
+        raise GraphError(
+            f"communities of {num_vertices:,} vertices take at least {-(-least // 2**20):,} MiB beside what the program "
+            f"takes, and {room >> 20:,} MiB are left: give more (--memory)"
+        )
+    num_parts = min(-(-num_vertices // COMMUNITY), MOST_COMMUNITIES)
+    limit = max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
+    graphs: list[Blocks] = [_Sample(rows, told, CLUSTER_ROUNDS + 1 + REFINE_ROUNDS)]
+    clusters: list[Int32[np.ndarray, " V"]] = []
+    while True:
+        found = find_clusters(graphs[-1], limit)
+        if not clusters:
+            found = _packed(found, limit)
+        clusters.append(found)
+        coarse = _contracted(graphs[-1], found, scratch / f"clusters-{len(clusters)}", left)
+        if coarse.num_vertices <= _held_clusters(left, _HELD_HEAVIEST):
+            break
+        if coarse.num_vertices > LEAST_SHRINKING * len(found):
+            if coarse.num_vertices <= _held_clusters(left, _LEAST_HEAVIEST):
+                break
+            raise GraphError(
+                f"{coarse.num_vertices:,} clusters of vertices are more than the {_held_clusters(left, _LEAST_HEAVIEST):,} "
+                "that there is memory for, and do not become fewer: give more (--memory)"
+            )
+        graphs.append(coarse)
+    held = coarse.held(_heaviest_that_fit(left, coarse.num_vertices))
+    coarse.remove()
+    parts = parts_of(held, num_parts, limit, _SEED, _heaviest_that_fit(left, min(held.num_vertices, COARSE)))
+    del held
+    while clusters:
+        parts = parts[clusters.pop()]
+        graph = graphs.pop()
+        refine(graph, parts, num_parts)
+        if isinstance(graph, _Clusters):
+            graph.remove()
+    return parts
+
+
+def _held_clusters(room: int, most: int) -> int:
+    """Clusters whose graph there is room for, with so many neighbours of each, which may have it among theirs too."""
+    return room // (2 * _CLUSTER_ENTRY_BYTES * most)
+
+
+def _heaviest_that_fit(room: int, num_clusters: int) -> int:
+    """Neighbours of each cluster that there is room for, while the graph is made and while METIS cuts it."""
+    entry = max(_CLUSTER_ENTRY_BYTES * num_clusters, _METIS_ENTRY_BYTES * min(num_clusters, COARSE))
+    return min(HEAVIEST, max(_LEAST_HEAVIEST, room // (2 * entry)))
+
+
+def order_of(labels: Int32[np.ndarray, " V"]) -> Int32[np.ndarray, " V"]:
+    """Rows by label, in their order inside one; int32 `[V]`, a counting sort in two passes."""
+    ends = np.zeros(int(labels.max(initial=0)) + 1, np.int64)
+    for start, stop in spans(len(labels)):
+        ends += np.bincount(labels[start:stop], minlength=len(ends))
+    filled = np.cumsum(ends) - ends
+    order = np.empty(len(labels), np.int32)
+    for start, stop in spans(len(labels)):
+        own = labels[start:stop]
+        by_label = np.argsort(own, kind="stable")
+        counts = np.bincount(own, minlength=len(ends))
+        within = np.arange(len(own)) - np.repeat(np.cumsum(counts) - counts, counts)
+        order[np.repeat(filled, counts) + within] = by_label + start
+        filled += counts
+    return order
+
+
+@final
+class _Sample:
+    """Up to 12 neighbours of each vertex, read again for every round (`label_propagation.Blocks`)."""
+
+    def __init__(self, rows: EdgeRows, told: Callable[[int, int], object], rounds: int) -> None:
+        self._rows, self._cuts, self._round = rows, rows.cuts(ENTRIES), 0
+        self._told, self._total = told, rounds * rows.num_edges
+        self.num_vertices = rows.num_vertices
+        self.weights: Int64[np.ndarray, " V"] | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        """See `Blocks`."""
+        before = self._round * self._rows.num_edges
+        self._round += 1
+        for number, block in enumerate(self._rows.blocks(self._cuts)):
+            start = np.random.default_rng((_SEED, self._round, number))
+            yield Block(block.first, block.last, *_sampled(block.first, block.offsets, block.neighbours, start), None)
+            self._told(before + block.start + len(block.neighbours), self._total)
+
+
+def _sampled(
+    first: int, offsets: Int64[np.ndarray, " n1"], neighbours: Int32[np.ndarray, " e"], start: np.random.Generator
+) -> tuple[Int64[np.ndarray, " n1"], Int32[np.ndarray, " s"]]:
+    """Up to `_SAMPLE` entries of each row, evenly spread over it from a random start; loops are left out."""
+    degrees = np.diff(offsets)
+    if degrees.max(initial=0) > _SAMPLE:
+        taken = np.minimum(degrees, _SAMPLE)
+        ends = np.cumsum(taken)
+        number = np.arange(ends[-1]) - np.repeat(ends - taken, taken)
+        # One random start a row: the steps of a row are its degree apart, in twelfths.
+        step = degrees / np.maximum(taken, 1)
+        begin = offsets[:-1] + start.random(len(degrees)) * step
+        places = (np.repeat(begin, taken) + number * np.repeat(step, taken)).astype(np.int64)
+        neighbours = neighbours[np.minimum(places, np.repeat(offsets[1:] - 1, taken))]
+        degrees = taken
+    rows = np.repeat(np.arange(first, first + len(degrees), dtype=np.int32), degrees)
+    others = neighbours != rows
+    if not others.all():
+        neighbours = neighbours[others]
+        degrees = np.bincount(rows[others] - first, minlength=len(degrees))
+    return np.concatenate([[0], np.cumsum(degrees)]), neighbours
+
+
+@final
+class _Clusters:
+    """A graph of clusters on disk (`label_propagation.Blocks`): of each row the heaviest entries, those first.
+
+    Args:
+        file: of the neighbours; that of the joins lies beside it.
+        degrees: int32 `[C]`.
+        weights: int64 `[C]`.
+    """
+
+    def __init__(self, file: Path, degrees: Int32[np.ndarray, " C"], weights: Int64[np.ndarray, " C"]) -> None:
+        self._files = file, _joins_of(file)
+        self._offsets = np.zeros(len(degrees) + 1, np.int64)
+        np.cumsum(degrees, out=self._offsets[1:])
+        self.num_vertices = len(weights)
+        self.weights: Int64[np.ndarray, " C"] | None = weights
+
+    def blocks(self) -> Iterator[Block]:
+        """See `Blocks`."""
+        with self._files[0].open("rb") as neighbours, self._files[1].open("rb") as joins:
+            for first, last in row_blocks(self._offsets):
+                offsets = self._offsets[first : last + 1] - self._offsets[first]
+                size = int(offsets[-1])
+                yield Block(
+                    first, last, offsets, np.fromfile(neighbours, np.int32, size), np.fromfile(joins, np.int32, size)
+                )
+
+    def held(self, most: int) -> Rows:
+        """The graph in memory, with so many neighbours of each and those that have it among theirs."""
+        found = []
+        for block in self.blocks():
+            degrees = np.diff(block.offsets)
+            rank = np.arange(len(block.neighbours)) - np.repeat(block.offsets[:-1], degrees)
+            kept = rank < most
+            rows = np.repeat(np.arange(block.first, block.last), degrees)[kept]
+            assert block.joins is not None
+            found.append((rows << LABEL_BITS | block.neighbours[kept], block.joins[kept]))
+        assert self.weights is not None
+        return joined_clusters(found, self.weights)
+
+    def remove(self) -> None:
+        """Removes the files."""
+        for file in self._files:
+            file.unlink()
+
+
+def _packed(clusters: Int32[np.ndarray, " V"], limit: int) -> Int32[np.ndarray, " V"]:
+    """Clusters, of which those of one vertex join the ones beside them where nothing else makes them fewer."""
+    sizes = count_values(clusters, int(clusters.max()) + 1)
+    if len(sizes) <= LEAST_SHRINKING * len(clusters):
+        return clusters
+    alone = np.flatnonzero(sizes == 1).astype(np.int32)
+    first = np.arange(len(sizes), dtype=np.int32)
+    first[alone] = alone[np.arange(len(alone)) // limit * limit]
+    return numbered(first[clusters])
+
+
+def _contracted(graph: Blocks, clusters: Int32[np.ndarray, " V"], file: Path, room: int) -> _Clusters:
+    """The graph of clusters, in files."""
+    num_clusters = int(clusters.max()) + 1
+    weights = count_values(clusters, num_clusters)
+    if graph.weights is not None:
+        weights = np.bincount(clusters, weights=graph.weights).astype(np.int64)
+    entries = (_SAMPLE if graph.weights is None else HEAVIEST) * graph.num_vertices
+    number = min(MOST, max(1, -(-entries * _BUCKET_ENTRY_BYTES // max(1, room // 2))))
+    per = -(-num_clusters // number)
+    with Buckets(file.parent, f"{file.name}-between", -(-num_clusters // per)) as buckets:
+        for block in graph.blocks():
+            rows = np.repeat(clusters[block.first : block.last], np.diff(block.offsets))
+            columns = clusters[block.neighbours]
+            outside = np.flatnonzero(rows != columns)
+            between = (rows, columns) if block.joins is None else (rows, columns, block.joins)
+            buckets.deal(rows[outside] // per, np.stack([array[outside] for array in between], axis=1).__getitem__)
+    degrees = np.zeros(num_clusters, np.int32)
+    width = 2 if graph.weights is None else 3
+    with file.open("wb") as neighbours, _joins_of(file).open("wb") as joins:
+        for bucket in buckets:
+            pairs = buckets.read(bucket, np.dtype(np.int32)).reshape(-1, width)
+            keys = pairs[:, 0].astype(np.int64) << LABEL_BITS | pairs[:, 1]
+            kept, times = heaviest(*counted(keys, pairs[:, 2] if width == 3 else None), HEAVIEST)
+            del pairs, keys  # before the next are read
+            first = bucket * per
+            counts = np.bincount((kept >> LABEL_BITS) - first)
+            degrees[first : first + len(counts)] = counts
+            neighbours.write((kept & LABEL).astype(np.int32).data)
+            joins.write(times.data)
+    return _Clusters(file, degrees, weights)
+
+
+def _joins_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}-joins")

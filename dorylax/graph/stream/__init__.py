@@ -1,0 +1,1 @@
+"""Graphs that do not fit in memory: sorted on disk, and written to archives piece by piece."""

@@ -1,0 +1,199 @@
+"""Rows that come to other places, however many there are: two passes through files, in memory that the caller sets.
+
+The first pass reads rows as they lie and deals them to buckets, each of which is to hold consecutive rows of the result;
+the second reads bucket by bucket and puts its rows in order. What a bucket's rows are follows from the order, so the files
+hold values alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from jaxtyping import Int32, Int64
+
+from dorylax.aligned import empty
+from dorylax.graph.edge_order import inverse_permutation
+from dorylax.graph.reorder import MOST_THREADS, permuted
+from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.stream.archive_reader import BLOCK_BYTES, Source, ahead, blocks, row_bytes
+from dorylax.graph.stream.buckets import MOST, Buckets
+from dorylax.graph.stream.edge_rows import ENTRIES, Cut, EdgeRows, RowBlock
+from dorylax.graph.validate import GraphError
+
+_BLOCK = 2 * ENTRIES
+# Of the rows that are dealt, and of spans that `permuted` sorts, one on each thread.
+_WORKING_BYTES = max(40 * _BLOCK, 28 * SPAN * min(os.cpu_count() or 1, MOST_THREADS))
+
+
+@final
+class Move:
+    """An order of V rows, and what may be used to bring rows into it.
+
+    Args:
+        order: row `order[i]` comes to row i, int32 `[V]`, a permutation.
+        scratch: a folder for files.
+        room: bytes that may be held at a time, beside the order and its inverse.
+
+    Attributes:
+        place: where each row comes to, int32 `[V]`.
+    """
+
+    def __init__(self, order: Int32[np.ndarray, " V"], scratch: Path, room: int) -> None:
+        self.order, self.scratch, self.room = order, scratch, room
+        self.place: Int32[np.ndarray, " V"] = inverse_permutation(order)
+
+    def rows(self, source: Source) -> Iterator[np.ndarray]:
+        """Rows of equal length in their new order, block by block.
+
+        Args:
+            source: `[V, …]`.
+
+        Raises:
+            GraphError: the room is too small for so many.
+            OSError: the disk is full, or fails.
+        """
+        num_rows, size = len(self.order), max(1, row_bytes(source))
+        step = max(1, BLOCK_BYTES // size)
+        per = max(1, (self.room - 4 * BLOCK_BYTES) // (size + 24))  # 24: of a bucket's own order
+        if num_rows <= per:
+            held = source.read(0, num_rows)
+            for start, stop in spans(num_rows, step):
+                yield held[self.order[start:stop]]
+            return
+        with _buckets(self, "rows", -(-num_rows // per)) as buckets:
+            for start, block in blocks(source):
+                buckets.deal(self.place[start : start + len(block)] // per, block.__getitem__)
+        for bucket in buckets:
+            arrival = _arrival(self.order[bucket * per : (bucket + 1) * per])
+            held = buckets.read(bucket, source.dtype).reshape(len(arrival), *source.shape[1:])
+            for start, stop in spans(len(arrival), step):
+                yield held[arrival[start:stop]]
+            del held  # before the next is read
+
+
+@final
+class MovedEdges:
+    """Compressed rows in a new order of vertices, whose numbers change with it.
+
+    Args:
+        rows: as they lie.
+        move: to where.
+        widest: bytes of what an entry has besides its neighbour, at most.
+
+    Attributes:
+        ascending: whether neighbours ascend in the rows as they lie; known after `deal`.
+    """
+
+    def __init__(self, rows: EdgeRows, move: Move, widest: int = 0) -> None:
+        self._rows, self._move = rows, move
+        self._degrees = rows.degrees()
+        room = move.room - 4 * len(self._degrees) - 2 * BLOCK_BYTES - _WORKING_BYTES
+        self._bounds = self._cut(max(1, room // (8 + 4 * (widest > 0) + widest)))
+        self._cuts = rows.cuts(_BLOCK)
+        self._kept = _buckets(move, "neighbours", len(self._bounds) - 1)
+        self.ascending = True
+
+    def offsets(self) -> Iterator[Int64[np.ndarray, " n"]]:
+        """The offsets in the new order, int64 `[V+1]` together."""
+        yield np.zeros(1, np.int64)
+        end = 0
+        for start, stop in spans(len(self._degrees)):
+            offsets = end + np.cumsum(self._degrees[self._move.order[start:stop]], dtype=np.int64)
+            end = int(offsets[-1])
+            yield offsets
+
+    def deal(self) -> None:
+        """Reads the rows, and deals them to the buckets."""
+        with self._kept as buckets:
+            for block in self._rows.blocks(self._cuts):
+                self.ascending = self.ascending and _ascends(block)
+                self._deal(buckets, block.first, block.last, block.offsets, block.neighbours)
+
+    def neighbours(self, *, keep: bool = False) -> Iterator[Int32[np.ndarray, " n"]]:
+        """After `deal`: the neighbours in the new order, by their new numbers and ascending in a row, int32 `[E]` together.
+
+        Args:
+            keep: whether the buckets are to stay for `along`.
+        """
+        for bucket in self._kept:
+            yield self._in_order(bucket, keep=keep, with_positions=False)
+
+    def along(self, source: Source) -> Iterator[np.ndarray]:
+        """Values of entries in the new order, `[E, …]` together; after `neighbours`, which kept the buckets."""
+        values = _buckets(self._move, "values", len(self._bounds) - 1)
+
+        def read(cut: Cut) -> tuple[Cut, Int64[np.ndarray, " n1"], np.ndarray]:
+            return cut, self._rows.offsets_of(cut), source.read(cut.start, cut.stop)
+
+        with values:
+            for cut, offsets, block in ahead(read, self._cuts):
+                self._deal(values, cut.first, cut.last, offsets, block)
+        for bucket in values:
+            positions = self._in_order(bucket, keep=True, with_positions=True)
+            held = values.read(bucket, source.dtype).reshape(len(positions), *source.shape[1:])
+            for start, stop in spans(len(positions), max(1, BLOCK_BYTES // max(1, row_bytes(source)))):
+                yield held[positions[start:stop]]
+            del held, positions  # before the next are read
+
+    def close(self) -> None:
+        """Removes what was kept."""
+        self._kept.remove()
+
+    def _cut(self, entries: int) -> Int64[np.ndarray, " B1"]:
+        """Where buckets begin, in new rows: as many as have about so many entries, one row at least; and V."""
+        bounds, end = [0], 0
+        for start, stop in spans(len(self._degrees)):
+            ends = end + np.cumsum(self._degrees[self._move.order[start:stop]], dtype=np.int64)
+            full, end = end // entries, int(ends[-1])
+            crossed = np.searchsorted(ends // entries, np.arange(full, end // entries) + 1)
+            bounds += (np.unique(crossed) + start).tolist()
+        return np.unique([*bounds, len(self._degrees)])
+
+    def _deal(
+        self, buckets: Buckets, first: int, last: int, offsets: Int64[np.ndarray, " n1"], values: np.ndarray
+    ) -> None:
+        which = np.searchsorted(self._bounds, self._move.place[first:last], side="right") - 1
+
+        def take(rows: Int64[np.ndarray, " n"]) -> np.ndarray:
+            starts = offsets[rows]
+            counts = offsets[rows + 1] - starts
+            ends = np.cumsum(counts)
+            taken: np.ndarray = values[np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])]
+            return taken
+
+        buckets.deal(which, take)
+
+    def _in_order(self, bucket: int, *, keep: bool, with_positions: bool) -> Int32[np.ndarray, " n"]:
+        """Of a bucket's neighbours what `permuted` gives."""
+        raw = self._kept.read(bucket, np.dtype(np.int32), keep=keep)
+        order = self._move.order[self._bounds[bucket] : self._bounds[bucket + 1]]
+        offsets = empty((len(order) + 1,), np.int64)
+        offsets[0] = 0
+        np.cumsum(self._degrees[np.sort(order)], out=offsets[1:])
+        found = permuted(offsets, raw, _arrival(order), self._move.place, with_positions=with_positions)
+        return found[1]
+
+
+def _buckets(move: Move, name: str, number: int) -> Buckets:
+    if number > MOST:
+        raise GraphError(
+            f"{move.room / 2**20:,.0f} MiB of memory, beside what is kept for every vertex, would take {number:,} files at "
+            f"once, and at most {MOST:,} are opened: give more (--memory)"
+        )
+    return Buckets(move.scratch, name, number)
+
+
+def _arrival(order: Int32[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    """Of rows that came in ascending order where each row of the result is."""
+    arrival = np.empty(len(order), np.int64)
+    arrival[np.argsort(order)] = np.arange(len(order))
+    return arrival
+
+
+def _ascends(block: RowBlock) -> bool:
+    falls = np.flatnonzero(block.neighbours[1:] < block.neighbours[:-1]) + 1
+    return bool((block.offsets[np.searchsorted(block.offsets, falls)] == falls).all())

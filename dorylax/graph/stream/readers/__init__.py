@@ -1,0 +1,1 @@
+"""Edges from files, some at a time: one file per format."""

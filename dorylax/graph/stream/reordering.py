@@ -1,0 +1,117 @@
+"""From an archive to the same one in another memory order: its order is found, and it is written, all within a budget.
+
+A process that is killed leaves a folder and a file beside the new archive, under names that start with a dot; the next one
+that writes the same archive removes them and begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dorylax.durable import leftover_of, named
+from dorylax.folder_lock import LOCK, locked
+from dorylax.graph.edge_order import inverse_permutation
+from dorylax.graph.npz import open_npz, read_order
+from dorylax.graph.partition.streamed_communities import communities_within, order_of
+from dorylax.graph.stream.edge_rows import EdgeRows
+from dorylax.graph.stream.reorder_archive import Told, check_disk, check_layout, stored_bytes, write_in_order
+from dorylax.graph.validate import GraphError
+from dorylax.machine import resident_bytes
+
+_SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
+_LEAST_ROOM = 128 << 20
+
+
+class Reordered(NamedTuple):
+    """What was done.
+
+    Attributes:
+        num_vertices, num_edges: of the graph.
+        order_seconds: that finding the order took.
+    """
+
+    num_vertices: int
+    num_edges: int
+    order_seconds: float
+
+
+def reorder_archive(
+    data: Path,
+    out: Path,
+    *,
+    order: str = "community",
+    memory: int,
+    verify: bool = True,
+    told: Told = lambda *_: None,
+) -> Reordered:
+    """Writes `data` in another memory order.
+
+    Args:
+        data: an archive of the layout of `dorylax.graph.npz`.
+        out: the new one, which appears whole or not at all.
+        order: "community" (rows by community), or "user" (the order in which the user gave them).
+        memory: bytes that the process may hold.
+        verify: compare the arrays with their checksums.
+        told: is told what is being done, and how far it is.
+
+    Raises:
+        GraphError: the archive is none or damaged, or memory or disk are too small.
+        FolderHeldError: another process writes the same archive.
+        OSError: a disk is full, or fails.
+    """
+    with open_npz(data, verify=verify) as archive, scratch_beside(out) as scratch:
+        check_layout(archive)
+        rows = EdgeRows.of_archive(archive)
+        total, largest = stored_bytes(archive)
+        sample = min(8 * rows.num_edges, _SAMPLED_BYTES * rows.num_vertices)
+        check_disk(out.parent, max(total + largest, sample if order == "community" else 0))
+        room = memory - resident_bytes()
+        if room < _LEAST_ROOM:
+            least = resident_bytes() + _LEAST_ROOM
+            raise GraphError(
+                f"{memory >> 20:,} MiB of memory are too little: the program itself takes {resident_bytes() >> 20:,} MiB, "
+                f"give at least {-(-least // 2**20):,} MiB (--memory)"
+            )
+        begin = time.perf_counter()
+        if order == "community":
+            found = order_of(
+                communities_within(rows, scratch, room, lambda done, of: told("finding communities", done, of))
+            )
+        else:
+            ids = read_order(archive, rows.num_vertices)
+            found = np.arange(rows.num_vertices, dtype=np.int32) if ids is None else inverse_permutation(ids)
+        seconds = time.perf_counter() - begin
+        write_in_order(archive, found, out, scratch, room=memory - resident_bytes(), told=told)
+    return Reordered(rows.num_vertices, rows.num_edges, seconds)
+
+
+@contextlib.contextmanager
+def scratch_beside(out: Path) -> Iterator[Path]:
+    """A folder for files beside an archive that is being written, which nobody else has; gone in the end."""
+    folder = out.with_name(f".{out.name}.scratch")
+    try:
+        with locked(folder), named(out):
+            _clear(folder)
+            for path in out.parent.iterdir():
+                if leftover_of(path) == out.name and path.is_file():
+                    path.unlink()
+            try:
+                yield folder
+            finally:
+                _clear(folder)
+    finally:
+        with contextlib.suppress(OSError):  # another process has just locked it
+            folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != LOCK:
+            path.unlink() if path.is_file() else shutil.rmtree(path)

@@ -1,0 +1,67 @@
+"""Whether a partition is made and cut in memory, or of an archive that stays on disk."""
+
+from __future__ import annotations
+
+from typing import final
+
+from dorylax.errors import DorylaxError
+from dorylax.graph.data_shape import DataShape
+from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.room import gibibytes
+from dorylax.memory.hosts import partitioning
+from dorylax.memory.phases import communities
+
+MAPPED_SHARE = 8
+"""Of the memory, one part in so many is for pages of the archive."""
+# Parts, orders and their inverse, labels, in-degrees and their sums, a server's numbering; and whether each vertex is a
+# ghost of each server.
+_VERTEX_BYTES = 64
+
+
+@final
+class PartitionMemoryError(DorylaxError, ValueError):
+    """A partition that does not fit in its memory."""
+
+
+def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory: int) -> bool:
+    """Whether a data set is too large to be partitioned in memory, but not to be in a stream.
+
+    Args:
+        shape: of the data set.
+        servers: P.
+        method: the partitioner.
+        ids: whether edge ids are wanted.
+        memory: bytes that may be held beside the program.
+
+    Raises:
+        PartitionMemoryError: neither fits; says what does not, and what to do.
+    """
+    V, E = shape.num_vertices, shape.num_edges
+    with_ids = ids and shape.edge_ids_fit
+    own = partitioning(shape, method)
+    ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
+    shard = (4 * E + 4 * V * shape.num_features) // servers
+    if sum(shape.copy().values()) + max(own, communities(shape), ids_bytes + shard) <= memory:
+        return False
+    if shape.origin != "archive":
+        raise PartitionMemoryError(
+            "a partition of this data set takes more than --memory, and only an archive can stay on disk: write one "
+            "(Dataset.save_npz), or give more"
+        )
+    held = {
+        "a directed graph, whose rows by target are made in memory,": 0 if shape.graph_in == "mapped" else 24 * E,
+        "features that are not float32 rows of their own": (
+            0 if shape.features_in == "mapped" else 4 * V * shape.num_features
+        ),
+        "edge ids (--no-edge-ids leaves them out)": 28 * E if with_ids else 0,
+        "METIS (--method ldg takes less)": own if method == "metis" else 0,
+        f"{V:,} vertices": (_VERTEX_BYTES + servers) * V,
+        f"a shard of {servers} (more servers have smaller ones)": shard,
+    }
+    most = memory - memory // MAPPED_SHARE
+    if sum(held.values()) > most:
+        told = ", ".join(f"{what} {gibibytes(size)}" for what, size in held.items() if size)
+        raise PartitionMemoryError(
+            f"a partition in a stream takes more than the {gibibytes(most)} that --memory leaves for it: {told}"
+        )
+    return True

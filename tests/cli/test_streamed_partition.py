@@ -1,0 +1,103 @@
+"""`dorylax partition` over an archive that stays on disk writes what it writes in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dorylax.cli import streamed_partition
+from dorylax.graph.datasets import load
+from dorylax.graph.npz import open_npz
+from dorylax.graph.partition.locality import communities
+from dorylax.graph.sharded_data import ShardedData
+
+OPTIONS = ("--servers", "3", "--intervals", "2", "--widths", "4", "--json")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_arrays_are_mapped() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dorylax.graph.npz._LARGE", 1 << 16)
+        yield
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "given.npz"
+    load("communities", size="small", num_features=7).save_npz(path)
+    return path
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamed_partition, "streams", lambda *_, **__: True)
+    # Other communities make another layout: what is compared is what is made of one.
+    monkeypatch.setattr(streamed_partition, "communities_within", lambda rows, *_: _communities(rows))
+
+
+def _communities(rows) -> np.ndarray:
+    from dorylax.graph import Graph
+
+    return communities(Graph(rows.offsets.read(0, rows.num_vertices + 1), rows.neighbours.read(0, rows.num_edges)))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("ldg", "--edge-ids"),
+        ("ldg", "--no-edge-ids"),
+        ("range", "--edge-ids"),
+        ("random", "--edge-ids"),
+        ("metis", "--edge-ids"),
+    ],
+)
+def test_the_same_shards(dorylax, given: Path, tmp_path: Path, request, how: tuple[str, str]) -> None:
+    method, ids = how
+    contents = []
+    for way in ("memory", "disk"):
+        if way == "disk":
+            request.getfixturevalue("on_disk")
+        words = ("partition", "--data", str(given), "--method", method, ids, "--out", str(tmp_path / way), *OPTIONS)
+        code, out, err = dorylax(*words)
+        assert (code, err) == (0, "")
+        contents.append(json.loads(out))
+        assert contents[-1].pop("streamed") == (way == "disk")
+        del contents[-1]["folder"]
+    assert contents[0] == contents[1]
+    assert {path.name for path in tmp_path.iterdir()} == {"memory", "disk"}
+    names = {path.name for path in (tmp_path / "memory").iterdir()}
+    assert names == {path.name for path in (tmp_path / "disk").iterdir()}
+    for name in names:
+        if name != "shards.json":
+            assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "disk" / name).read_bytes(), name
+    one, other = (ShardedData.find(tmp_path / way) for way in ("memory", "disk"))
+    assert one is not None
+    assert other is not None
+    assert one.summary == other.summary
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_without_out_nothing_is_written(dorylax, given: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert dorylax("partition", "--data", str(given), "--method", "ldg", *OPTIONS).code == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_too_large_for_both_says_why(dorylax, given: Path, tmp_path: Path) -> None:
+    words = ("partition", "--data", str(given), "--out", str(tmp_path / "parts"), *OPTIONS, "--memory", "1MiB")
+    code, out, err = dorylax(*words)
+    assert (code, out) == (2, "")
+    assert "a partition in a stream takes more than the" in err
+    assert "METIS (--method ldg takes less)" in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_archive_is_mapped(given: Path) -> None:
+    with open_npz(given) as archive:
+        assert archive.maps("indices")
+        assert archive.maps("features")

@@ -1,0 +1,291 @@
+"""An archive written in another order is the data set that memory would have made of it."""
+
+from __future__ import annotations
+
+import errno
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.graphs import messy_graph
+
+from dorylax.folder_lock import FolderHeldError, locked
+from dorylax.graph import Graph
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.npz import ORDER, open_npz
+from dorylax.graph.stream import moving, reorder_archive, reordering
+from dorylax.graph.stream.reorder_archive import write_in_order
+from dorylax.graph.validate import GraphError
+
+GIB = 2**30
+
+
+def data_of(graph: Graph, *, classes: bool = True) -> Dataset:
+    rng = np.random.default_rng(1)
+    V, E = graph.num_vertices, graph.num_edges
+    labels = rng.integers(-1, 3, V) if classes else rng.random(V)
+    return Dataset(
+        "mine",
+        graph,
+        rng.random((V, 5)).astype(np.float32),
+        labels,
+        3 if classes else None,
+        train_mask=(labels >= 0) & (np.arange(V) % 3 == 0),
+        val_mask=(labels >= 0) & (np.arange(V) % 3 == 1),
+        vertex_inputs={"age": rng.integers(0, 9, V)},
+        edge_inputs={"weight": rng.random(E)} if graph.edge_data else {},
+    )
+
+
+def same(found: Dataset, expected: Dataset) -> None:
+    """The same data in the same memory order."""
+    for name in ("features", "labels", "train_mask", "val_mask", "test_mask"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
+    for name in ("name", "num_classes", "multilabel"):
+        assert getattr(found, name) == getattr(expected, name)
+    for inputs in ("vertex_inputs", "edge_inputs"):
+        assert getattr(found, inputs).keys() == getattr(expected, inputs).keys()
+        for name, values in getattr(found, inputs).items():
+            np.testing.assert_array_equal(values, getattr(expected, inputs)[name], err_msg=name)
+    one, other = found.graph, expected.graph
+    for ours, theirs in zip(one.host_rows(), other.host_rows(), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert (one.symmetric, one.self_loops, one.num_edge_ids) == (other.symmetric, other.self_loops, other.num_edge_ids)
+    for field in ("vertex_ids", "edge_order", "edge_ids"):
+        ours, theirs = getattr(one, field), getattr(other, field)
+        if ours is None or theirs is None:
+            assert ours is None or np.array_equal(ours, np.arange(len(ours))), field
+            assert theirs is None or np.array_equal(theirs, np.arange(len(theirs))), field
+        else:
+            np.testing.assert_array_equal(ours, theirs, err_msg=field)
+
+
+def graphs() -> dict[str, Graph]:
+    messy = messy_graph(30, 120)
+    rng = np.random.default_rng(5)
+    ends = rng.integers(0, 30, (2, 90))
+    weighted = Graph.from_coo(*ends, 30, edge_data={"weight": rng.random(90)})
+    return {
+        "directed": messy,
+        "symmetric": messy.symmetrise(),
+        "by source": Graph.from_csr(*messy.host_rows()),
+        "weighted": weighted,
+        "weighted, symmetric": weighted.symmetrise(),
+        "without ids": messy.symmetrise().without_edge_ids(),
+        "no edges": Graph.from_coo([], [], 7),
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks():
+    """Small graphs go through many buckets too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "BLOCK_BYTES", 64)
+        patch.setattr(moving, "_BLOCK", 16)
+        patch.setattr(moving, "_WORKING_BYTES", 256)
+        patch.setattr("dorylax.graph.stream.archive_reader.BLOCK_BYTES", 64)
+        yield
+
+
+@pytest.mark.parametrize("kind", graphs())
+@settings(max_examples=4)
+@given(seed=st.integers(0, 10**6), room=st.integers(2000, 20_000))
+def test_as_in_memory(tmp_path_factory: pytest.TempPathFactory, kind: str, seed: int, room: int) -> None:
+    folder = tmp_path_factory.mktemp("archives")
+    data_of(graphs()[kind]).save_npz(folder / "given.npz")
+    given_data = Dataset.from_npz(folder / "given.npz")
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(given_data.graph.num_vertices).astype(np.int32)
+    expected = given_data.reorder(order)
+    (folder / "scratch").mkdir()
+    with open_npz(folder / "given.npz") as archive:
+        write_in_order(archive, order, folder / "moved.npz", folder / "scratch", room=room)
+    assert list((folder / "scratch").iterdir()) == []
+    same(Dataset.from_npz(folder / "moved.npz"), expected)
+    # Once more, from an archive that is in a memory order itself; and back.
+    again = rng.permutation(len(order)).astype(np.int32)
+    with open_npz(folder / "moved.npz") as archive:
+        write_in_order(archive, again, folder / "again.npz", folder / "scratch", room=room)
+    same(Dataset.from_npz(folder / "again.npz"), expected.reorder(again))
+    reordering.reorder_archive(folder / "again.npz", folder / "back.npz", order="user", memory=8 * GIB)
+    same(Dataset.from_npz(folder / "back.npz"), given_data)
+    Dataset.from_npz(folder / "again.npz").save_npz(folder / "saved.npz")
+    same(Dataset.from_npz(folder / "saved.npz"), given_data)
+    with open_npz(folder / "back.npz") as archive:
+        assert ORDER not in archive
+
+
+def test_rows_that_do_not_ascend_keep_their_edge_ids(tmp_path: Path) -> None:
+    offsets, targets = np.array([0, 3, 3, 5]), np.array([2, 0, 1, 1, 0], np.int32)
+    weight = np.arange(5, dtype=np.float32)
+    for name, extra in (("bare", {}), ("weighted", {"edge_weight": weight})):
+        np.savez(tmp_path / f"{name}.npz", indptr=offsets, indices=targets, **extra)
+        order = np.array([2, 0, 1], np.int32)
+        with open_npz(tmp_path / f"{name}.npz") as archive:
+            write_in_order(archive, order, tmp_path / "moved.npz", tmp_path, room=5000)
+        expected = Graph.from_npz(tmp_path / f"{name}.npz").reorder(order)
+        found = Graph.from_npz(tmp_path / "moved.npz")
+        np.testing.assert_array_equal(found.edge_order, expected.edge_order)
+        np.testing.assert_array_equal(found.incoming.neighbours, expected.incoming.neighbours)
+        assert found.edge_data.keys() == expected.edge_data.keys()
+        for values in found.edge_data.values():
+            np.testing.assert_array_equal(values, weight)
+
+
+def test_sparse_features_and_a_split_that_is_not_stored(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    dense = np.where(rng.random((40, 6)) < 0.3, rng.random((40, 6)), 0).astype(np.float32)
+    from scipy.sparse import csr_array
+
+    rows = csr_array(dense)
+    graph = messy_graph(40, 100).symmetrise()
+    np.savez(
+        tmp_path / "given.npz",
+        indptr=graph.incoming.offsets,
+        indices=graph.incoming.neighbours,
+        features_indptr=rows.indptr,
+        features_indices=rows.indices,
+        features_data=rows.data,
+        features_shape=np.array(dense.shape),
+        labels=rng.integers(0, 3, 40),
+    )
+    order = rng.permutation(40).astype(np.int32)
+    with open_npz(tmp_path / "given.npz") as archive:
+        write_in_order(archive, order, tmp_path / "moved.npz", tmp_path, room=20_000)
+    expected = Dataset.from_npz(tmp_path / "given.npz", split_seed=4).reorder(order)
+    found = Dataset.from_npz(tmp_path / "moved.npz", split_seed=4)
+    np.testing.assert_array_equal(found.features, expected.features)
+    np.testing.assert_array_equal(found.train_mask, expected.train_mask)
+
+
+@pytest.fixture
+def given_file(tmp_path: Path) -> Path:
+    data_of(messy_graph(3000, 20_000).symmetrise()).save_npz(tmp_path / "given.npz")
+    return tmp_path / "given.npz"
+
+
+def test_the_order_of_communities(given_file: Path) -> None:
+    out, told = given_file.with_name("out.npz"), []
+    done = reordering.reorder_archive(given_file, out, memory=8 * GIB, told=lambda *words: told.append(words))
+    found, data = Dataset.from_npz(out), Dataset.from_npz(given_file)
+    assert (done.num_vertices, done.num_edges) == (3000, data.graph.num_edges)
+    assert found.graph.vertex_ids is not None
+    same(found, data.reorder(found.graph.vertex_ids))
+    assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
+    assert told[0][0] == "finding communities"
+    assert told[-1][1] == told[-1][2]
+
+
+def test_what_a_killed_process_has_left_is_removed(given_file: Path) -> None:
+    out = given_file.with_name("out.npz")
+    scratch = given_file.with_name(".out.npz.scratch")
+    scratch.mkdir()
+    (scratch / "rows-3").write_bytes(b"old")
+    given_file.with_name(".out.npz.0123abcd").write_bytes(b"half")
+    reordering.reorder_archive(given_file, out, order="user", memory=8 * GIB)
+    assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
+
+
+def test_two_at_once_are_refused(given_file: Path) -> None:
+    with (
+        locked(given_file.with_name(".out.npz.scratch")),
+        pytest.raises(FolderHeldError, match="is held by this process"),
+    ):
+        reordering.reorder_archive(given_file, given_file.with_name("out.npz"), memory=8 * GIB)
+
+
+def test_a_full_disk_loses_nothing(given_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = given_file.with_name("out.npz")
+    out.write_bytes(b"what was there")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("dorylax.graph.stream.buckets.Buckets.append", full)
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        reordering.reorder_archive(given_file, out, memory=8 * GIB)
+    assert raised.value.filename == str(out)
+    assert out.read_bytes() == b"what was there"
+    assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
+
+
+@pytest.mark.parametrize(
+    ("memory", "free", "told"),
+    [
+        (2**20, None, r"1 MiB of memory are too little: the program itself takes [\d,]+ MiB, give at least [\d,]+ MiB"),
+        (8 * GIB, 1000, r"0.0 GiB are to be written in .*, whose disk has 0.0 GiB free: make room"),
+    ],
+)
+def test_too_little(
+    given_file: Path, monkeypatch: pytest.MonkeyPatch, memory: int, free: int | None, told: str
+) -> None:
+    if free is not None:
+        usage = reorder_archive.shutil._ntuple_diskusage(1, 1, free)
+        monkeypatch.setattr(reorder_archive.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(GraphError, match=told):
+        reordering.reorder_archive(given_file, given_file.with_name("out.npz"), memory=memory)
+    assert [path.name for path in given_file.parent.iterdir()] == ["given.npz"]
+
+
+def test_arrays_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", indptr=[0, 1], indices=[0], colour=np.zeros(1))
+    with pytest.raises(GraphError, match=re.escape("a.npz: has an array colour, of which it is not known whether")):
+        reordering.reorder_archive(tmp_path / "a.npz", tmp_path / "b.npz", memory=8 * GIB)
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+from dorylax.graph.stream.reordering import reorder_archive
+from dorylax.machine import peak_bytes, resident_bytes
+begin = resident_bytes()
+reorder_archive(Path(sys.argv[1]), Path(sys.argv[2]), memory=begin + (200 << 20))
+print(peak_bytes() - begin)
+"""
+
+
+def test_memory_stays_within_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An archive of 300 MB within 200 MiB, beside what the program takes."""
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    V, degree = 300_000, 60
+    base = np.arange(V)[:, None]
+    targets = np.sort((base + rng.integers(-2000, 2000, (V, degree))) % V, axis=1).astype(np.int32)
+    np.savez(
+        tmp_path / "large.npz",
+        indptr=np.arange(V + 1) * degree,
+        indices=targets.reshape(-1),
+        features=rng.random((V, 190), np.float32),
+        labels=rng.integers(0, 5, V),
+        directed=np.array(True),
+        self_loops=np.array("some"),
+    )
+    del targets
+    ran = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(tmp_path / "large.npz"), str(tmp_path / "out.npz")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(ran.stdout) < 200 << 20
+    found = Dataset.from_npz(tmp_path / "out.npz")
+    ids = found.graph.vertex_ids
+    assert ids is not None
+    with open_npz(tmp_path / "large.npz") as archive:
+        np.testing.assert_array_equal(found.features[::1000], archive.fetch("features")[ids[::1000]])
+
+
+def test_what_the_user_calls_vertices_stays_in_order_of_their_numbers(tmp_path: Path) -> None:
+    names = np.array([b"ann", b"bob", b"cem"])
+    np.savez(tmp_path / "a.npz", indptr=[0, 1, 2, 3], indices=[1, 2, 0], original_ids=names, num_self_loops=0)
+    with open_npz(tmp_path / "a.npz") as archive:
+        write_in_order(archive, np.array([2, 0, 1], np.int32), tmp_path / "b.npz", tmp_path, room=5000)
+    with np.load(tmp_path / "b.npz") as moved:
+        assert moved["original_ids"].tolist() == names.tolist()
+        assert moved["num_self_loops"] == 0
+    assert Graph.from_npz(tmp_path / "b.npz").vertex_ids.tolist() == [2, 0, 1]
