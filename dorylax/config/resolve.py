@@ -1,4 +1,4 @@
-"""From what the user gave to a complete configuration: recipe < data set < file < flags, then every value checked.
+"""From what the user gave to a complete configuration: recipe < task < file < flags, then every value checked.
 
 The only module of `dorylax.config` that asks `dorylax.layers.registry`, and so imports Flax, once keys and types have
 passed.
@@ -18,6 +18,8 @@ from pydantic import BaseModel, ConfigDict, InstanceOf
 from dorylax.config.check import check_value, flatten, known
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
 from dorylax.config.optimizers import OPTIMIZERS, OptimizerConfig
+from dorylax.config.recipes.base import Recipe
+from dorylax.config.recipes.choose import choose
 from dorylax.config.schema import (
     KEYS,
     NULL_SAYS_SOMETHING,
@@ -56,17 +58,15 @@ _MODEL_DEFAULTS: dict[str, Any] = {
     "theta": 0.5,
     "edge_dropout": 0.0,
 }
-# What a data set asks for whatever the model: recipes normalise rows of word counts, which these features are not.
-_DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"communities": {"data.row_normalise": False}}
 _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
 NO_IDENTITY = (
-    *("single.memory", "data.verify", "pipeline.trace", "train.checkpoints"),
+    *("single.memory", "data.verify", "pipeline.trace", "train.checkpoints", "train.recipe"),
     *map(RayConfig.key, RayConfig.options()),
 )
-"""Say whether a run begins, where, and what it tells of itself, and nothing about what it trains."""
+"""Say whether a run begins, where, what it tells of itself, and where values come from; nothing about what it trains."""
 
 
 class RunConfig(BaseModel):
@@ -129,9 +129,15 @@ class RunConfig(BaseModel):
         found = {model: _model(model, self.code)[0], optimizer: _tuned(optimizer, self.code)}
         return {name: dict(found[name]) for name in self.references}
 
+    def recipe(self) -> Recipe:
+        """Where values that were not given came from."""
+        _, published, source = _model(self.model.name, self.code)
+        of_vertices = self.task.name is None or SPECS[self.task.name].of_vertices
+        return choose(self.train.recipe, self.model.name, self.data.name, published, source, of_vertices=of_vertices)
+
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any], code: FolderCode | None = None) -> RunConfig:
-        """Fill in what is not given from the data set's needs, the model's recipe, then the general defaults.
+        """Fill in what is not given: from what the task changes, the recipe of model and data set, the general defaults.
 
         Args:
             overrides: what the user gave, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); of
@@ -158,7 +164,16 @@ class RunConfig(BaseModel):
             if field.default is not None and not key.startswith(("pipeline.", "tensor.", "ray."))
         }
         name = given.get("model.name", values["model.name"])
-        used, recipe = _model(name, code)
+        used, published, source = _model(name, code)
+        task = given.get("task.name", values.get("task.name"))
+        recipe = choose(
+            given.get("train.recipe"),
+            name,
+            given.get("data.name", values["data.name"]),
+            published,
+            source,
+            of_vertices=task is None or SPECS[task].of_vertices,
+        ).settings
         optimizer = ({**values, **recipe} | given)["optimizer.name"]
         tuned = _tuned(optimizer, code)
         # What a recipe says for its own optimizer means nothing to one that has no such option.
@@ -166,13 +181,11 @@ class RunConfig(BaseModel):
         values.update({f"model.{option}": default for option, default in used.items()})
         values.update({f"optimizer.{option}": value for option, value in tuned.items()})
         values.update({key: value for key, value in recipe.items() if key not in foreign})
-        task = ({**values} | given).get("task.name")
         if task is not None:
             spec = SPECS[task]
             options = {key for key in spec.recipe if not key.startswith("model.") or key.partition(".")[2] in used}
             values.update({key: value for key, value in spec.recipe.items() if key in options - foreign})
             values.update({f"task.{option}": default for option, default in spec.options.items()})
-        values.update(_DATA_DEFAULTS.get(given.get("data.name", values["data.name"]), {}))
 
         for key in given:
             section, option = key.split(".")
@@ -260,14 +273,14 @@ class RunConfig(BaseModel):
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _model(name: Any, code: FolderCode | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The options that a model uses, with their defaults, and its recipe with dotted keys."""
+def _model(name: Any, code: FolderCode | None) -> tuple[Mapping[str, Any], Mapping[str, Any], str]:
+    """The options that a model uses, with their defaults, its published recipe with dotted keys, and the recipe's source."""
     if is_reference(name):
-        return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}
+        return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}, ""
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
-    return {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}, spec.recipe
+    return {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}, spec.recipe, spec.source
 
 
 def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:

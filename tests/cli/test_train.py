@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -12,6 +14,7 @@ import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dorylax import durable
@@ -215,11 +218,31 @@ def test_a_file_of_the_users(dorylax, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     words = ("--data", "mine.npz", "--model", "mlp", "--epochs", "2")
     out = dorylax("train", *words, "--out", "run").out
-    assert out.startswith("mlp on mine")
+    recipe, title, *_ = out.splitlines()
+    assert recipe == "recipe: default (chosen on several graphs, docs/recipes.md), but train.epochs=2"
+    assert title.startswith("mlp on mine")
     monkeypatch.chdir("/")
     code, out, _ = dorylax("predict", "--run", str(tmp_path / "run"))
     assert code == 0
     assert "test accuracy: " in out
+
+
+def test_who_stops_while_the_loss_falls_is_told(dorylax) -> None:
+    words = ("--set", "data.size=tiny", "--seeds", "2", "--no-save", "--epochs", "20")
+    err = dorylax("train", *words).err
+    assert err == "warning: the loss of seeds 0, 1 was still falling fast after 20 epochs: train longer (--epochs 40)\n"
+
+
+def test_who_has_large_features_is_told(dorylax, tmp_path: Path) -> None:
+    data = load("communities", size="tiny")
+    words = ("train", "--model", "mlp", "--epochs", "2", "--no-save", "--data")
+    data.save_npz(tmp_path / "usual.npz")
+    assert dorylax(*words, str(tmp_path / "usual.npz")).err == ""
+    large = data.features * np.where(np.arange(data.num_features) == 3, 100, 1)
+    dataclasses.replace(data, features=large).save_npz(tmp_path / "large.npz")
+    err = dorylax(*words, str(tmp_path / "large.npz")).err
+    assert re.match(r"warning: a column of the features has values around \d+, and the default recipe", err)
+    assert dorylax(*words, str(tmp_path / "large.npz"), "--recipe", "published").err == ""
 
 
 def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:

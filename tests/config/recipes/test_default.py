@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from dorylax.config.recipes.default import default
+from dorylax.layers.registry import MODELS
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "epochs"), [("gcn", 64, 500), ("gat", 8, 1000), ("sgc", None, 500), ("sage", 64, 500)]
+)
+def test_it_is_wide_and_long_enough_and_leaves_features_alone(model: str, width: int | None, epochs: int) -> None:
+    published = MODELS[model].recipe
+    made = default(published, of_vertices=True)
+    assert (made.get("model.hidden_features"), made["train.epochs"], made["data.row_normalise"]) == (
+        width,
+        epochs,
+        False,
+    )
+    changed = {key for key in published if made[key] != published[key]}
+    assert changed <= {"model.hidden_features", "train.epochs", "data.row_normalise"}
+    assert made.keys() == published.keys()
+
+
+def test_of_other_tasks_only_the_features_are_left_alone() -> None:
+    published = MODELS["gcn"].recipe
+    assert default(published, of_vertices=False) == {**published, "data.row_normalise": False}
+
+
+def test_a_model_of_ones_own_has_none() -> None:
+    assert default({}, of_vertices=True) == {}
