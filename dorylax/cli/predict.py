@@ -151,6 +151,5 @@ def _on_other_data(config: RunConfig, name: str) -> RunConfig:
         "train.target_accuracy": None,
         "train.target": None,
         "train.patience": None,
-        "train.recipe": None,
     }
     return type(config).resolve(kept, changes, code=config.code)

@@ -25,11 +25,11 @@ def recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[
         config: freshly resolved from that.
 
     Returns:
-        Dotted keys that are not in `given`. None of a run that cannot be read, or trains something else: what goes on with
-        it says so.
+        Dotted keys that are not in `given`. None where a recipe is given, and none of a run that cannot be read or trains
+        something else: what goes on with it says so.
     """
     path = next(iter(sorted(folder.glob("seed-*/config.yaml"))), None)
-    if path is None:
+    if path is None or "train.recipe" in given:
         return {}
     try:
         values = flatten(RunDirectory.open(path.parent).config)

@@ -12,7 +12,7 @@ import click
 
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
-from dorylax.config.recipes.choose import DEFAULT
+from dorylax.config.recipes.default import DEFAULT
 from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
 from dorylax.experiments.executors.in_process import InProcess
@@ -24,7 +24,6 @@ from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.graph.features import largest_column
 from dorylax.observers.progress import ProgressBar
-from dorylax.runs.convergence import still_falling
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
@@ -106,7 +105,6 @@ class _ProgressBars:
     def __init__(self, said: str | None) -> None:
         self._said = said
         self._bars: dict[str, ProgressBar] = {}
-        self._losses: list[float] = []
         self.too_short: list[int] = []
         """Seeds that came to their last epoch while their loss was still falling fast."""
 
@@ -121,7 +119,7 @@ class _ProgressBars:
 
     def begins(self, run: Run) -> None:
         """See `Watcher`."""
-        seed, self._losses = run.config.train.seed, []
+        seed = run.config.train.seed
         self._bars[run.key] = ProgressBar(f"{title(run.config)}{pipeline_label(run.config)}, seed {seed}")
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
@@ -134,7 +132,6 @@ class _ProgressBars:
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """See `Watcher`."""
         self._bars[run.key].epoch(record)
-        self._losses.append(record.loss)
 
     def again(self, run: Run, why: str) -> None:
         """Runs in this process are not lost without it."""
@@ -142,7 +139,7 @@ class _ProgressBars:
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""
         self._bars[run.key].leave(summary)
-        if summary["stopped"] == "epochs" and still_falling(self._losses):
+        if summary["stopped"] == "epochs" and summary["still_falling"]:
             self.too_short.append(run.config.train.seed)
 
     def ends(self, outcome: RunOutcome) -> None:

@@ -135,7 +135,7 @@ class TrainConfig(Section):
     recipe: Text | None = Field(
         default=None,
         description="where values that are not given come from: default, published or tuned, or published/DATA or "
-        "tuned/DATA, of another data set; null: the data set's own published one if it has one, else default",
+        "tuned/DATA, of another data set; null: published where it is the data set's, else default",
     )
 
     @model_validator(mode="after")

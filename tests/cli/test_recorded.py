@@ -42,6 +42,12 @@ def test_but_what_is_given_now_is_compared(dorylax, begun: tuple[str, ...]) -> N
     assert "data.row_normalise" in err
 
 
+def test_and_so_is_a_recipe_that_is_given_now(dorylax, begun: tuple[str, ...]) -> None:
+    code, _, err = dorylax(*begun, "--resume", "--recipe", "default")
+    assert code == 2
+    assert "data.row_normalise" in err
+
+
 def test_and_another_optimizer_is_refused_as_ever(dorylax, begun: tuple[str, ...]) -> None:
     code, _, err = dorylax(*begun, "--resume", "--set", "optimizer.name=sgd")
     assert code == 2

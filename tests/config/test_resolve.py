@@ -251,6 +251,6 @@ def test_options_of_the_recipes_optimizer_are_not_another_ones(monkeypatch: pyte
     from dorylax.config import resolve
 
     recipe = {"optimizer.name": "momentum", "optimizer.momentum": 0.8}
-    monkeypatch.setattr(resolve, "_model", lambda name, code: ({"dropout": 0.5}, recipe, "a paper"))
+    monkeypatch.setattr(resolve, "_model", lambda name, code: resolve._OfModel({"dropout": 0.5}, recipe, "a paper"))
     assert RunConfig.resolve().optimizer.momentum == 0.8
     assert RunConfig.resolve({"optimizer.name": "sgd"}).optimizer.momentum is None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dorylax.config.recipes import default, tuned
 from dorylax.config.recipes.base import Recipe
+from dorylax.config.recipes.default import DEFAULT, default
+from dorylax.config.recipes.tuned import SOURCE, TUNED
 from dorylax.settings.errors import ConfigError, shown
 
-DEFAULT = "default"
+_PUBLISHED = "published"
+_TUNED = "tuned"
 
 PUBLISHED_FOR: Mapping[str, Mapping[str, Any]] = {
     "cora": {},
@@ -38,16 +40,17 @@ def choose(
     Raises:
         ConfigError: there is no such recipe.
     """
-    kind, slash, other = (name or ("published" if data in PUBLISHED_FOR else DEFAULT)).partition("/")
+    if not published and name in (None, DEFAULT):
+        return Recipe(None, {}, "")
+    name = name or (_PUBLISHED if data in PUBLISHED_FOR else DEFAULT)
+    kind, slash, other = name.partition("/")
     of = other if slash else data
-    if kind == DEFAULT and not slash:
-        return Recipe(kind, default.default(published, of_vertices=of_vertices), default.SOURCE)
-    if kind == "published" and published and (not slash or of in PUBLISHED_FOR):
-        return Recipe(f"{kind}{slash}{other}", {**published, **PUBLISHED_FOR.get(of, {})}, source)
-    if name is None:  # of the user's own
-        return Recipe(kind, {}, "")
-    if kind == "tuned" and (model, of) in tuned.TUNED:
-        return Recipe(f"{kind}{slash}{other}", tuned.TUNED[model, of], tuned.SOURCE)
+    if published and name == DEFAULT:
+        return default(published, source, of_vertices=of_vertices)
+    if published and kind == _PUBLISHED and (not slash or of in PUBLISHED_FOR):
+        return Recipe(name, {**published, **PUBLISHED_FOR.get(of, {})}, source)
+    if kind == _TUNED and (model, of) in TUNED:
+        return Recipe(f"{_TUNED}/{of}", TUNED[model, of], SOURCE)
     raise ConfigError(
         f"train.recipe = {shown(name)}: {model} has no such recipe{'' if slash else f' for {data}'}: choose from "
         + ", ".join(_known(model, data, published=bool(published))),
@@ -59,5 +62,5 @@ def _known(model: str, data: str, *, published: bool) -> list[str]:
     """What `train.recipe` may be for a model."""
     found = [DEFAULT]
     if published:
-        found += ["published", *(f"published/{one}" for one in PUBLISHED_FOR if one != data)]
-    return found + ["tuned" if of == data else f"tuned/{of}" for one, of in tuned.TUNED if one == model]
+        found += [_PUBLISHED, *(f"{_PUBLISHED}/{one}" for one in PUBLISHED_FOR if one != data)]
+    return found + [_TUNED if of == data else f"{_TUNED}/{of}" for one, of in TUNED if one == model]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-SOURCE = "chosen on several graphs, docs/recipes.md"
+from dorylax.config.recipes.base import Recipe
+
+DEFAULT = "default"
 
 _EPOCHS = "train.epochs"
 _WIDTH = "model.hidden_features"
@@ -17,19 +19,19 @@ _LEAST_WIDTH = 64
 """Over all heads."""
 
 
-def default(published: Mapping[str, Any], *, of_vertices: bool) -> dict[str, Any]:
+def default(published: Mapping[str, Any], source: str, *, of_vertices: bool) -> Recipe:
     """A model's published settings, with what the default changes of them.
 
     Args:
-        published: the model's published recipe, dotted; empty for a model of the user's own.
+        published: the model's published recipe, dotted.
+        source: where that was published.
         of_vertices: whether the task predicts for vertices. For others nothing was chosen but to leave features alone: a
             row of what is no count of words may well have the sum 0.
     """
-    if not published:
-        return {}
     changed = {**published, "data.row_normalise": False}
-    if of_vertices:
-        changed[_EPOCHS] = max(changed[_EPOCHS], _FEWEST_EPOCHS)
-        if _WIDTH in changed:
-            changed[_WIDTH] = max(changed[_WIDTH], _LEAST_WIDTH // changed.get("model.heads", 1))
-    return changed
+    if not of_vertices:
+        return Recipe(DEFAULT, changed, f"{source.partition('. ')[0].removesuffix('.')}, features as they are")
+    changed[_EPOCHS] = max(changed[_EPOCHS], _FEWEST_EPOCHS)
+    if _WIDTH in changed:
+        changed[_WIDTH] = max(changed[_WIDTH], _LEAST_WIDTH // changed.get("model.heads", 1))
+    return Recipe(DEFAULT, changed, "chosen on several graphs, docs/recipes.md")

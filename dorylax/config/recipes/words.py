@@ -16,8 +16,9 @@ def line(recipe: Recipe, values: Mapping[str, Any]) -> str:
         recipe: that what was not given came from.
         values: of the configuration, dotted.
     """
-    if not recipe.settings:
+    if recipe.name is None:
         return "recipe: none, the model is your own: general defaults (docs/configuration.md)"
     changed = [f"{key}={shown(values[key])}" for key, usual in recipe.settings.items() if values.get(key) != usual]
     source = recipe.source.partition(". ")[0].removesuffix(".")
-    return f"recipe: {recipe.name} ({source})" + (f", but {', '.join(changed)}" if changed else "")
+    by_task = "" if recipe.task is None else f"; as {recipe.task} changes it, docs/tasks.md"
+    return f"recipe: {recipe.name} ({source}{by_task})" + (f", but {', '.join(changed)}" if changed else "")

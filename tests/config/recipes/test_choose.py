@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
@@ -15,7 +17,7 @@ from dorylax.layers.registry import MODELS
 def test_features_stay_as_they_are_where_no_recipe_says_otherwise(model: str) -> None:
     own = RunConfig.resolve({"model.name": model, "data.name": "mine.npz"})
     assert own.data.row_normalise is False
-    assert own.recipe().name == "default"
+    assert (own.train.recipe, own.recipe().name) == ("default", "default")
     assert own.train.epochs >= MODELS[model].recipe["train.epochs"]
     assert RunConfig.resolve({"model.name": model, "data.name": "cora"}).data.row_normalise is True
 
@@ -75,6 +77,31 @@ def test_every_tuned_recipe_is_one_of_its_model(model: str, data: str) -> None:
     assert RunConfig.from_yaml(config.to_yaml()) == config
 
 
+def test_a_configuration_says_which_recipe_its_values_are_from() -> None:
+    """By a name that means the same whatever the data: what a run leaves behind is also copied, and edited."""
+    for given, name in (
+        ({"data.name": "cora"}, "published"),
+        ({"data.name": "mine.npz"}, "default"),
+        ({"data.name": "mine.npz", "train.recipe": None}, "default"),
+        ({"data.name": "amazon-photo", "train.recipe": "tuned"}, "tuned/amazon-photo"),
+    ):
+        config = RunConfig.resolve(given)
+        assert config.train.recipe == name
+        elsewhere = RunConfig.resolve(config.to_dict(), {"data.name": "theirs.npz"})
+        assert (elsewhere.train, elsewhere.model) == (config.train, config.model)
+
+
+def test_a_model_of_ones_own_has_none(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("class Own:\n    def __init__(self, in_features, out_features, *, rngs): ...\n")
+    given = {"model.name": f"{tmp_path / 'own.py'}:Own", "data.name": "cora"}
+    for recipe in (None, "default"):
+        config = RunConfig.resolve({**given, "train.recipe": recipe})
+        assert (config.train.recipe, config.data.row_normalise) == (None, False)
+        assert RunConfig.from_yaml(config.to_yaml()) == config
+    with pytest.raises(ConfigError, match=r"has no such recipe for cora: choose from default$"):
+        RunConfig.resolve({**given, "train.recipe": "published"})
+
+
 def test_a_recipe_is_no_identity_but_its_values_are() -> None:
     cora = RunConfig.resolve({"data.name": "cora"})
     assert RunConfig.resolve({"data.name": "cora", "train.recipe": "published"}).key() == cora.key()
@@ -84,4 +111,5 @@ def test_a_recipe_is_no_identity_but_its_values_are() -> None:
 def test_other_tasks_than_those_of_vertices_only_leave_features_as_they_are() -> None:
     links = RunConfig.resolve({"task.name": "link-prediction", "data.name": "mine.npz"})
     assert (links.data.row_normalise, links.model.hidden_features, links.train.epochs) == (False, 32, 200)
+    assert links.recipe().task == "link-prediction"
     assert RunConfig.resolve({"task.name": "link-prediction", "data.name": "cora"}).data.row_normalise is True

@@ -11,7 +11,7 @@ from dorylax.layers.registry import MODELS
 )
 def test_it_is_wide_and_long_enough_and_leaves_features_alone(model: str, width: int | None, epochs: int) -> None:
     published = MODELS[model].recipe
-    made = default(published, of_vertices=True)
+    made = default(published, "a paper", of_vertices=True).settings
     assert (made.get("model.hidden_features"), made["train.epochs"], made["data.row_normalise"]) == (
         width,
         epochs,
@@ -24,8 +24,6 @@ def test_it_is_wide_and_long_enough_and_leaves_features_alone(model: str, width:
 
 def test_of_other_tasks_only_the_features_are_left_alone() -> None:
     published = MODELS["gcn"].recipe
-    assert default(published, of_vertices=False) == {**published, "data.row_normalise": False}
-
-
-def test_a_model_of_ones_own_has_none() -> None:
-    assert default({}, of_vertices=True) == {}
+    made = default(published, "A paper, section 5. More of it.", of_vertices=False)
+    assert made.settings == {**published, "data.row_normalise": False}
+    assert made.source == "A paper, section 5, features as they are"

@@ -18,6 +18,16 @@ from dorylax.config.recipes.words import line
             "recipe: published (Kipf & Welling, ICLR 2017, section 5.2), but data.row_normalise=false, train.epochs=5",
         ),
         (
+            {"data.name": "cora", "task.name": "link-prediction", "train.epochs": 5},
+            "recipe: published (Kipf & Welling, ICLR 2017, section 5.2; as link-prediction changes it, docs/tasks.md), "
+            "but train.epochs=5",
+        ),
+        (
+            {"data.name": "a.npz", "task.name": "graph-classification"},
+            "recipe: default (Kipf & Welling, ICLR 2017, section 5.2, features as they are; as graph-classification changes "
+            "it, docs/tasks.md)",
+        ),
+        (
             {"data.name": "a.npz", "train.recipe": "tuned/wikics"},
             "recipe: tuned/wikics (Luo et al., NeurIPS 2024, arXiv 2406.08993, the authors' commands)",
         ),
