@@ -102,11 +102,7 @@ def prepared(name: str, vertices: int, features: str) -> Dataset | None:
     data = graph(name, vertices)
     if data is None or features == "raw":
         return data
-    if features == "rows":
-        return data.row_normalised()
-    deviation = data.features.std(axis=0)
-    scaled = (data.features - data.features.mean(axis=0)) / np.where(deviation > 0, deviation, 1)
-    return dataclasses.replace(data, features=scaled.astype(np.float32))
+    return data.row_normalised() if features == "rows" else data.standardised()
 
 
 class Runs:

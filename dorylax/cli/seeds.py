@@ -86,7 +86,7 @@ def large_features(size: float) -> str:
     """What is said where features are so large that the default recipe may not get far with them."""
     return (
         f"warning: a column of the features has values around {size:.3g}, and the default recipe was chosen on features "
-        "around 1: standardise them, (x - mean) / deviation for each column, before you save them"
+        "around 1: standardise them (docs/recipes.md, features in units of their own)"
     )
 
 

@@ -86,7 +86,7 @@ class Keywords:
         return cls(tuple(named), tuple(name for name, required in named.items() if required), every)
 
     def taken(self, there: Collection[str], *, apart: Collection[str] = ()) -> tuple[str, ...]:
-        """Those of the inputs that there are which the model takes, by name; of those `apart` only what its signature has."""
+        """Those of the inputs that there are which the model takes; of those `apart` only what its signature names."""
         return tuple(sorted(name for name in there if name in self.names or (self.any and name not in apart)))
 
 
