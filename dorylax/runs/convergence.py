@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from statistics import fmean
 
 _PARTS = 10
 _SHARE = 0.03
@@ -20,6 +19,7 @@ def still_falling(losses: Sequence[float]) -> bool:
     """
     if len(losses) < 2 * _PARTS:
         return False
-    tenths = [float(np.mean(part)) for part in np.array_split(np.asarray(losses, float), _PARTS)]
-    whole = losses[0] - tenths[-1]
-    return whole > 0 and tenths[-2] - tenths[-1] >= _SHARE * whole
+    tenth = len(losses) // _PARTS
+    before, last = fmean(losses[-2 * tenth : -tenth]), fmean(losses[-tenth:])
+    whole = losses[0] - last
+    return whole > 0 and before - last >= _SHARE * whole
