@@ -72,7 +72,8 @@ def measure(words: list[str]) -> int:
 def options(run: str, folder: Path) -> list[str]:
     """The command line of one run."""
     data, model, *settings = run.split(":")
-    words = ["--data", str(folder / f"{data}.npz") if data in _ARCHIVES else data, "--model", model]
+    place = str(folder / f"{data}.npz") if data in _ARCHIVES else data
+    words = ["--data", place, "--model", model, "--set", "train.recipe=published"]
     for setting in settings[0].split(",") if settings else []:
         words += ["--set", setting]
     return words

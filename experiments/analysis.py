@@ -17,7 +17,7 @@ from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
 from dorylax.experiments.names import metric_of, short_name
 from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
 from dorylax.experiments.sweep import Run, Sweep
-from dorylax.runs.metric import METRICS, score_in
+from dorylax.runs.metric import METRICS, MetricKind, score_in
 from dorylax.runs.result import EpochRecord
 
 LAST = 20
@@ -175,6 +175,7 @@ class Group:
         variants: in the order of the sweep.
         target: see `Compared`; None where nothing is compared.
         source: of what was published; None where nothing is.
+        metric: what its runs are judged by.
     """
 
     name: str
@@ -182,6 +183,7 @@ class Group:
     variants: tuple[Variant, ...]
     target: float | None
     source: str | None = None
+    metric: MetricKind = METRICS["accuracy"]
 
     @property
     def baseline(self) -> Variant | None:
@@ -226,7 +228,9 @@ def _group(
         else next((setting for setting, planned in settings.items() if comparison.is_baseline(planned[0])), None)
     )
     target = None
-    if comparison is not None and base is not None and runs[base]:
+    metric = metric_of(one.summary for found in runs.values() for one in found)
+    # How far a loss or an error may lie behind another one depends on its unit: of those nothing is compared.
+    if comparison is not None and base is not None and runs[base] and metric.fraction:
         best = [one.best for one in runs[base]]
         target = comparison.target if comparison.target is not None else target_of(best, comparison.margin)
     common = dict(place)
@@ -248,7 +252,7 @@ def _group(
             )
         )
     source = None if sweep.published is None else sweep.published.source
-    return Group(short_name(common), common, tuple(variants), target, source)
+    return Group(short_name(common), common, tuple(variants), target, source, metric)
 
 
 def compare(

@@ -14,7 +14,7 @@ from dorylax.experiments.analysis import Compared, Group, Variant, as_accurate
 from dorylax.experiments.measures import RATIO
 from dorylax.experiments.pooling import PooledVariant, pool_of
 from dorylax.experiments.seed_statistics import Interval, mean_of_ratios
-from dorylax.experiments.sentences import listed, target_words
+from dorylax.experiments.sentences import capitalised, listed, target_words
 from dorylax.experiments.simulated_analysis import SimulatedGroup
 from dorylax.experiments.sweep import Comparison
 
@@ -75,17 +75,20 @@ def answer(groups: Sequence[Group], comparison: Comparison) -> str:
     """
     compared = [group for group in groups if any(_others(group))]
     if not compared:
+        unit = next((group.metric.title for group in groups if not group.metric.fraction), None)
+        if unit is not None:
+            return f"Nothing is compared: runs are judged by {unit}, and only metrics from 0 to 1 have targets."
         return "Nothing can be said yet: there is no seed on which the baseline and another setting are done."
     asks, base = comparison.asks, _baseline(compared)
     if not any(one.compared.judged for group in compared for one in _others(group) if one.compared is not None):
         if len(compared) == 1:
-            return f"No run reaches {target_words(compared[0].target or 0.0)}: nothing is claimed."
+            return f"No run reaches {target_words(compared[0])}: nothing is claimed."
         return f"No run in any of {len(compared)} groups reaches its target: nothing is claimed."
     pool = pool_of(compared)
     if pool is None:
         (group,) = compared
         findings = [_of_one(one.name, one.compared, base, asks) for one in _others(group) if one.compared is not None]
-        target = f" to {target_words(group.target or 0.0)}"
+        target = f" to {target_words(group)}"
     else:
         findings = [_of_pooled(one, base, asks, len(pool.groups)) for one in pool.variants]
         target = " to the target"
@@ -266,7 +269,7 @@ def _text(findings: Sequence[_Finding], words: Mapping[str, _Words], base: str, 
     if groups > 1:
         text = f"On the mean over {groups} groups {text}"
     elif text.startswith(_IT):
-        text = text[0].upper() + text[1:]
+        text = capitalised(text)
     more = [listed([f"{one.name} {one.more[0]}", *one.more[1:]]) + "." for one in findings if one.more]
     return " ".join([text, *(more if len(findings) <= _NAMED else [])])
 

@@ -19,6 +19,9 @@ _ASYNC_ONLY = {f"pipeline.{name}" for name in ASYNC_DEFAULTS}
 _OF_OPTIMIZERS = {f"optimizer.{option}" for spec in OPTIMIZERS.values() for option in spec.options}
 """Constants that each optimizer uses in its own way: they are part of what its name says."""
 
+_NO_SETTINGS = (SEED, "train.recipe")
+"""The values that a recipe brings along are keys of their own."""
+
 
 def confounders(sweep: Sweep) -> list[str]:
     """One line for each key in which variants that are compared differ, and that the sweep file does not name.
@@ -41,7 +44,11 @@ def confounders(sweep: Sweep) -> list[str]:
     for runs in _compared(sweep.runs, comparison):
         configs = [run.dotted() for run in runs]
         for key in dict.fromkeys(key for config in configs for key in config):
-            if key == SEED or key in sweep.axes or (key in _OF_OPTIMIZERS and _differ("optimizer.name", configs)):
+            if (
+                key in _NO_SETTINGS
+                or key in sweep.axes
+                or (key in _OF_OPTIMIZERS and _differ("optimizer.name", configs))
+            ):
                 continue
             if _differ(key, configs):
                 for run, config in zip(runs, configs, strict=True):

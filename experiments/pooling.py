@@ -10,6 +10,7 @@ from dorylax.experiments.analysis import AT_LEAST, DIFFERENCES, Group, Pairs, Va
 from dorylax.experiments.measures import RATIO, TO_TARGET
 from dorylax.experiments.names import short_name
 from dorylax.experiments.seed_statistics import Interval, mean_of_differences, mean_of_ratios
+from dorylax.runs.metric import MetricKind
 
 
 @final
@@ -51,11 +52,13 @@ class Pool:
         name: what they have in common; empty where that is nothing.
         groups: their names.
         variants: in the order of the sweep, without the baseline.
+        metric: what runs are judged by; of groups with several the first one's.
     """
 
     name: str
     groups: tuple[str, ...]
     variants: tuple[PooledVariant, ...]
+    metric: MetricKind
 
 
 def pools(groups: Sequence[Group], over: Sequence[str]) -> list[Pool]:
@@ -87,7 +90,7 @@ def pool_of(groups: Sequence[Group], name: str = "") -> Pool | None:
             if not variant.is_baseline and variant.compared is not None:
                 by_name.setdefault(variant.name, []).append((group, variant))
     variants = tuple(_variant(title, where) for title, where in by_name.items())
-    return Pool(name, tuple(group.name for group in compared), variants)
+    return Pool(name, tuple(group.name for group in compared), variants, compared[0].metric)
 
 
 def _variant(name: str, where: Sequence[tuple[Group, Variant]]) -> PooledVariant:

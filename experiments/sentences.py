@@ -17,8 +17,8 @@ def sentences(group: Group) -> list[str]:
     if base is None or group.target is None or not found:
         return []
     if not any(compared.judged for _, compared in found):
-        return [f"No run reaches {target_words(group.target)}: nothing is compared."]
-    lines = [_sentence(variant, compared, base) for variant, compared in found]
+        return [f"No run reaches {target_words(group)}: nothing is compared."]
+    lines = [_sentence(variant, compared, base, group.metric.title) for variant, compared in found]
     shown = [
         one
         for _, compared in found
@@ -28,12 +28,12 @@ def sentences(group: Group) -> list[str]:
     return lines + [line for line in [intervals_words(shown)] if line]
 
 
-def target_words(target: float) -> str:
+def target_words(group: Group) -> str:
     """`the target of 88.94 % validation accuracy`."""
-    return f"the target of {100 * target:.2f} % validation accuracy"
+    return f"the target of {100 * (group.target or 0.0):.2f} % validation {group.metric.title}"
 
 
-def _sentence(variant: Variant, found: Compared, baseline: Variant) -> str:
+def _sentence(variant: Variant, found: Compared, baseline: Variant, metric: str) -> str:
     """Of one setting.
 
     `async S=1 needs 1.31× (1.22–1.40) the epochs of pipe and 0.84× (0.80–0.88) the time; it is as accurate, …`
@@ -58,7 +58,7 @@ def _sentence(variant: Variant, found: Compared, baseline: Variant) -> str:
             text += f"; it {reached}"
     if found.accuracy is not None and found.judged:
         if not found.accuracy.exists:
-            text += f"; on this one seed its accuracy differs by {100 * found.accuracy.estimate:+.2f} points"
+            text += f"; on this one seed its {metric} differs by {100 * found.accuracy.estimate:+.2f} points"
         else:
             text += f"; it {accuracy_words(found.accuracy)}: {points(found.accuracy, 2)}"
     return text + "."
@@ -98,6 +98,11 @@ def points(difference: Interval, digits: int = 1) -> str:
         f"{round(100 * x, digits) + 0.0:+.{digits}f}" for x in (difference.low, difference.estimate, difference.high)
     )
     return f"{middle} points" + (f" ({low} to {high})" if difference.exists else "")
+
+
+def capitalised(text: str) -> str:
+    """With a capital letter at the beginning, and all others as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def listed(parts: Sequence[str]) -> str:

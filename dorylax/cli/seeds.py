@@ -8,8 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+import click
+
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
+from dorylax.config.recipes.default import DEFAULT
 from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
 from dorylax.experiments.executors.in_process import InProcess
@@ -19,20 +22,27 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
+from dorylax.graph.features import largest_column
 from dorylax.observers.progress import ProgressBar
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
 from dorylax.trainer.from_config import shards_for
 
+_LARGE = 10.0
+"""Root mean square of a column."""
 
-def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[list[RunOutcome], Stopped | None]:
+
+def train_seeds(
+    sweep: Sweep, folder: Path | None, *, resume: bool, said: str | None
+) -> tuple[list[RunOutcome], Stopped | None]:
     """Trains the seeds that are not done, and writes results.json; one that diverges does not keep the others from training.
 
     Args:
         sweep: of one setting.
         folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
         resume: as of `RunOptions`.
+        said: what is printed when the first begins to train.
 
     Returns:
         What has become of each seed, in order, and what has stopped them, if anything.
@@ -51,10 +61,13 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
                 with says_when_slow(compiling(todo[0].model.name)):
                     check_config(todo[0])
                 if shards_for(todo[0]) is None:
-                    cache = DataCache({todo[0].data: prepare_data(todo[0].data)})
+                    data = prepare_data(todo[0].data)
+                    cache = DataCache({todo[0].data: data})
+                    if todo[0].recipe().name == DEFAULT and (size := largest_column(data.features)) > _LARGE:
+                        print_error(large_features(size))
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
-        bars = stack.enter_context(_ProgressBars())
+        bars = stack.enter_context(_ProgressBars(said))
         outcomes, stopped = carry_out(
             known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)
         )
@@ -64,15 +77,36 @@ def train_seeds(sweep: Sweep, folder: Path | None, *, resume: bool) -> tuple[lis
                 write_json(folder / RESULTS, results(list(outcomes.values()), folder))
             else:  # those of an earlier end, which it has gone beyond
                 remove_file(folder / RESULTS)
+    if bars.too_short:
+        print_error(too_short(bars.too_short, todo[0].train.epochs))
     return list(outcomes.values()), stopped
+
+
+def large_features(size: float) -> str:
+    """What is said where features are so large that the default recipe may not get far with them."""
+    return (
+        f"warning: a column of the features has values around {size:.3g}, and the default recipe was chosen on features "
+        "around 1: standardise them (docs/recipes.md, features in units of their own)"
+    )
+
+
+def too_short(seeds: Sequence[int], epochs: int) -> str:
+    """What is said where losses were still falling fast at the end."""
+    who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
+    return (
+        f"warning: the loss of {who} was still falling fast after {epochs} epochs: train longer (--epochs {2 * epochs})"
+    )
 
 
 @final
 class _ProgressBars:
     """A watcher with a progress bar for each run, one after the other; failures are reported at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, said: str | None) -> None:
+        self._said = said
         self._bars: dict[str, ProgressBar] = {}
+        self.too_short: list[int] = []
+        """Seeds that came to their last epoch while their loss was still falling fast."""
 
     def __enter__(self) -> _ProgressBars:
         return self
@@ -90,6 +124,9 @@ class _ProgressBars:
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
         """See `Watcher`."""
+        if self._said is not None:
+            click.echo(self._said)
+            self._said = None
         self._bars[run.key].started(total_epochs, first_epoch)
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
@@ -102,6 +139,8 @@ class _ProgressBars:
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""
         self._bars[run.key].leave(summary)
+        if summary["stopped"] == "epochs" and summary["still_falling"]:
+            self.too_short.append(run.config.train.seed)
 
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""

@@ -10,8 +10,10 @@ from pathlib import Path
 import click
 
 from dorylax.cli.overrides import collect, configured, data_option
+from dorylax.cli.recorded import recorded
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
+from dorylax.config.recipes.words import line
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import SEED, Sweep
@@ -29,6 +31,7 @@ from dorylax.terminal.output import print_json
 @click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
 @click.option("--task", metavar="NAME", help="What is learnt: link-prediction, say [default: what the labels are].")
 @click.option("--metric", metavar="NAME", help="What validation judges epochs by: macro_f1, roc_auc, say.")
+@click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
 @configured
@@ -42,6 +45,7 @@ def train(
     model: str | None,
     task: str | None,
     metric: str | None,
+    recipe: str | None,
     epochs: str | None,
     seeds: str | None,
     settings: tuple[str, ...],
@@ -55,8 +59,8 @@ def train(
 ) -> None:
     """Train a model on a graph.
 
-    Defaults come from the model's published recipe. A configuration file overrides the recipe, and options
-    override the file. docs/configuration.md lists all keys.
+    Defaults come from the recipe of the model on the data (docs/recipes.md). A configuration file overrides the recipe,
+    and options override the file. docs/configuration.md lists all keys.
     """
     if resume and (out is None or no_save):
         raise ConfigError("--resume needs the --out of the run to continue, and excludes --no-save")
@@ -69,6 +73,7 @@ def train(
         "model.name": model,
         "task.name": task,
         "train.metric": metric,
+        "train.recipe": recipe,
         "train.epochs": epochs,
     }
     given, code = collect(file, named, settings, trust=trust, no_verify=no_verify)
@@ -77,6 +82,9 @@ def train(
         check_process()
     count = _seed_count(seeds)
     config = RunConfig.resolve(given, code=code)
+    if resume and out is not None and (before := recorded(out, given, config)):
+        given = before | given
+        config = RunConfig.resolve(given, code=code)
     first, name = config.train.seed, f"{data_name(config)}-{config.model.name}"
     check_value(SEED, first + count - 1)
     sweep = one_setting(name, given, range(first, first + count), code)
@@ -91,7 +99,8 @@ def train(
     from dorylax.cli.seeds import results, train_seeds
     from dorylax.experiments.table import print_summary
 
-    outcomes, stopped = train_seeds(sweep, folder, resume=resume)
+    said = None if as_json else line(config.recipe(), config.dotted())
+    outcomes, stopped = train_seeds(sweep, folder, resume=resume, said=said)
     if stopped is not None:
         raise CommandError(
             f"{stopped}{_how_to_resume(folder)}", INTERRUPTED if stopped == "interrupted" else TERMINATED

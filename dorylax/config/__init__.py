@@ -1,6 +1,6 @@
 """The one description of a run, behind the command line, YAML files and Python alike.
 
-`schema` says which keys there are, `resolve` fills what is not given from the model's published recipe, `files` reads
+`schema` says which keys there are, `resolve` fills what is not given from a recipe (`recipes`), `files` reads
 them from YAML with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.config.optimizers`.
 """
 

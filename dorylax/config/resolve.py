@@ -1,4 +1,4 @@
-"""From what the user gave to a complete configuration: recipe < data set < file < flags, then every value checked.
+"""From what the user gave to a complete configuration: recipe < task < file < flags, then every value checked.
 
 The only module of `dorylax.config` that asks `dorylax.layers.registry`, and so imports Flax, once keys and types have
 passed.
@@ -11,13 +11,15 @@ import json
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, InstanceOf
 
 from dorylax.config.check import check_value, flatten, known
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
 from dorylax.config.optimizers import OPTIMIZERS, OptimizerConfig
+from dorylax.config.recipes.base import Recipe
+from dorylax.config.recipes.choose import choose
 from dorylax.config.schema import (
     KEYS,
     NULL_SAYS_SOMETHING,
@@ -28,7 +30,7 @@ from dorylax.config.schema import (
     TrainConfig,
     check_together,
 )
-from dorylax.config.tasks import SPECS, TaskConfig
+from dorylax.config.tasks import SPECS, TaskConfig, TaskSpec
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
@@ -56,18 +58,16 @@ _MODEL_DEFAULTS: dict[str, Any] = {
     "theta": 0.5,
     "edge_dropout": 0.0,
 }
-# What a data set asks for whatever the model: recipes normalise rows of word counts, which these features are not.
-_DATA_DEFAULTS: Mapping[str, Mapping[str, Any]] = {"communities": {"data.row_normalise": False}}
 _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
 _QUIET = ("single", "pipeline", "tensor")
 NO_IDENTITY = (
     *("single.memory", "single.memory_limit", "single.scratch"),
-    *("data.verify", "pipeline.trace", "train.checkpoints"),
+    *("data.verify", "pipeline.trace", "train.checkpoints", "train.recipe"),
     *map(RayConfig.key, RayConfig.options()),
 )
-"""Say whether a run begins, where, and what it tells of itself, and nothing about what it trains."""
+"""Say whether a run begins, where, what it tells of itself, and where values come from; nothing about what it trains."""
 
 
 class RunConfig(BaseModel):
@@ -127,12 +127,17 @@ class RunConfig(BaseModel):
             ConfigError, UntrustedCodeError: as `resolve`.
         """
         model, optimizer = self.model.name, self.optimizer.name
-        found = {model: _model(model, self.code)[0], optimizer: _tuned(optimizer, self.code)}
+        found = {model: _model(model, self.code).options, optimizer: _tuned(optimizer, self.code)}
         return {name: dict(found[name]) for name in self.references}
+
+    def recipe(self) -> Recipe:
+        """Where values that were not given came from."""
+        found = _model(self.model.name, self.code)
+        return _recipe(self.train.recipe, self.model.name, found, self.data.name, self.task.name)
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any], code: FolderCode | None = None) -> RunConfig:
-        """Fill in what is not given from the data set's needs, the model's recipe, then the general defaults.
+        """Fill in what is not given: from what the task changes, the recipe of model and data set, the general defaults.
 
         Args:
             overrides: what the user gave, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); of
@@ -159,21 +164,18 @@ class RunConfig(BaseModel):
             if field.default is not None and not key.startswith(("pipeline.", "tensor.", "ray."))
         }
         name = given.get("model.name", values["model.name"])
-        used, recipe = _model(name, code)
-        optimizer = ({**values, **recipe} | given)["optimizer.name"]
+        found = _model(name, code)
+        used, task = found.options, given.get("task.name")
+        recipe = _recipe(given.get("train.recipe"), name, found, given.get("data.name", values["data.name"]), task)
+        optimizer = ({**values, **recipe.settings} | given)["optimizer.name"]
         tuned = _tuned(optimizer, code)
         # What a recipe says for its own optimizer means nothing to one that has no such option.
         foreign = {f"optimizer.{option}" for option in _OPTIMIZER_OPTIONS - tuned.keys()}
         values.update({f"model.{option}": default for option, default in used.items()})
         values.update({f"optimizer.{option}": value for option, value in tuned.items()})
-        values.update({key: value for key, value in recipe.items() if key not in foreign})
-        task = ({**values} | given).get("task.name")
+        values.update({key: value for key, value in recipe.settings.items() if key not in foreign})
         if task is not None:
-            spec = SPECS[task]
-            options = {key for key in spec.recipe if not key.startswith("model.") or key.partition(".")[2] in used}
-            values.update({key: value for key, value in spec.recipe.items() if key in options - foreign})
-            values.update({f"task.{option}": default for option, default in spec.options.items()})
-        values.update(_DATA_DEFAULTS.get(given.get("data.name", values["data.name"]), {}))
+            values.update({f"task.{option}": default for option, default in SPECS[task].options.items()})
 
         for key in given:
             section, option = key.split(".")
@@ -183,6 +185,7 @@ class RunConfig(BaseModel):
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
         values.update(given)
+        values["train.recipe"] = recipe.name
         if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
             values["optimizer.schedule_epochs"] = values["train.epochs"]
         config = cls(
@@ -262,14 +265,36 @@ class RunConfig(BaseModel):
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _model(name: Any, code: FolderCode | None) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The options that a model uses, with their defaults, and its recipe with dotted keys."""
+class _OfModel(NamedTuple):
+    """Of a model: the options that it uses, with their defaults, and its published recipe, dotted, with the source."""
+
+    options: Mapping[str, Any]
+    published: Mapping[str, Any]
+    source: str
+
+
+def _model(name: Any, code: FolderCode | None) -> _OfModel:
     if is_reference(name):
-        return _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}
+        return _OfModel(
+            _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}, ""
+        )
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
-    return {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}, spec.recipe
+    used = {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}
+    return _OfModel(used, spec.recipe, spec.source)
+
+
+def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str | None) -> Recipe:
+    """The recipe of a model on a data set, with what the task changes of it."""
+    spec = TaskSpec() if task is None else SPECS[task]
+    recipe = choose(name, model, data, found.published, found.source, of_vertices=spec.of_vertices)
+    changed = {
+        key: value
+        for key, value in spec.recipe.items()
+        if not key.startswith("model.") or key.removeprefix("model.") in found.options
+    }
+    return recipe._replace(settings={**recipe.settings, **changed}, task=task) if changed else recipe
 
 
 def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:

@@ -143,6 +143,11 @@ class TrainConfig(Section):
         description="where checkpoints go: a path or s3://bucket/prefix, there each run into a folder of its own; null: "
         "into the run directory",
     )
+    recipe: Text | None = Field(
+        default=None,
+        description="where values that are not given come from: default, published or tuned, or published/DATA or "
+        "tuned/DATA, of another data set; null: published where it is the data set's, else default",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TrainConfig:

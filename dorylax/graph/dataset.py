@@ -145,6 +145,30 @@ class Dataset:
             scaled = map_file(file, np.dtype(np.float32), self.features.shape)
         return dataclasses.replace(self, features=scaled)
 
+    def standardised(self, like: Dataset | None = None) -> Dataset:
+        """With the mean of each column of the features subtracted, and the rest divided by its standard deviation.
+
+        A column that is the same everywhere is only shifted.
+
+        Args:
+            like: whose means and deviations count: the data that a model was trained on, where it is to predict on these;
+                None: this data set's.
+
+        Raises:
+            GraphError: `like` has features of another width.
+        """
+        known = self if like is None else like
+        if known.num_features != self.num_features:
+            raise GraphError(
+                f"{known.name} has {known.num_features} features per vertex, and {self.name} {self.num_features}: "
+                "standardise by data of the same features"
+            )
+        mean, deviation = (count(known.features, axis=0, dtype=np.float64) for count in (np.mean, np.std))
+        varies = known.features.min(axis=0) < known.features.max(axis=0)
+        scaled = np.subtract(self.features, mean, out=empty(self.features.shape, np.float32))
+        scaled /= np.where(varies, deviation, 1)
+        return dataclasses.replace(self, features=scaled)
+
     def reorder(self, order: npt.ArrayLike) -> Dataset:
         """Permutes graph and vertices' arrays: row `order[i]` moves to row i; see `Graph.reorder`.
 

@@ -10,6 +10,8 @@ from jaxtyping import Float32
 from dorylax.graph.arrays import as_array
 from dorylax.graph.validate import GraphError, check_finite, check_length
 
+_SAMPLE = 4096
+
 
 def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V F"]:
     """Features of any real type as float32 `[V, F]`, without a copy where they are that already.
@@ -35,3 +37,10 @@ def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V
         array = array.astype(np.float32, copy=False)
     check_finite("features", array)
     return array
+
+
+def largest_column(features: Float32[np.ndarray, "V F"]) -> float:
+    """The root mean square of the column where it is largest, on at most 4,096 rows, evenly apart."""
+    rows = features[:: max(1, -(-len(features) // _SAMPLE))]
+    squares = np.einsum("vf,vf->f", rows, rows)  # without a copy of the rows
+    return float(np.sqrt(squares.max() / len(rows))) if len(rows) else 0.0

@@ -23,6 +23,8 @@ class TaskData:
     Attributes:
         kind: of the labels.
         examples: what they are called.
+        of_task: names of vertex inputs that the task has made, and the data set does not have: a model that takes whatever
+            there is (`**kwargs`) does not get them, since nobody has them to predict with.
     """
 
     name: str
@@ -38,6 +40,7 @@ class TaskData:
     kind: Kind
     examples: str
     multilabel: bool = False
+    of_task: tuple[str, ...] = ()
 
     @property
     def num_features(self) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 from dorylax.errors import DorylaxError
+from dorylax.runs.convergence import still_falling
 from dorylax.runs.metric import ACCURACIES, METRICS
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
@@ -357,6 +358,11 @@ class TrainResult:
         return self.history[-1].loss if self.history else None
 
     @property
+    def still_falling(self) -> bool:
+        """Whether that loss was still falling fast in the last epochs (`dorylax.runs.convergence`)."""
+        return still_falling([record.loss for record in self.history])
+
+    @property
     def seconds_per_epoch(self) -> float | None:
         """Median of the epochs' training seconds without the first (the first itself if it is the only one)."""
         seconds = [record.seconds for record in self.history]
@@ -381,6 +387,7 @@ class TrainResult:
             **losses,
             **scores,
             "final_loss": self.final_loss,
+            "still_falling": self.still_falling,
             "seconds_per_epoch": self.seconds_per_epoch,
             "timings": dataclasses.asdict(self.timings),
             "passes": None if self.passes is None else list(self.passes),

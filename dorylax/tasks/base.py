@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, cast, final, runtime_checkable
 
 import numpy as np
@@ -108,9 +108,15 @@ class Headed:
         return own, {name: value for name, value in named.items() if name not in own or name in self.shared}
 
 
-def headed(parts: ModelParts, head: Head) -> ModelParts:
-    """A model with a head, which takes the inputs of both."""
+def headed(parts: ModelParts, head: Head, *, apart: Collection[str] = ()) -> ModelParts:
+    """A model with a head, which takes the inputs of both.
+
+    Args:
+        parts: the model.
+        head: what follows it.
+        apart: inputs of the head's that a model gets only by its signature (`TaskData.of_task`).
+    """
     taken = parts.keywords
     keywords = Keywords((*taken.names, *head.names), (*taken.required, *head.names), taken.any)
-    structure = Headed(parts.structure, head, taken.taken(head.names))
+    structure = Headed(parts.structure, head, taken.taken(head.names, apart=apart))
     return dataclasses.replace(parts, structure=structure, keywords=keywords)

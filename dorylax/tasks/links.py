@@ -88,6 +88,7 @@ class LinkPrediction(Task):
             {name: array[_places(data, split)] for name, array in data.edge_inputs.items()},
             "pairs",
             "pairs",
+            of_task=(_PAIRS,),
         )
         first = self._drawn(found, 0, 0)  # so that training pairs are drawn in one way, redrawn or not
         return dataclasses.replace(found, vertex_inputs={**found.vertex_inputs, **first})
@@ -98,7 +99,7 @@ class LinkPrediction(Task):
 
     def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
         """The model, followed by the decoder."""
-        return headed(parts, _Decoder(self.decoder))
+        return headed(parts, _Decoder(self.decoder), apart=(_PAIRS,))
 
     def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:
         """Other pairs in the place of those to train on that are no links."""

@@ -22,6 +22,7 @@ _FREE = frozenset(
         "train.patience",
         "train.checkpoint_every",
         "train.checkpoints",
+        "train.recipe",
         "single.order",
         "single.memory",
         "single.memory_limit",

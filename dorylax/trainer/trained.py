@@ -50,7 +50,7 @@ class InputSpec:
         groups = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
         there = {name: (per, array) for per, arrays in groups.items() for name, array in arrays.items()}
         further = {}
-        for name in parts.keywords.taken(there):
+        for name in parts.keywords.taken(there, apart=data.of_task if isinstance(data, TaskData) else ()):
             per, array = there[name]
             further[name] = RowInput(per, tuple(array.shape[1:]), np.dtype(array.dtype))
         return cls(data.num_features, further)

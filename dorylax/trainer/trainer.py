@@ -289,7 +289,7 @@ class Trainer:
             loaded,
             task=make_task(config.task, config.data.split_seed),
             optimizer=from_config.build_optimizer(config),
-            **config.train.to_dict(),
+            **{name: value for name, value in config.train.to_dict().items() if name != "recipe"},
             keep_checkpoints=keep_checkpoints,
             run_directory=run_directory,
             resume=resume,

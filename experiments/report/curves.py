@@ -13,10 +13,16 @@ from dorylax.experiments.analysis import Group, RunHistory, Variant
 from dorylax.experiments.report import theme
 from dorylax.experiments.report.figures import NamedFigure, legend, one_axes
 from dorylax.experiments.seed_statistics import FEW, band
+from dorylax.experiments.sentences import capitalised
 
 
 def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
-    """Validation accuracy against epochs, time and dollars, with bands over the seeds."""
+    """Validation accuracy, or what else runs are judged by, against epochs, time and dollars, with bands over the seeds.
+
+    None of what is no share, and so has no percentages.
+    """
+    if not group.metric.fraction:
+        return []
     runs = [run for variant in group.variants for run in variant.runs]
     virtual = all(run.run.virtual for run in runs)
     against: list[tuple[str, str, Callable[[RunHistory], list[float] | None]]] = [
@@ -42,13 +48,13 @@ def accuracy_figures(group: Group, name: str) -> list[NamedFigure]:
             if around:
                 axes.fill_between([], [], [], color=theme.MUTED.light, alpha=0.25, linewidth=0, label=around)
             axes.set_xlabel(label)
-            axes.set_ylabel("validation accuracy, %")
+            axes.set_ylabel(f"validation {group.metric.title}, %")
             axes.set_xlim(left=0)
             axes.set_ylim(*_span(group))
             legend(figure, axes, width)
             return figure
 
-        title = f"Accuracy against {what}"
+        title = f"{capitalised(group.metric.title)} against {what}"
         told = f"; {around}".replace("\n", " ") if around else ""
         text = f"{title}: a line for each of {_names(group)}; means over seeds{told}."
         figures.append(NamedFigure(f"{name}accuracy-{what}", title, text, draw))

@@ -34,7 +34,7 @@ def overview_figure(groups: Sequence[Group], pool: Pool, asks: str, name: str) -
         None where nothing can be compared.
     """
     rows = [*pool.groups, _ALL]
-    title = "Test accuracy, points" if asks == "accuracy" else f"{TITLES[MEASURE[asks]]} to target, ×"
+    title = f"Test {pool.metric.title}, points" if asks == "accuracy" else f"{TITLES[MEASURE[asks]]} to target, ×"
     compared = [group for group in groups if group.baseline is not None and group.target is not None]
     panels = []
     for place, pooled in enumerate(pool.variants):

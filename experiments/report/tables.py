@@ -15,7 +15,7 @@ from dorylax.experiments.seed_statistics import FEW, Interval, median
 from dorylax.experiments.sentences import points, times
 from dorylax.experiments.table import spread
 from dorylax.observers.progress import dollars, duration
-from dorylax.runs.metric import score_in
+from dorylax.runs.metric import MetricKind, score_in
 from dorylax.settings.errors import shown as shown_value
 
 NONE = "–"
@@ -99,8 +99,8 @@ def comparison_table(group: Group) -> TextTable | None:
     rows = [_comparison_row(variant, one, shown, group) for variant, one in found]
     others = [one for variant, one in found if not variant.is_baseline]
     note = (
-        f"Target: {100 * group.target:.2f} % validation accuracy, judged on the mean of three evaluations. Reach it: of the "
-        "runs whose seed the baseline has, too. Epochs, time and cost: means over the runs that reach it. "
+        f"Target: {100 * group.target:.2f} % validation {group.metric.title}, judged on the mean of three evaluations. "
+        "Reach it: of the runs whose seed the baseline has, too. Epochs, time and cost: means over the runs that reach it. "
         "×: relative to the baseline, ratios of means over seeds, paired by seed; "
         f"{_intervals(one.judged for one in others)}. "
     )
@@ -158,7 +158,8 @@ def _row_name(variant: Variant) -> str:
     return variant.name + (" (baseline)" if variant.is_baseline else "")
 
 
-_POINTS = {"accuracy": "test accuracy", "best": "best validation", "last": f"last {LAST}"}
+_POINTS = {"accuracy": "test {}", "best": "best validation", "last": f"last {LAST}"}
+"""What there are differences of, and their titles, in which the metric stands."""
 
 
 def accuracy_table(group: Group) -> TextTable | None:
@@ -176,13 +177,17 @@ def accuracy_table(group: Group) -> TextTable | None:
     ]
     note = (
         f"Differences to {group.baseline.name} in points, paired by seed; {_intervals(one.seeds for _, one in found)}. "
-        "As accurate: yes, if all of the interval of the difference of test accuracies is within "
+        f"As accurate: yes, if all of the interval of the difference of test {group.metric.title} is within "
         f"± {100 * SAME_ACCURACY:.1f} points; less or more, if it lies on one side of 0. "
-        f"Last {LAST}: the mean of the validation accuracies at the end."
+        f"Last {LAST}: the mean of the validation {group.metric.title} at the end."
     )
     if any(not one.judged for _, one in found):
         note += " Of what never reaches the target, on either side, it is not judged."
-    return TextTable(["variant", "as accurate", *_POINTS.values()], rows, note)
+    return TextTable(["variant", "as accurate", *_titles(group.metric)], rows, note)
+
+
+def _titles(metric: MetricKind) -> list[str]:
+    return [title.format(metric.title) for title in _POINTS.values()]
 
 
 def _verdict(difference: Interval | None) -> str:
@@ -223,7 +228,7 @@ def pooled_accuracy_table(pool: Pool) -> TextTable:
         rows.append([one.name, str(one.groups), _verdict(differences[0]), *map(_points, differences)])
     intervals = _intervals(mean.seeds for one in pool.variants for what in _POINTS if (mean := one.means.get(what)))
     note = f"Differences in points, means over all groups that have the variant; {intervals}. Words as for one group."
-    return TextTable(["variant", "groups", "as accurate", *_POINTS.values()], rows, note)
+    return TextTable(["variant", "groups", "as accurate", *_titles(pool.metric)], rows, note)
 
 
 def settings_table(settings: Sequence[tuple[str, Mapping[str, Any]]], first: str) -> TextTable | None:

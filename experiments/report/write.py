@@ -36,7 +36,7 @@ from dorylax.experiments.report.tables import (
 )
 from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
-from dorylax.experiments.sentences import sentences
+from dorylax.experiments.sentences import capitalised, sentences
 from dorylax.experiments.simulated_analysis import analyse_simulated
 from dorylax.experiments.sweep import CONFIGS, SEED, Comparison, Run, Sweep
 from dorylax.runs import metrics, servers
@@ -116,7 +116,7 @@ def _overview(groups: Sequence[Group], comparison: Comparison, whose: str, prefi
     for pool in [whole, *(pool for pool in pools(groups, comparison.over) if pool.groups != whole.groups)]:
         of = f" ({pool.name})" * bool(pool.name)
         tables.append((f"To the target, mean over groups{of}", pooled_table(pool)))
-        tables.append((f"Accuracy, mean over groups{of}", pooled_accuracy_table(pool)))
+        tables.append((f"{capitalised(pool.metric.title)}, mean over groups{of}", pooled_accuracy_table(pool)))
     if (differing := settings_table([(group.name, group.common) for group in groups], "group")) is not None:
         tables.append(("The groups", differing))
     return [Section(f"All groups{f' of {whose}' if whose else ''}", [], tables, [figure] if figure else [])]
@@ -168,7 +168,7 @@ def _history(study: Study, outcome: RunOutcome) -> RunHistory:
 
 def _section(title: str, group: Group, study: Study, number: int | None, asked: str) -> Section:
     prefix = "" if number is None else f"{number}-"
-    compared = [("To the target", comparison_table(group)), ("Accuracy", accuracy_table(group))]
+    compared = [("To the target", comparison_table(group)), (capitalised(group.metric.title), accuracy_table(group))]
     tables = [(name, table) for name, table in compared if table is not None]
     tables.append(("Results", results_table(group)))
     loads = _loads(group, study.folder)

@@ -31,6 +31,7 @@ PRINTS = {
     "billion": r"`dorylax info` said \d.* of what it was",
     "cluster": r"(?s)by Program.cost\(\) .*tiny on 4 servers: .* GiB, the largest .*weak async +2 ",
     "controller": r"8, throttled +200 ",
+    "defaults": r"homophilous +default \d.*tuned - default",
     "faults": r"all +\d",
     "friendster": r"tiny on functions: 2 epochs .* peak memory \d.*\nsimulated seconds of epochs: \d",
     "full_graph": r"(?m)^dorylax +\S+ s +1.0 ×",

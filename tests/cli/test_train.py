@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -12,6 +14,7 @@ import statistics
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dorylax import durable
@@ -22,6 +25,7 @@ from dorylax.experiments.folder import locked, read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
 from dorylax.observers.progress import ProgressBar
+from dorylax.runs.directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 from dorylax.trainer.saving.run_files import RunFiles
 
@@ -215,11 +219,35 @@ def test_a_file_of_the_users(dorylax, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     words = ("--data", "mine.npz", "--model", "mlp", "--epochs", "2")
     out = dorylax("train", *words, "--out", "run").out
-    assert out.startswith("mlp on mine")
+    recipe, title, *_ = out.splitlines()
+    assert recipe == "recipe: default (chosen on several graphs, docs/recipes.md), but train.epochs=2"
+    assert title.startswith("mlp on mine")
+    assert RunDirectory.open(tmp_path / "run" / "seed-0").config["train"]["recipe"] == "default"
     monkeypatch.chdir("/")
     code, out, _ = dorylax("predict", "--run", str(tmp_path / "run"))
     assert code == 0
     assert "test accuracy: " in out
+
+
+def test_who_stops_while_the_loss_falls_is_told(dorylax, tmp_path: Path) -> None:
+    """By the losses of all epochs, those before the run was resumed among them."""
+    words = ("train", "--set", "data.size=tiny", "--seeds", "2", "--out", str(tmp_path / "run"))
+    assert dorylax(*words, "--epochs", "19").err == ""  # too few to say
+    err = dorylax(*words, "--epochs", "20", "--resume").err
+    assert err == "warning: the loss of seeds 0, 1 was still falling fast after 20 epochs: train longer (--epochs 40)\n"
+    assert dorylax(*words, "--epochs", "20", "--resume").err == ""  # nothing was trained
+
+
+def test_who_has_large_features_is_told(dorylax, tmp_path: Path) -> None:
+    data = load("communities", size="tiny")
+    words = ("train", "--model", "mlp", "--epochs", "2", "--no-save", "--data")
+    data.save_npz(tmp_path / "usual.npz")
+    assert dorylax(*words, str(tmp_path / "usual.npz")).err == ""
+    large = data.features * np.where(np.arange(data.num_features) == 3, 100, 1)
+    dataclasses.replace(data, features=large).save_npz(tmp_path / "large.npz")
+    err = dorylax(*words, str(tmp_path / "large.npz")).err
+    assert re.match(r"warning: a column of the features has values around \d+, and the default recipe", err)
+    assert dorylax(*words, str(tmp_path / "large.npz"), "--recipe", "published").err == ""
 
 
 def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:

@@ -25,12 +25,6 @@ def test_defaults_are_the_published_recipe(model: str) -> None:
     }
 
 
-def test_what_the_data_set_needs_beats_the_recipe_and_loses_to_the_user() -> None:
-    assert MODELS["gcn"].recipe["data.row_normalise"] is True
-    assert RunConfig.resolve({"data.name": "communities"}).data.row_normalise is False
-    assert RunConfig.resolve({"data.name": "communities", "data.row_normalise": True}).data.row_normalise is True
-
-
 def test_schema_knows_what_the_registry_asks_for() -> None:
     options = {option for spec in MODELS.values() for option in spec.options}
     assert options == set(ModelConfig.model_fields) - {"name"}
@@ -259,7 +253,7 @@ def test_options_of_the_recipes_optimizer_are_not_another_ones(monkeypatch: pyte
     from dorylax.config import resolve
 
     recipe = {"optimizer.name": "momentum", "optimizer.momentum": 0.8}
-    monkeypatch.setattr(resolve, "_model", lambda name, code: ({"dropout": 0.5}, recipe))
+    monkeypatch.setattr(resolve, "_model", lambda name, code: resolve._OfModel({"dropout": 0.5}, recipe, "a paper"))
     assert RunConfig.resolve().optimizer.momentum == 0.8
     assert RunConfig.resolve({"optimizer.name": "sgd"}).optimizer.momentum is None
 

@@ -10,7 +10,9 @@ import pytest
 
 from dorylax.experiments.analysis import RunHistory, analyse
 from dorylax.experiments.answer import answer, answer_of_simulated
+from dorylax.experiments.report.tables import accuracy_table, comparison_table, markdown
 from dorylax.experiments.seed_statistics import Interval
+from dorylax.experiments.sentences import sentences
 from dorylax.experiments.simulated_analysis import SimulatedGroup, SimulatedVariant
 from dorylax.experiments.sweep import Comparison, Run, Sweep
 from dorylax.experiments.sweep_file import read
@@ -81,6 +83,37 @@ def test_what_needs_less_time() -> None:
 )
 def test_each_question_has_its_answer(asks: str, epochs: int, seconds: float, words: str) -> None:
     assert answered(sweep(asks=asks), lambda run: done(run, epochs, seconds)).startswith(words)
+
+
+def judged_by(metric: str, run: Run, epochs: int, seconds: float) -> RunHistory:
+    """As `done`, by another metric."""
+    usual = done(run, epochs, seconds)
+    history = [
+        EpochRecord.judged(one.epoch, one.loss, [one.val_accuracy] * 3, metric, seconds=one.seconds)
+        for one in usual.history
+    ]
+    return RunHistory(run, history, {"metric": metric, "test_score": 0.8})
+
+
+def test_it_is_said_in_the_metric_that_runs_are_judged_by() -> None:
+    whole = sweep()
+    assert whole.comparison is not None
+    for metric, epochs, words in (
+        ("macro_f1", 5, "async S=1 needs less time than pipe to the target of 85.00 % validation macro-F1 (0.50×, "),
+        ("roc_auc", 0, "No run reaches the target of 85.00 % validation ROC-AUC: nothing is claimed."),
+        ("mae", 5, "Nothing is compared: runs are judged by MAE, and only metrics from 0 to 1 have targets."),
+    ):
+        runs = [
+            judged_by(metric, run, epochs, 1.0 if run.setting["pipeline.mode"] == "pipe" else 0.5) for run in whole.runs
+        ]
+        groups = analyse(whole, runs)
+        text = answer(groups, whole.comparison)
+        assert text.startswith(words)
+        tables = [comparison_table(groups[0]), accuracy_table(groups[0])]
+        said = " ".join([text, *sentences(groups[0]), *(markdown(table) for table in tables if table is not None)])
+        assert "validation accuracy" not in said
+        assert "test accurac" not in said
+        assert (tables == [None, None]) is (metric == "mae")
 
 
 @pytest.mark.parametrize(("test", "words"), [(0.9, "is more accurate than pipe"), (0.7, "is less accurate than pipe")])

@@ -146,6 +146,23 @@ def test_row_normalised_divides_by_row_sums_of_at_least_one():
     assert data.features[0, 1] == 3  # the original is as it was
 
 
+def test_standardised_columns_have_mean_0_and_deviation_1() -> None:
+    features = np.array([[1, 7e6, 3], [5, 7e6, 3], [1, 7e6, 0], [5, 7e6, 0], [1, 7e6, 3], [5, 7e6, 0]], np.float32)
+    data = _dataset(features=features)
+    found = data.standardised().features
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(
+        found, [[-1, 0, 1], [1, 0, 1], [-1, 0, -1], [1, 0, -1], [-1, 0, 1], [1, 0, -1]], atol=1e-6
+    )
+    assert data.features[0, 0] == 1  # the original is as it was
+    other = _dataset(features=np.array([[3, 7e6 + 2, 6]] * 6, np.float32))
+    np.testing.assert_allclose(other.standardised(like=data).features, [[0, 2, 3]] * 6, atol=1e-6)
+    with pytest.raises(
+        GraphError, match=r"has 3 features per vertex, and .* 2: standardise by data of the same features"
+    ):
+        _dataset(features=features[:, :2]).standardised(like=data)
+
+
 def test_what_has_the_right_type_is_not_copied():
     pos, weight = np.ones((V, 2), np.float32), np.ones(14, bool)
     data = _dataset(vertex_inputs={"pos": pos}, edge_inputs={"weight": weight})

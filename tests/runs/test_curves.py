@@ -50,5 +50,5 @@ def test_a_result_is_a_line() -> None:
     text = repr(result(CLASSES))
     assert text == (
         "TrainResult(stopped='epochs', epochs=3, metric='accuracy', best_epoch=2, val_accuracy=0.2, test_accuracy=0.3, "
-        "final_loss=0.3333, seconds_per_epoch=0.5)"
+        "final_loss=0.3333, still_falling=False, seconds_per_epoch=0.5)"
     )

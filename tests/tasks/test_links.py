@@ -120,6 +120,41 @@ def test_a_decoder_of_ones_own() -> None:
     assert (trainer.predict() <= 0).all()
 
 
+class _Open(nnx.Module):
+    """Takes whatever there is, and adds a column of it to each row."""
+
+    def __init__(self) -> None:
+        self.inner = GCN(DATA.num_features, 8, 6, dropout=0.0, rngs=nnx.Rngs(0))
+
+    def __call__(self, graph: Any, x: Any, **inputs: Any) -> Any:
+        assert inputs.keys() == {"height"}
+        return self.inner(graph, x) + inputs["height"]
+
+
+class _Named(nnx.Module):
+    """Asks for the pairs."""
+
+    def __init__(self) -> None:
+        self.inner = GCN(DATA.num_features, 8, 6, dropout=0.0, rngs=nnx.Rngs(0))
+
+    def __call__(self, graph: Any, x: Any, link_pairs: Any) -> Any:
+        return self.inner(graph, x) + link_pairs.shape[0]
+
+
+def test_pairs_are_given_to_models_that_name_them_alone() -> None:
+    """Nobody has any who predicts: rows are of vertices."""
+    height = np.ones((DATA.graph.num_vertices, 1), np.float32)
+    data = Dataset("high", DATA.graph, DATA.features, DATA.labels, vertex_inputs={"height": height})
+    options: dict[str, Any] = {"task": LinkPrediction(), "optimizer": optax.adam(0.01), "epochs": 2}
+    result = Trainer(_Open(), data, **options).fit()
+    graph, x = Graph.from_coo([0, 1], [1, 2], 3), DATA.features[:3]
+    rows = result.predict(graph, x, height=height[:3])
+    np.testing.assert_allclose(rows, result.model(graph, jnp.asarray(x), height=height[:3]), rtol=1e-5, atol=1e-6)
+    named = Trainer(_Named(), data, **options).fit()
+    with pytest.raises(ValueError, match="the model was trained with a further input: give link_pairs"):
+        named.predict(graph, x)
+
+
 @pytest.mark.parametrize("metric", ["average_precision", "mrr", "hits_at_20", "loss"])
 def test_any_metric_of_pairs(metric: str) -> None:
     result = _trainer(LinkPrediction(), metric=metric).fit()

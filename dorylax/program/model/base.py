@@ -85,9 +85,9 @@ class Keywords:
         every = any(entry.kind is entry.VAR_KEYWORD for entry in call.parameters.values())
         return cls(tuple(named), tuple(name for name, required in named.items() if required), every)
 
-    def taken(self, there: Collection[str]) -> tuple[str, ...]:
-        """Those of the inputs that there are which the model takes, by name."""
-        return tuple(sorted(name for name in there if self.any or name in self.names))
+    def taken(self, there: Collection[str], *, apart: Collection[str] = ()) -> tuple[str, ...]:
+        """Those of the inputs that there are which the model takes; of those `apart` only what its signature names."""
+        return tuple(sorted(name for name in there if name in self.names or (self.any and name not in apart)))
 
 
 @final

@@ -1,0 +1,230 @@
+"""Is the default recipe as good as a small search, on graphs that it was not chosen on?
+
+Shown are graphs of $DORYLAX_DATA (amazon-photo, coauthor-cs, citationfull-dblp; 60 % of each class train, 20 % validate, and
+a seed splits and trains) and three generated ones. On each, every setting of the grid trains with two seeds of its own; the
+one with the best mean validation accuracy then trains with the seeds of the default, and both are compared at the epoch of
+best validation. `--choose` prints what the default was chosen by instead: candidates on cora and pubmed, split likewise, and
+on generated graphs of other shapes and seeds.
+
+    DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults --begin-for 3000   # begins no run after so many seconds
+    DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults --begin-for 0      # only the tables
+    DORYLAX_DATA=… python benchmarks/defaults.py --out runs/choose --choose --seeds 3
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import dorylax
+from dorylax.config import RunConfig
+from dorylax.graph import Dataset
+from dorylax.graph.datasets import DatasetError, load
+from dorylax.graph.splits import stratified_split
+from harness.command_line import parsed, parser_of, write_json
+
+CHOSEN_ON = ("cora", "pubmed", "sparse", "mixed", "units")
+SHOWN_ON = ("amazon-photo", "coauthor-cs", "citationfull-dblp", "dense", "homophilous", "wide")
+_GENERATED: Mapping[str, Mapping[str, Any]] = {
+    "sparse": {"seed": 77, "average_degree": 6, "num_features": 40, "num_classes": 7, "homophily": 0.5},
+    "mixed": {
+        "seed": 78,
+        "average_degree": 20,
+        "num_features": 100,
+        "num_classes": 12,
+        "homophily": 0.35,
+        "signal": 2.0,
+    },
+    "units": {"seed": 79, "average_degree": 6, "num_features": 40, "num_classes": 7, "homophily": 0.5},
+    "dense": {"seed": 501, "average_degree": 30, "num_features": 64, "num_classes": 10, "homophily": 0.3},
+    "homophilous": {
+        "seed": 502,
+        "average_degree": 5,
+        "num_features": 32,
+        "num_classes": 5,
+        "homophily": 0.8,
+        "signal": 1.0,
+    },
+    "wide": {"seed": 503, "average_degree": 10, "num_features": 500, "num_classes": 8, "homophily": 0.5, "signal": 3.0},
+}
+"""What `communities` is made with; `units` then has its features in units of all sizes."""
+
+CANDIDATES: Mapping[str, Mapping[str, Any]] = {
+    f"{features} {width}{'' if norm == 'none' else f' {norm}'}": {
+        "features": features,
+        "model.hidden_features": width,
+        "model.norm": norm,
+    }
+    for features in ("raw", "rows", "standard")
+    for width, norm in ((16, "none"), (64, "none"), (64, "layer"))
+}
+GRID: Mapping[str, Mapping[str, Any]] = {
+    f"{features}, dropout {dropout}, norm {norm}": {
+        "features": features,
+        "model.dropout": dropout,
+        "model.norm": norm,
+    }
+    for features, dropout, norm in itertools.product(("raw", "rows"), (0.2, 0.5), ("none", "layer"))
+}
+_TUNING_SEEDS = (1000, 1001)
+_CAPS = (100, 200, 300, 500)
+"""Epochs: what a run would have reached, had it ended there."""
+
+
+@functools.lru_cache(maxsize=1)
+def graph(name: str, vertices: int) -> Dataset | None:
+    """A graph as it is; None where it is not at hand."""
+    if name in _GENERATED:
+        data = load("communities", num_vertices=vertices, **_GENERATED[name])
+        if name != "units":
+            return data
+        random = np.random.default_rng(5)
+        units, zeros = np.exp(random.normal(0, 2, data.num_features)), random.normal(0, 3, data.num_features)
+        return dataclasses.replace(data, features=(data.features * units + zeros).astype(np.float32))
+    try:
+        return load(name)
+    except DatasetError:
+        return None
+
+
+@functools.lru_cache(maxsize=1)
+def prepared(name: str, vertices: int, features: str) -> Dataset | None:
+    """With its features as they are ("raw"), each row divided by its sum ("rows"), or each column standardised."""
+    data = graph(name, vertices)
+    if data is None or features == "raw":
+        return data
+    return data.row_normalised() if features == "rows" else data.standardised()
+
+
+class Runs:
+    """Runs that are there already, and those that there is time for.
+
+    Args:
+        folder: a file for each; None to keep them in memory.
+        model: that trains.
+        epochs: of each; None for the default's.
+        vertices: of generated graphs.
+        begin_for: seconds after which none begins.
+    """
+
+    def __init__(self, folder: Path | None, model: str, epochs: int | None, vertices: int, begin_for: float) -> None:
+        self._folder, self._model, self._epochs, self._vertices = folder, model, epochs, vertices
+        self._until = time.monotonic() + begin_for
+        self._found: dict[str, dict[str, Any]] = {}
+
+    def get(self, name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
+        """What a run has reached: accuracies by the epochs that it might have ended with; None where it is left out."""
+        given = {key: value for key, value in settings.items() if key != "features"}
+        if self._epochs is not None:
+            given["train.epochs"] = self._epochs
+        config = RunConfig.resolve(
+            {"model.name": self._model, "data.name": name, "train.recipe": "default", "train.seed": seed, **given}
+        )
+        features = settings.get("features", "rows" if config.data.row_normalise else "raw")
+        key = f"{name}-{self._vertices}-{features}-{config.key()}"  # the default and its equal in the grid are one run
+        path = None if self._folder is None else self._folder / f"{key}.json"
+        if key not in self._found and path is not None and path.is_file():
+            self._found[key] = json.loads(path.read_text())
+        if key not in self._found and time.monotonic() < self._until:
+            made = self._run(config, prepared(name, self._vertices, features))
+            if made is None:
+                return None
+            self._found[key] = made
+            if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json(path, made)
+        return self._found.get(key)
+
+    def _run(self, config: RunConfig, data: Dataset | None) -> dict[str, Any] | None:
+        if data is None:
+            return None
+        began = time.monotonic()
+        split = data.with_split(stratified_split(data.labels, config.train.seed))
+        history = dorylax.Trainer.from_config(config, split).fit(interactive=False).history
+        reached = {}
+        for cap in sorted({min(cap, len(history)) for cap in (*_CAPS, len(history))}):
+            best = max(history[:cap], key=lambda record: record.val_accuracy or 0.0)
+            reached[str(cap)] = {"epoch": best.epoch, "val": best.val_accuracy, "test": best.test_accuracy}
+        described = {key: value for key, value in config.dotted().items() if value is not None}
+        return {"config": described, "reached": reached, "epochs": len(history), "seconds": time.monotonic() - began}
+
+
+def of(runs: Iterable[dict[str, Any] | None], part: str, cap: int | None = None) -> list[float]:
+    """Accuracies, in percent, of the runs that are there."""
+    return [
+        100 * run["reached"][str(min(run["epochs"], cap or run["epochs"]))][part] for run in runs if run is not None
+    ]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation."""
+    deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.1f}{deviation}"
+
+
+def choose(runs: Runs, names: Sequence[str], seeds: int) -> None:
+    """Prints what the default was chosen by: for each candidate the mean validation accuracies."""
+    for name in names:
+        print(name)
+        for label, settings in CANDIDATES.items():
+            made = [runs.get(name, settings, 2000 + seed) for seed in range(seeds)]
+            if there := [run for run in made if run is not None]:
+                caps = "  ".join(f"{cap}: {spread(of(there, 'val', cap))}" for cap in _CAPS)
+                print(f"  {label:20} validation after {caps}  ({len(there)} of {seeds} seeds)", flush=True)
+
+
+def show(runs: Runs, names: Sequence[str], seeds: int) -> None:
+    """Prints the default beside the best of the grid, a row for each graph."""
+    for name in names:
+        usual = [runs.get(name, {}, seed) for seed in range(seeds)]
+        tried = {label: [runs.get(name, GRID[label], seed) for seed in _TUNING_SEEDS] for label in GRID}
+        missing = sum(run is None for made in tried.values() for run in made)
+        whole = {label: made for label, made in tried.items() if None not in made}
+        if not whole or not any(usual):
+            print(f"{name:18} not yet run", flush=True)
+            continue
+        best = max(whole, key=lambda label: statistics.fmean(of(whole[label], "val")))
+        tuned = [None if missing else runs.get(name, GRID[best], seed) for seed in range(seeds)]
+        both = [(one, other) for one, other in zip(usual, tuned, strict=True) if one is not None and other is not None]
+        print(f"{name:18} default {spread(of(usual, 'test'))} ({sum(run is not None for run in usual)} seeds)", end="")
+        if not both:
+            print(f"  grid: {missing} of {len(GRID) * len(_TUNING_SEEDS)} runs missing, so far best {best}", flush=True)
+            continue
+        gap = [
+            b - a
+            for a, b in zip(of([one for one, _ in both], "test"), of([two for _, two in both], "test"), strict=True)
+        ]
+        print(
+            f"  tuned {spread(of(tuned, 'test'))} ({len(both)} seeds; {best})  tuned - default {spread(gap)} points",
+            flush=True,
+        )
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--graphs", help="which, by commas")
+    parser.add_argument("--model", default="gcn")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--epochs", type=int, help="of every run, instead of the default's")
+    parser.add_argument("--vertices", type=int, default=4000, help="of generated graphs")
+    parser.add_argument("--choose", action="store_true", help="print what the default was chosen by")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help="keep runs here, and go on with those there")
+    parser.add_argument("--begin-for", type=float, default=1e9, metavar="SECONDS", help="begin no run after these")
+    arguments = parsed(parser, graphs="homophilous", seeds=1, epochs=2, vertices=300)
+    runs = Runs(arguments.out, arguments.model, arguments.epochs, arguments.vertices, arguments.begin_for)
+    names = arguments.graphs.split(",") if arguments.graphs else CHOSEN_ON if arguments.choose else SHOWN_ON
+    (choose if arguments.choose else show)(runs, names, arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()
