@@ -82,17 +82,35 @@ def test_evaluations_do_not_count() -> None:
     assert 0 <= point.core_seconds < 0.2
 
 
-def test_a_run_ends_that_gets_no_better() -> None:
-    recorder = Recorder(limit=1e9)
+def trained_for(seconds: float, limit: float, patch: pytest.MonkeyPatch) -> Recorder:
+    """A recorder after so many seconds of training."""
+    recorder = Recorder(limit)
+    clock = iter([0.0, seconds])
+    with patch.context() as inside:
+        inside.setattr(time, "perf_counter", lambda: next(clock))
+        with recorder.training():
+            pass
+    return recorder
+
+
+def test_a_run_ends_that_gets_no_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = trained_for(60.0, 100.0, monkeypatch)
     for value in [0.5, *[0.4] * PATIENCE]:
         recorder.judge(1, lambda value=value: (value, 0.0))
     assert not recorder.enough
     recorder.judge(1, lambda: (0.4, 0.0))
     assert recorder.enough
-    long = Recorder(limit=1e9)
+    long = trained_for(60.0, 100.0, monkeypatch)
     for value in [*[0.1] * (3 * PATIENCE), 0.5, *[0.4] * (PATIENCE + 1)]:
         long.judge(1, lambda value=value: (value, 0.0))
     assert not long.enough  # it has taken longer than that to come so far
+
+
+def test_no_run_ends_on_its_first_plateau(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = trained_for(49.0, 100.0, monkeypatch)
+    for _ in range(10 * PATIENCE):
+        recorder.judge(1, lambda: (0.1, 0.0))
+    assert not recorder.enough
 
 
 def test_only_the_same_run_is_not_made_again(tmp_path: Path) -> None:
