@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import re
@@ -150,6 +151,47 @@ def arriving(path: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def arriving_file(path: Path) -> Iterator[BinaryIO]:
+    """Opens a new file beside a path, which comes to `path` at the end; leftovers of killed processes go first.
+
+    For large files: a leftover could be all that a disk has room for. One that another process is still writing stays.
+
+    Args:
+        path: of the file, in place of one that may be there; its folder must be there.
+
+    Raises:
+        OSError: the file system refuses; it names `path`.
+        Exception: what is done meanwhile raises; then nothing is left.
+    """
+    with named(path), contextlib.ExitStack() as held:
+        _remove_leftovers(path)
+        with arriving(path) as temporary, _locked_new(temporary, held) as file:
+            yield file
+
+
+def _locked_new(path: Path, held: contextlib.ExitStack) -> BinaryIO:
+    """Makes a file that `_remove_leftovers` lets be until `held` ends, even if it is closed before."""
+    while True:
+        file = path.open("xb")
+        held.callback(os.close, os.dup(file.fileno()))  # shares the lock
+        with contextlib.suppress(OSError):  # a file system that has no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        file.close()  # another process has taken it for a leftover before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    with contextlib.suppress(PermissionError):  # one may write into folders where one may not look
+        for one in path.parent.iterdir():
+            if leftover_of(one) == path.name:
+                with contextlib.suppress(OSError), one.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is being written
+                    one.unlink()
 
 
 def sync_file(path: Path) -> None:

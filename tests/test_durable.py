@@ -14,6 +14,7 @@ import pytest
 
 from dorylax import durable
 from dorylax.durable import (
+    arriving_file,
     leftover_of,
     make_folder,
     move_file,
@@ -385,3 +386,52 @@ def test_a_disk_that_fails_once_leaves_nothing_beside(tmp_path: Path, monkeypatc
     monkeypatch.setattr(shutil, "rmtree", lambda path, **options: next(failures, False) or remove(path, **options))
     write_folder(tmp_path / "folder", lambda new: (new / "file").touch())
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_large_file_arrives_and_what_killed_processes_left_of_it_goes(tmp_path: Path) -> None:
+    path, other, dead = tmp_path / "a.npz", tmp_path / ".b.npz.01234567", tmp_path / ".a.npz.89abcdef"
+    for one in (path, other, dead):
+        one.write_bytes(b"old")
+    with arriving_file(path) as first, arriving_file(path) as second:
+        # A process that begins meanwhile takes neither of them for a leftover.
+        assert not dead.exists()
+        assert len(list(tmp_path.iterdir())) == 4
+        first.write(b"first")
+        second.write(b"second")
+        second.close()
+        with arriving_file(path) as third:
+            third.write(b"third")
+        assert path.read_bytes() == b"third"
+    assert path.read_bytes() == b"first"
+    assert {one.name for one in tmp_path.iterdir()} == {"a.npz", other.name}
+
+
+def test_a_large_file_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    path.write_bytes(b"old")
+    with pytest.raises(OSError, match="No space left") as told, arriving_file(path) as file:
+        half(file)
+    assert told.value.filename == str(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["a.npz"]
+    assert path.read_bytes() == b"old"
+    with pytest.raises(FileNotFoundError) as told, arriving_file(tmp_path / "no" / "a.npz"):
+        pass
+    assert told.value.filename == str(tmp_path / "no" / "a.npz")
+
+
+def test_a_large_file_that_is_taken_for_a_leftover_before_it_is_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, stolen = durable.fcntl.flock, []
+
+    def late(file: BinaryIO, how: int) -> None:
+        if not stolen:
+            stolen.extend(tmp_path.iterdir())
+            stolen[0].unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(durable.fcntl, "flock", late)
+    with arriving_file(tmp_path / "a.npz") as file:
+        file.write(b"whole")
+    assert len(stolen) == 1
+    assert (tmp_path / "a.npz").read_bytes() == b"whole"

@@ -13,6 +13,7 @@ from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
 from dorylax.cli.export import export
+from dorylax.cli.generate import generate
 from dorylax.cli.import_graph import import_graph
 from dorylax.cli.info import info
 from dorylax.cli.partition import partition
@@ -43,6 +44,7 @@ for _command in (
     simulate,
     report,
     datasets,
+    generate,
     info,
     calibrate,
     aws,

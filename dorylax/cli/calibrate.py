@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +14,11 @@ from dorylax.durable import write_file
 from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
 from dorylax.memory.process_limits import check_process
-from dorylax.observers.progress import Lasting, terminal_bars
+from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_error, print_json, print_table
 
 if TYPE_CHECKING:
-    from dorylax.calibration.machine import Progress
     from dorylax.cost.measured import Measured
 
 _SUFFIXES = (".yaml", ".yml")  # by which `pipeline.cluster` knows a file from a name
@@ -104,23 +100,9 @@ def _measured(out: Path | None, *, replace: bool) -> Measured:
         print_error(f"{holder} is measuring this machine: waiting until it has ended")
 
     # The cache may be shared with other machines, which measure themselves.
-    with locked(cache_directory() / "calibrate" / platform.node(), waiting=waiting), _bar() as progress:
+    with locked(cache_directory() / "calibrate" / platform.node(), waiting=waiting), bar("measuring") as progress:
         _check_out(out, replace=replace)  # another one may have written it meanwhile
         return measure(Path.cwd() if out is None else out.parent, progress, Sizes())
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Progress]:
-    """A progress bar, on a terminal."""
-    bars = terminal_bars(Lasting(sys.stderr))
-    task = None if bars is None else bars.add_task("measuring", total=None, state="")
-
-    def progress(done: int, total: int, label: str) -> None:
-        if bars is not None and task is not None:
-            bars.update(task, completed=done, total=total, state=label)
-
-    with contextlib.nullcontext() if bars is None else bars:
-        yield progress
 
 
 def _show(measured: Measured) -> None:

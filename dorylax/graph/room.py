@@ -1,7 +1,12 @@
-"""Whether an array can be held at all: asked before its memory is taken."""
+"""Whether an array can be held at all, or a file written: asked before its memory, or its place on the disk, is taken."""
 
 from __future__ import annotations
 
+import errno
+import shutil
+from pathlib import Path
+
+from dorylax.durable import named
 from dorylax.graph.validate import GraphError
 from dorylax.machine import memory_limit
 
@@ -26,3 +31,19 @@ def check_room(what: str, size: int) -> None:
         raise GraphError(
             f"{what}{' ' * bool(what)}takes {gibibytes(size)} of memory, and {limit.owner} has {gibibytes(limit.bytes)}"
         )
+
+
+def check_disk(path: Path, size: int) -> None:
+    """Passes for a file that its disk has room for now.
+
+    Args:
+        path: of the file; its folder must be there.
+        size: bytes.
+
+    Raises:
+        OSError: it has not, or there is no such folder; it names `path`.
+    """
+    with named(path):
+        free = shutil.disk_usage(path.absolute().parent).free
+    if size > free:
+        raise OSError(errno.ENOSPC, f"takes {gibibytes(size)}, and its disk has {gibibytes(free)} left", str(path))

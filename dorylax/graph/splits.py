@@ -6,15 +6,17 @@ edges are in `dorylax.graph.link_splits`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Int8, Int64
 
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import labelled
 from dorylax.graph.masks import as_mask
+from dorylax.graph.random_order import order_bytes, random_order
+from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.validate import GraphError
 
 FRACTIONS = (0.6, 0.2, 0.2)
@@ -58,9 +60,30 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
         GraphError: a negative seed, fractions out of range, or labels that are not classes.
     """
     classes = _checked_classes(labels)
-    pool = shuffled(len(classes), seed)
-    pool = pool[np.argsort(classes[pool], kind="stable")]
-    return _by_fractions(pool[classes[pool] >= 0], len(classes), fractions)
+    num_classes = int(classes.max(initial=0)) + 1
+    if num_classes > 1 << 15:  # or numbers with wide gaps: they are numbered anew
+        codes = np.unique(classes, return_inverse=True)[1]
+        classes = np.where(classes >= 0, codes, -1)
+        num_classes = int(codes.max()) + 1
+    small = np.int16 if num_classes <= 1 << 15 else np.int32  # NumPy sorts 16 bits by radix
+    masks = _empty_masks(len(classes), fractions)
+    free = _place_of_each_class(classes, num_classes)
+    pieces = (piece[start:stop] for piece in _random_order(len(classes), seed) for start, stop in spans(len(piece)))
+    for vertices in pieces:
+        found = _known_or_not(classes[vertices]).astype(small)
+        by_class = np.argsort(found, kind="stable")
+        by_class = by_class[np.searchsorted(found, 0, sorter=by_class) :]
+        found = found[by_class]
+        here = np.bincount(found, minlength=num_classes)
+        places = np.arange(len(found)) + (free - (np.cumsum(here) - here))[found]
+        free += here
+        _put(masks, vertices[by_class], part_of(places, fractions))
+    return Split(*masks)
+
+
+def split_bytes(num_vertices: int) -> int:
+    """What `stratified_split` takes at its peak, beside labels and masks."""
+    return order_bytes(num_vertices) + 80 * min(num_vertices, SPAN)
 
 
 def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 500, num_test: int = 1000) -> Split:
@@ -133,10 +156,7 @@ def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
     Raises:
         GraphError: the seed is negative.
     """
-    if seed < 0:
-        raise GraphError(f"the split's seed must be ≥ 0, got {seed}")
-    # Ranks of raw generator words: NumPy promises that these never change, and does not for permutation().
-    return np.argsort(np.random.PCG64(seed).random_raw(count), kind="stable")
+    return np.concatenate(list(_random_order(count, seed)))
 
 
 def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N"]]:
@@ -145,13 +165,29 @@ def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N
     Raises:
         GraphError: fractions out of range.
     """
+    parts = part_of(np.arange(count), fractions)
+    return [np.flatnonzero(parts == number) for number in range(len(fractions))]
+
+
+def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8[np.ndarray, " N"]:
+    """Which part each of some places belongs to, where parts are spread evenly over all places; -1 for none.
+
+    Of any run of n places a part gets its fraction of n, to within about one.
+
+    Raises:
+        GraphError: fractions out of range.
+    """
     if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
         raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
-    parts, pool, left = [], np.arange(count), 1.0
-    for part in fractions:
-        chosen = _evenly_spaced(len(pool), min(1.0, part / left) if left > 0 else 0.0)
-        parts.append(pool[chosen])
-        pool, left = pool[~chosen], left - part
+    parts = np.full(len(places), -1, np.int8)
+    left, rest = np.arange(len(places)), 1.0  # what no part has taken so far: of the given places, and of all
+    for number, part in enumerate(fractions):
+        share = min(1.0, part / rest) if rest > 0 else 0.0
+        before, after = _taken(share, places), _taken(share, places + 1)
+        chosen = after > before
+        parts[left[chosen]] = number
+        left, places = left[~chosen], (places - before)[~chosen]  # the place among those that are left
+        rest -= part
     return parts
 
 
@@ -162,16 +198,43 @@ def _checked_classes(labels: Any) -> np.ndarray:
             f"labels must be classes, integers [V], to split by class, got {classes.dtype} {list(classes.shape)}: "
             "random_split needs no labels"
         )
-    return classes.astype(np.int64, copy=False)
+    return classes.astype(np.int64) if classes.dtype.kind == "b" else classes
 
 
 def _by_fractions(pool: np.ndarray, num_vertices: int, fractions: Sequence[float]) -> Split:
+    masks = _empty_masks(num_vertices, fractions)
+    _put(masks, pool, part_of(np.arange(len(pool)), fractions))
+    return Split(*masks)
+
+
+def _empty_masks(num_vertices: int, fractions: Sequence[float]) -> list[Bool[np.ndarray, " V"]]:
     if len(fractions) != 3:
         raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
-    masks = [np.zeros(num_vertices, bool) for _ in range(3)]
-    for mask, places in zip(masks, shares(len(pool), fractions), strict=True):
-        mask[pool[places]] = True
-    return Split(*masks)
+    return [np.zeros(num_vertices, bool) for _ in range(3)]
+
+
+def _put(masks: Sequence[np.ndarray], vertices: np.ndarray, parts: np.ndarray) -> None:
+    for number, mask in enumerate(masks):
+        mask[vertices[parts == number]] = True
+
+
+def _random_order(count: int, seed: int) -> Iterator[Int64[np.ndarray, " N"]]:
+    if seed < 0:
+        raise GraphError(f"the split's seed must be ≥ 0, got {seed}")
+    return random_order(lambda: np.random.PCG64(seed), count)
+
+
+def _place_of_each_class(classes: np.ndarray, num_classes: int) -> Int64[np.ndarray, " C"]:
+    """Where each class begins among all labelled vertices, ordered by class."""
+    counts = np.zeros(num_classes + 1, np.int64)  # the first: unlabelled ones
+    for start, stop in spans(len(classes)):
+        counts += np.bincount(_known_or_not(classes[start:stop]) + 1, minlength=num_classes + 1)
+    return np.cumsum(counts[1:]) - counts[1:]
+
+
+def _known_or_not(classes: np.ndarray) -> Int64[np.ndarray, " N"]:
+    """-1 for all that is below 0."""
+    return np.maximum(classes.astype(np.int64), -1)
 
 
 def _column(name: str, mask: np.ndarray, column: int) -> Bool[np.ndarray, " V"]:
@@ -184,8 +247,8 @@ def _column(name: str, mask: np.ndarray, column: int) -> Bool[np.ndarray, " V"]:
     return as_mask(name, mask[:, column], len(mask))
 
 
-def _evenly_spaced(length: int, share: float) -> Bool[np.ndarray, " N"]:
-    """round(share·N) of N places, spread so that every run of n places gets share·n of them to within one."""
-    steps = np.floor(share * np.arange(length + 1) + (0.5 + 1e-9))  # the nudge: 0.2 / 0.4 may fall just below a half
-    chosen: np.ndarray = np.diff(steps) > 0
-    return chosen
+def _taken(share: float, places: np.ndarray) -> Int64[np.ndarray, " N"]:
+    """How many places before each belong to a part of this share of all."""
+    # the nudge: 0.2 / 0.4 may fall just below a half
+    taken: np.ndarray = np.floor(share * places + (0.5 + 1e-9)).astype(np.int64)
+    return taken

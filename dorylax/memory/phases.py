@@ -13,8 +13,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
+from dorylax.graph.datasets.base import Size
+from dorylax.graph.datasets.communities import working_bytes
 from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.graph.rows import SPAN
+from dorylax.machine import cores
 
 LIBRARIES = "interpreter and libraries"
 CODE = "compiled code"
@@ -198,18 +201,11 @@ def _loading(shape: DataShape, *, row_normalise: bool) -> dict[str, int]:
 def _generating(shape: DataShape) -> Iterator[dict[str, int]]:
     V, E = shape.num_vertices, shape.num_edges
     whole = _loaded(shape)
-    threads = min(os.cpu_count() or 1, 16)
-    blocks = max(1, math.isqrt(E >> 16))  # of rows, as `block_model` cuts them: each thread sorts a block's 64-bit keys
-    drawing = 8 * E * min(threads, blocks) // blocks
-    # Per vertex: community 4, propensity 8, cell 8, argsort of cells 8 + 4, and a list of 4 bytes for each unit of
-    # propensity, which are 10.8 on average (Pareto, density θ^-2.5 from 4 to 400).
-    yield {"graph": whole["graph"], WORK: 75 * V + drawing}
-    # Features are filled by blocks of 4,096 rows, each from 64-bit words by a few steps of 8 bytes.
-    yield _added(
-        {name: whole[name] for name in ("graph", "features")}, {WORK: threads * 4096 * shape.num_features * 32}
-    )
-    # The split sorts 64-bit random words and labels, with the positions of both.
-    yield _added(whole, {WORK: 40 * V})
+    size = Size(V, E, shape.num_features, shape.num_classes or 1)
+    working = working_bytes(size, min(cores(), 16))
+    yield {"graph": whole["graph"], WORK: working.rows}
+    yield _added({name: whole[name] for name in ("graph", "features")}, {WORK: working.features})
+    yield _added(whole, {WORK: working.labels})
 
 
 def _reading(shape: DataShape) -> Iterator[dict[str, int]]:

@@ -12,7 +12,7 @@ import statistics
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
 
@@ -267,6 +267,27 @@ def terminal_bars(stream: Stream) -> Progress | None:
         TextColumn("{task.fields[state]}", markup=False),
     )
     return Progress(*columns, console=console, transient=True, refresh_per_second=5)
+
+
+@contextlib.contextmanager
+def bar(label: str) -> Iterator[Callable[[int, int, str], None]]:
+    """A bar on standard error, where that is a terminal, of what is no training.
+
+    Args:
+        label: what is done.
+
+    Yields:
+        What to tell how much is done, how much there is to do, and what is done now.
+    """
+    bars = terminal_bars(Lasting(sys.stderr))
+    task = None if bars is None else bars.add_task(label, total=None, state="")
+
+    def progress(done: int, total: int, state: str) -> None:
+        if bars is not None and task is not None:
+            bars.update(task, completed=done, total=total, state=state)
+
+    with contextlib.nullcontext() if bars is None else bars:
+        yield progress
 
 
 def _judged(record: EpochRecord) -> str:

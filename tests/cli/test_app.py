@@ -38,8 +38,8 @@ def test_each_command_has_help(dorylax, command: str) -> None:
         (["trian"], "no such command 'trian': did you mean train?"),
         (
             ["zz"],
-            "no such command 'zz': choose from aws, calibrate, cluster, datasets, describe, export, import, info, "
-            "partition, predict, reorder, report, simulate, train",
+            "no such command 'zz': choose from aws, calibrate, cluster, datasets, describe, export, generate, import, "
+            "info, partition, predict, reorder, report, simulate, train",
         ),
         (["--verison"], "no such option --verison: did you mean --version?"),
         (["train", "--epoch", "3"], "no such option --epoch: did you mean --epochs?"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import GraphError, per_class_split, public_split, random_split, stratified_split
+from dorylax.graph import GraphError, per_class_split, public_split, random_order, random_split, stratified_split
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -109,3 +109,35 @@ def test_one_of_several_that_came_along():
 def test_bad_arguments(call, message):
     with pytest.raises(GraphError, match=message):
         call()
+
+
+@FEW
+@given(
+    st.integers(1, 400),
+    st.integers(0, 9),
+    FRACTIONS,
+    st.sampled_from([(1, np.int64), (2, np.int8), (7, np.int32), (40_000, np.int32), (10**9, np.int64)]),
+    st.sampled_from([1, 50, 400]),
+)
+def test_a_split_by_class_piece_by_piece_is_that_of_all_at_once(v, seed, fractions, classes, piece):
+    """Against the definition: all vertices in random order, then by class, and places spread evenly over them."""
+    labels = np.random.default_rng(seed).integers(-3, classes[0], v).astype(classes[1])
+    pool = np.argsort(np.random.PCG64(seed).random_raw(v), kind="stable")
+    pool = pool[np.argsort(labels[pool], kind="stable")]
+    pool, left, expected = pool[labels[pool] >= 0], 1.0, []
+    for part in fractions:
+        share = min(1.0, part / left) if left > 0 else 0.0
+        chosen = np.diff(np.floor(share * np.arange(len(pool) + 1) + (0.5 + 1e-9))) > 0
+        expected.append(np.isin(np.arange(v), pool[chosen]))
+        pool, left = pool[~chosen], left - part
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(random_order, "_PIECE", piece)
+        found = stratified_split(labels, seed, fractions)
+    for mask, right in zip(found, expected, strict=True):
+        assert np.array_equal(mask, right)
+
+
+@pytest.mark.parametrize("labels", [np.array([True, False] * 5), np.array([0, 1] * 5, np.uint8)])
+def test_classes_of_any_type(labels):
+    for mask, same in zip(stratified_split(labels, 7), stratified_split([int(one) for one in labels], 7), strict=True):
+        assert np.array_equal(mask, same)

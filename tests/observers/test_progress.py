@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from dorylax.observers.progress import ProgressBar, data_size, describe_summary, duration
+from dorylax.observers.progress import ProgressBar, bar, data_size, describe_summary, duration
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
 
 
@@ -27,6 +27,16 @@ def _result(history: list[EpochRecord], best: int | None) -> TrainResult:
 
 def _plain(stream: io.StringIO) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", stream.getvalue())
+
+
+@pytest.mark.parametrize("stream", [Terminal(), io.StringIO()])
+def test_a_bar_of_other_work(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    with bar("generating") as progress:
+        progress(1, 2, "edges")
+    shown = _plain(stream)
+    assert ("generating" in shown and "edges" in shown) == stream.isatty()
+    assert bool(shown) == stream.isatty()
 
 
 def test_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

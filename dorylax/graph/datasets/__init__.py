@@ -7,6 +7,6 @@ is a module with `PUBLISHED` records (`base`), listed in `registry`.
 
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, Description, Size
-from dorylax.graph.datasets.registry import describe, load, names
+from dorylax.graph.datasets.registry import describe, generate, load, names
 
-__all__ = ["DatasetError", "Description", "Size", "cache_directory", "describe", "load", "names"]
+__all__ = ["DatasetError", "Description", "Size", "cache_directory", "describe", "generate", "load", "names"]

@@ -10,9 +10,11 @@ How it is made. Rows of the adjacency matrix are cut into blocks of consecutive 
 (tile, community) gets its expected number of edges, rounded without bias so that the total is exact; given the number,
 the edges of a tile depend on nothing else, so each tile has its own random stream. A row block draws its tiles, those
 below the diagonal as the transposes of those above it (each is thus drawn twice: cheaper than keeping it), sorts them
-and is finished. Memory beyond the result is one row block per thread, and the result does not depend on threads.
+and is finished. Memory beside the rows that are finished is a row block per thread and 17 bytes a vertex, and the result
+does not depend on threads.
 
-An endpoint is drawn in proportion to θ in constant time: θ are small integers, and an array lists every vertex θ times.
+An endpoint is drawn in proportion to θ in constant time: θ are small integers, and of the list of all vertices, each θ
+times, every fourth entry is kept (`_Block`).
 This module knows nothing of features, labels or splits (see `communities`).
 """
 
@@ -20,22 +22,38 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Int32, Int64, UInt16
 
 from dorylax.aligned import empty
 from dorylax.graph.datasets.random_streams import Stream, halves, scaled
 from dorylax.graph.graph import Graph
+from dorylax.graph.in_order import in_order
+from dorylax.graph.rows import spans
+from dorylax.machine import cores
 
-_EDGES_PER_TILE = 1 << 16  # keeps a tile's arrays in a core's cache
+_EDGES_PER_TILE = 1 << 16
+_EDGES_AT_A_TIME = 1 << 16  # keeps arrays in a core's cache
 _MOST_THREADS = 16  # each holds a row block
 _SMALLEST_PROPENSITY = 4
 _LARGEST_RATIO = 100  # of propensities: beyond it a hub would hold a visible share of a small graph's edges
 _EDGE_STREAM, _PROPENSITY_STREAM, _ROUNDING_STREAM = 1, 2, 3
+
+
+class Rows(NamedTuple):
+    """Consecutive rows of a graph.
+
+    Attributes:
+        degrees: of each vertex, int64 `[n]`.
+        neighbours: of one vertex after the other, ascending for each, int32 `[Σ degrees]`.
+    """
+
+    degrees: np.ndarray
+    neighbours: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,8 +61,8 @@ class BlockModel:
     """A degree-corrected stochastic block model with a given number of edges.
 
     Attributes:
-        communities: the community of each vertex, 0 … C-1, int32 `[V]`.
-        propensities: θ: expected degrees are proportional to these, integers ≥ 1, int64 `[V]`.
+        communities: the community of each vertex, 0 … C-1, integers `[V]`.
+        propensities: θ: expected degrees are proportional to these, integers ≥ 4, `[V]`.
         num_edges: E, directed edges: twice the number of undirected ones.
         homophily: expected fraction of edges inside a community; what chance gives where that is more.
         seed: of the random streams, ≥ 0.
@@ -58,21 +76,27 @@ class BlockModel:
 
     def sample(self) -> Graph:
         """Draws the graph: symmetric, no self-loops, multi-edges kept, exactly `num_edges` directed edges."""
-        starts = np.concatenate([[0], np.cumsum(self._arcs_per_block())])
-        degrees = np.zeros(self._num_vertices, np.int64)
+        degrees = np.empty(self._num_vertices, np.int64)
         sources = empty((self.num_edges,), np.int32)
-
-        def fill(block: int) -> None:
-            rows = slice(block * self._block_size, min((block + 1) * self._block_size, self._num_vertices))
-            self._fill_block(block, degrees[rows], sources[starts[block] : starts[block + 1]])
-
-        _ = self._stubs  # before the threads need it: each would make its own
-        with ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST_THREADS, self._num_blocks)) as threads:
-            list(threads.map(fill, range(self._num_blocks)))  # raises here what a thread raised
+        row = edge = 0
+        for rows in self.row_blocks(min(cores(), _MOST_THREADS)):
+            degrees[row : row + len(rows.degrees)] = rows.degrees
+            sources[edge : edge + len(rows.neighbours)] = rows.neighbours
+            row += len(rows.degrees)
+            edge += len(rows.neighbours)
         offsets = empty((self._num_vertices + 1,), np.int64)
         offsets[0] = 0
         np.cumsum(degrees, out=offsets[1:])
         return Graph(offsets, sources, symmetric=True, self_loops="none", placed="source")
+
+    def row_blocks(self, threads: int) -> Iterator[Rows]:
+        """Draws the graph that `sample` draws, block by block from its first row to its last.
+
+        Args:
+            threads: how many draw; `drawing_bytes` says what they hold.
+        """
+        _ = self._arcs_per_block  # before the threads need it: each would make its own
+        return in_order(self._rows, range(self._num_blocks), threads)
 
     @property
     def _num_vertices(self) -> int:
@@ -84,119 +108,212 @@ class BlockModel:
 
     @cached_property
     def _block_size(self) -> int:
-        blocks = max(1, math.isqrt(self.num_edges // _EDGES_PER_TILE))
-        return -(-self._num_vertices // blocks)
+        return -(-self._num_vertices // _most_blocks(self.num_edges))
 
-    @cached_property
+    @property
     def _num_blocks(self) -> int:
         return -(-self._num_vertices // self._block_size)
 
     @cached_property
-    def _mass(self) -> np.ndarray:
-        """Sum of propensities by (block, community), int64 `[B, C]`."""
-        return self._sum_by_cell(self.propensities)
+    def _blocks(self) -> list[_Block]:
+        def block(span: tuple[int, int]) -> _Block:
+            first, last = span
+            return _Block.of(first, self.communities[first:last], self.propensities[first:last], self._num_communities)
+
+        return list(in_order(block, spans(self._num_vertices, self._block_size), min(cores(), _MOST_THREADS)))
 
     @cached_property
-    def _cell(self) -> np.ndarray:
-        """The (block, community) of each vertex as one number, int64 `[V]`."""
-        block = np.arange(self._num_vertices, dtype=np.int64) // self._block_size
-        cell: np.ndarray = block * self._num_communities + self.communities
-        return cell
-
-    def _sum_by_cell(self, values: np.ndarray) -> np.ndarray:
-        # bincount adds float64: exact for these integers up to 2⁵³
-        total: np.ndarray = np.bincount(self._cell, values, self._num_blocks * self._num_communities)
-        summed: np.ndarray = total.astype(np.int64).reshape(self._num_blocks, self._num_communities)
-        return summed
-
-    @cached_property
-    def _stubs(self) -> np.ndarray:
-        """Every vertex as often as its propensity, ordered by block, then community, int32 `[Σθ]`."""
-        order = np.argsort(self._cell, kind="stable").astype(np.int32)
-        return np.repeat(order, self.propensities[order])
-
-    @cached_property
-    def _ranges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Start and number of each community's stubs in a block; last column: of the block's. int64 `[B, C+1]` each."""
-        ends = np.cumsum(self._mass.reshape(-1)).reshape(self._mass.shape)
-        start, size = ends - self._mass, self._mass
-        return np.column_stack([start, start[:, 0]]), np.column_stack([size, size.sum(1)])
-
-    @cached_property
-    def _edges_per_cell(self) -> np.ndarray:
-        """Undirected edges of each upper tile by community, last column: regardless of it. int64 `[B(B+1)/2, C+1]`."""
-        size = self._ranges[1].astype(np.float64)
-        squares = self._sum_by_cell(self.propensities**2)
-        squares = np.column_stack([squares, squares.sum(1)]).astype(np.float64)
-        upper = np.triu_indices(self._num_blocks)
-        weight = 2 * size[upper[0]] * size[upper[1]]
-        diagonal = upper[0] == upper[1]
-        weight[diagonal] = weight[diagonal] / 2 - squares[upper[0][diagonal]]  # unordered pairs without u = v
-        weight[:, :-1] /= size.sum(0)[:-1]  # makes expected degrees inside a community proportional to θ
-        planted, chance = _last_sum(weight[:, :-1]), _last_sum(weight[:, -1])
-        share = self._planted_share() if planted else 0.0
-        weight[:, :-1] *= share / (planted or 1.0)
-        weight[:, -1] *= (1 - share) / (chance or 1.0)
+    def _edges(self) -> _Tiles:
+        """Undirected edges of each upper tile."""
+        size = np.stack([block.size for block in self._blocks]).astype(np.float64)
+        squares = np.stack([block.squares for block in self._blocks]).astype(np.float64)
+        found = [_shared_groups(size, row) for row in range(self._num_blocks)]
+        row, column, group = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        weight = 2 * size[row, group] * size[column, group]
+        diagonal = row == column
+        weight[diagonal] = weight[diagonal] / 2 - squares[row, group][diagonal]  # unordered pairs without u = v
+        inside = group < self._num_communities
+        weight[inside] /= size.sum(0)[group[inside]]  # makes expected degrees inside a community proportional to θ
+        planted, chance = _last_sum(weight[inside]), _last_sum(weight[~inside])
+        share = self._planted_share(size) if planted else 0.0
+        weight[inside] *= share / (planted or 1.0)
+        weight[~inside] *= (1 - share) / (chance or 1.0)
         uniform = float(Stream(self.seed, _ROUNDING_STREAM).uniform(1)[0])
-        return systematic_rounding(weight.reshape(-1), self.num_edges // 2, uniform).reshape(weight.shape)
+        counts = systematic_rounding(weight, self.num_edges // 2, uniform)
+        (begins,) = np.nonzero((np.diff(row, prepend=-1) != 0) | (np.diff(column, prepend=-1) != 0))
+        return _Tiles(self._num_blocks, row[begins], column[begins], np.append(begins, len(row)), group, counts)
 
-    def _planted_share(self) -> float:
+    def _planted_share(self, size: np.ndarray) -> float:
         """λ such that λ + (1 - λ)·(chance of a random edge to be inside) is the homophily."""
-        mass = [int(m) for m in self._mass.sum(0)]
+        mass = [int(m) for m in size[:, :-1].sum(0)]
         chance = sum(m * m for m in mass) / sum(mass) ** 2
         return 0.0 if chance >= self.homophily else (self.homophily - chance) / (1 - chance)
 
-    def _arcs_per_block(self) -> np.ndarray:
-        per_tile = self._edges_per_cell.sum(1)
-        row, column = np.triu_indices(self._num_blocks)
+    @cached_property
+    def _arcs_per_block(self) -> Int64[np.ndarray, " B"]:
+        edges = self._edges
+        per_tile = np.add.reduceat(edges.counts, edges.begins[:-1])
         arcs = np.zeros(self._num_blocks, np.int64)
-        np.add.at(arcs, row, per_tile)
-        np.add.at(arcs, column, per_tile)
+        np.add.at(arcs, edges.rows, per_tile)
+        np.add.at(arcs, edges.columns, per_tile)
         return arcs
 
-    def _fill_block(self, block: int, degrees: np.ndarray, sources: np.ndarray) -> None:
-        first = np.int64(block * self._block_size)
-        keys, position = np.empty(len(sources), np.int64), 0
+    def _rows(self, block: int) -> Rows:
+        keys, position = np.empty(int(self._arcs_per_block[block]), np.int64), 0
+        halves_of_keys = keys.view(np.int32).reshape(-1, 2)  # the low half, then the high one
         for other in range(self._num_blocks):
-            low, high = self._draw_tile(min(block, other), max(block, other))
-            ends = [(low, high)] if block < other else [(high, low)] if block > other else [(low, high), (high, low)]
-            for rows, columns in ends:
-                key = keys[position : position + len(rows)]
-                np.subtract(rows, first, out=key)
-                key <<= 32
-                key |= columns
-                position += len(rows)
+            for low, high in self._draw_tile(min(block, other), max(block, other)):
+                ends = (
+                    [(low, high)] if block < other else [(high, low)] if block > other else [(low, high), (high, low)]
+                )
+                for rows, columns in ends:
+                    part = halves_of_keys[position : position + len(rows)]
+                    part[:, 0], part[:, 1] = columns, rows
+                    position += len(rows)
         keys.sort()
-        sources[:] = keys.view(np.int32)[::2]  # the low halves
-        degrees[:] = np.bincount(keys >> 32, minlength=len(degrees))
+        first, num_rows = self._blocks[block].first, len(self._blocks[block].vertices)
+        degrees = np.zeros(num_rows, np.int64)
+        for start, stop in spans(len(keys)):
+            degrees += np.bincount(halves_of_keys[start:stop, 1] - first, minlength=num_rows)
+        return Rows(degrees, halves_of_keys[:, 0].copy())
 
-    def _draw_tile(self, row: int, column: int) -> tuple[np.ndarray, np.ndarray]:
-        """The edges of tile (row ≤ column): one end in each block, int32 `[n]` each."""
-        tile = row * self._num_blocks - row * (row - 1) // 2 + column - row
-        counts = self._edges_per_cell[tile]
-        start, size = self._ranges
-        where = [np.repeat(x, counts) for x in (start[row], size[row], start[column], size[column])]
+    def _draw_tile(self, row: int, column: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The edges of tile (row ≤ column), in parts: one end in each block, int32 `[n]` each."""
+        groups, counts = self._edges.of_tile(row, column)
         stream = Stream(self.seed, _EDGE_STREAM, row, column)
-        low, high = self._draw_edges(stream, *where)
-        if row == column:
-            loops = np.flatnonzero(low == high)
-            while loops.size:  # rejection: the counts are those of pairs u ≠ v
-                low[loops], high[loops] = self._draw_edges(stream, *(x[loops] for x in where))
-                loops = loops[low[loops] == high[loops]]
-        return low, high
+        ends = np.cumsum(counts)
+        loops = np.zeros_like(counts)
+        for start, stop in spans(int(ends[-1]), _EDGES_AT_A_TIME):
+            part = np.diff(np.clip(ends, start, stop), prepend=start)
+            yield self._draw_edges(stream, row, column, groups, part, loops=loops)
+        while loops.any():  # rejection: the counts are those of pairs u ≠ v
+            again, loops = loops, np.zeros_like(counts)
+            yield self._draw_edges(stream, row, column, groups, again, loops=loops)
 
     def _draw_edges(
-        self, stream: Stream, start: np.ndarray, size: np.ndarray, other_start: np.ndarray, other_size: np.ndarray
+        self, stream: Stream, row: int, column: int, groups: np.ndarray, counts: np.ndarray, *, loops: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        high, low = halves(stream.words(len(start)))
-        one = scaled(high, size.view(np.uint64))
-        other = scaled(low, other_size.view(np.uint64))
-        one += start
-        other += other_start
-        return self._stubs[one], self._stubs[other]
+        """Edges of a tile, as many of each group as `counts` says, less self-loops, whose numbers are added to `loops`."""
+        high, low = halves(stream.words(int(counts.sum())))
+        one = self._blocks[row].drawn(high, groups, counts)
+        other = self._blocks[column].drawn(low, groups, counts)
+        if row == column and (equal := one == other).any():
+            ends = np.cumsum(counts)
+            loops += np.bincount(np.searchsorted(ends, np.flatnonzero(equal), side="right"), minlength=len(counts))
+            one, other = one[~equal], other[~equal]
+        return one, other
 
 
-def power_law_propensities(num_vertices: int, exponent: float, seed: int) -> Int64[np.ndarray, " V"]:
+class _Block(NamedTuple):
+    """Consecutive vertices, of which one can be drawn in proportion to θ: from a community, or from all.
+
+    Think of a list of the vertices by community, each θ times. θ is at least 4, so four entries that follow each other are
+    of at most two vertices: it is enough to know the first one, and how many of the four are of it.
+
+    Attributes:
+        first: vertex.
+        vertices: by community, int32 `[n]`.
+        fours: of each four entries of the list: where in `vertices` the first one is, times 4, and how many of the four are
+            of the next one; of the smallest unsigned type, `[⌈Σθ / 4⌉]`.
+        start: where each community begins in the list; last entry: the whole list, 0. int64 `[C+1]`.
+        size: how long it is there, int64 `[C+1]`.
+        squares: sum of θ², int64 `[C+1]`.
+    """
+
+    first: int
+    vertices: np.ndarray
+    fours: np.ndarray
+    start: np.ndarray
+    size: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, first: int, communities: np.ndarray, propensities: np.ndarray, num_communities: int) -> _Block:
+        """Makes it of what is known about its vertices."""
+        order = np.argsort(communities, kind="stable")
+        theta = propensities[order].astype(np.int64)
+        ends = np.cumsum(theta)
+        begin_before = -(-ends // 4)  # of the fours, how many begin before this end
+        place = np.repeat(np.arange(len(order)), np.diff(begin_before, prepend=0))
+        others = np.maximum(4 * np.arange(1, len(place) + 1) - ends[place], 0)
+        # bincount adds float64: exact for these integers up to 2⁵³
+        size, squares = (
+            np.bincount(communities, power.astype(np.float64), num_communities).astype(np.int64)
+            for power in (propensities, propensities.astype(np.int64) ** 2)
+        )
+        return cls(
+            first,
+            (order + first).astype(np.int32),
+            (4 * place + others).astype(np.min_scalar_type(4 * len(order))),
+            np.append(np.cumsum(size) - size, 0),
+            np.append(size, size.sum()),
+            np.append(squares, squares.sum()),
+        )
+
+    def drawn(self, numbers: np.ndarray, groups: np.ndarray, counts: np.ndarray) -> Int32[np.ndarray, " n"]:
+        """Vertices by numbers uniform on 0 … 2³²-1, which are overwritten: as many of each group as `counts` says."""
+        entry = scaled(numbers, np.repeat(self.size[groups], counts).view(np.uint64))
+        entry += np.repeat(self.start[groups], counts)
+        place = self.fours[entry >> 2].astype(np.int64)
+        entry &= 3
+        place += entry  # carries where the entry is of the next vertex
+        place >>= 2
+        drawn: np.ndarray = self.vertices[place]
+        return drawn
+
+
+class _Tiles(NamedTuple):
+    """Edges of tiles (row ≤ column), by group: a community, or (the last group) regardless of it.
+
+    Attributes:
+        num_blocks: B.
+        rows: of each tile, int32 `[B(B+1)/2]`, ascending; columns ascend for each.
+        columns: likewise.
+        begins: where a tile's entries begin in what follows, int64 `[B(B+1)/2 + 1]`.
+        groups: those that have vertices on both sides of the tile, int32.
+        counts: undirected edges of the group, int64.
+    """
+
+    num_blocks: int
+    rows: np.ndarray
+    columns: np.ndarray
+    begins: np.ndarray
+    groups: np.ndarray
+    counts: np.ndarray
+
+    def of_tile(self, row: int, column: int) -> tuple[np.ndarray, np.ndarray]:
+        """Groups and counts of one tile."""
+        tile = row * self.num_blocks - row * (row - 1) // 2 + column - row
+        entries = slice(self.begins[tile], self.begins[tile + 1])
+        return self.groups[entries], self.counts[entries]
+
+
+def _shared_groups(size: np.ndarray, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the tiles of a row: row, column and group of all groups that have vertices on both sides."""
+    column, group = (one.astype(np.int32) for one in np.nonzero((size[row] > 0) & (size[row:] > 0)))
+    return np.full(len(column), row, np.int32), column + np.int32(row), group
+
+
+def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups: int, threads: int) -> int:
+    """What `BlockModel.row_blocks` holds at its peak, the result apart.
+
+    Args:
+        num_vertices: V.
+        num_edges: E.
+        exponent: of `power_law_propensities`.
+        groups: of a tile, about: communities that have vertices on both sides, and 1.
+        threads: that draw.
+    """
+    mean = float(_propensity((np.arange(4096) + 0.5) / 4096, num_vertices, exponent).mean())
+    per_vertex = 4 + mean  # `_Block.vertices`, `_Block.fours`
+    # Each thread has the edges of a block as they are sorted, and as they are taken; one more block is being taken.
+    blocks = _most_blocks(num_edges)
+    drawn = (12 * threads + 4) * 1.1 * num_edges / blocks + threads * 128 * _EDGES_AT_A_TIME
+    entries = groups * blocks * (blocks + 1) // 2  # of `_Tiles`, which keeps 12 bytes of the 64 that it is made of
+    return round(per_vertex * num_vertices + max(64 * entries, 12 * entries + drawn))
+
+
+def power_law_propensities(num_vertices: int, exponent: float, seed: int) -> UInt16[np.ndarray, " V"]:
     """Integers from a bounded Pareto distribution, density ∝ θ^-exponent.
 
     Args:
@@ -205,15 +322,26 @@ def power_law_propensities(num_vertices: int, exponent: float, seed: int) -> Int
         seed: of the random stream, ≥ 0.
 
     Returns:
-        int64 `[V]`, largest to smallest at most 100 or √V, whichever is less.
+        uint16 `[V]`, from 4 on, largest to smallest at most 100 or √V, whichever is less.
     """
+    stream = Stream(seed, _PROPENSITY_STREAM)
+    rounded = np.empty(num_vertices, np.uint16)
+    for start, stop in spans(num_vertices):
+        rounded[start:stop] = np.rint(_propensity(stream.uniform(stop - start), num_vertices, exponent))
+    return rounded
+
+
+def _propensity(uniform: np.ndarray, num_vertices: int, exponent: float) -> np.ndarray:
     ratio = max(1.0, min(_LARGEST_RATIO, math.sqrt(num_vertices)))
     shape = exponent - 1
-    uniform = Stream(seed, _PROPENSITY_STREAM).uniform(num_vertices)
     # The power is the one operation here that may differ in its last bit between processors; rounding hides it.
-    theta = _SMALLEST_PROPENSITY * (1 - uniform * (1 - ratio**-shape)) ** (-1 / shape)
-    rounded: np.ndarray = np.rint(theta).astype(np.int64)
-    return rounded
+    theta: np.ndarray = _SMALLEST_PROPENSITY * (1 - uniform * (1 - ratio**-shape)) ** (-1 / shape)
+    return theta
+
+
+def _most_blocks(num_edges: int) -> int:
+    """About the number of row blocks."""
+    return max(1, math.isqrt(num_edges // _EDGES_PER_TILE))
 
 
 def systematic_rounding(weights: np.ndarray, total: int, uniform: float) -> Int64[np.ndarray, " n"]:

@@ -13,25 +13,33 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+import typing
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Float32, Int32, UInt
 
 from dorylax.aligned import empty
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.base import DatasetError, Size, near_matches
-from dorylax.graph.datasets.block_model import BlockModel, power_law_propensities
-from dorylax.graph.datasets.random_streams import Stream
-from dorylax.graph.splits import stratified_split
+from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities
+from dorylax.graph.datasets.community_vertices import (
+    Order,
+    balanced_communities,
+    feature_blocks,
+    feature_bytes,
+    noisy_labels,
+)
+from dorylax.graph.splits import Split, split_bytes, stratified_split
+from dorylax.machine import cores
 
 NAME = "communities"
 DEFAULT_SIZE = "small"
 
 # Memory while generating is about 4 bytes an edge and 4 a feature: 1.2 GB for reddit-small, 7 GB for reddit-large,
-# 14 GB for amazon (nearly all of it features), 26 GB for friendster.
+# 14 GB for amazon (nearly all of it features), 26 GB for friendster, 75 GB for papers100m; `generate` does with 3 GB.
 SIZES = {
     "tiny": Size(1_000, 10_000, 16, 4),
     "small": Size(20_000, 400_000, 64, 10),
@@ -40,11 +48,11 @@ SIZES = {
     "reddit-large": Size(1_100_000, 1_300_000_000, 301, 50),
     "amazon": Size(9_200_000, 313_900_000, 300, 25),
     "friendster": Size(65_600_000, 3_600_000_000, 32, 50),
+    "papers100m": Size(111_059_956, 3_228_124_712, 128, 172),
 }
+_LABELLED = {"papers100m": 1_546_782}
 
-_COMMUNITY_STREAM, _LABEL_STREAM, _CENTROID_STREAM, _FEATURE_STREAM = 11, 12, 13, 14
 _NUMBERS = ("average_degree", "homophily", "signal", "label_noise", "degree_exponent")
-_ROWS_PER_BLOCK = 1 << 12  # of features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +65,15 @@ class Options:
         num_edges: E, directed edges, even: each undirected edge counts twice.
         average_degree: E / V, instead of `num_edges`; by default, that of the size.
         num_features: F.
-        num_classes: C, the number of communities.
-        homophily: fraction of edges inside a community, 1/C (none more than by chance) … 1.
-        signal: distance of a community's features from the origin, in standard deviations of the noise.
+        num_classes: C.
+        num_communities: K ≥ C; by default C. The class of community k is k mod C. In `order="community"` the more there are,
+            the nearer are neighbours: most are within V / K rows.
+        num_labelled: vertices that have a label, chosen at random; by default all, and as many as ogbn-papers100M has in
+            papers100m.
+        order: of the vertices: "random", or "community": those of a community follow each other, so that no pass that finds
+            communities and reorders vertices has to come after. They are different graphs of the same kind.
+        homophily: fraction of edges inside a community, 1/K (none more than by chance) … 1.
+        signal: distance of a class's features from the origin, in standard deviations of the noise.
         label_noise: fraction of vertices that get a label at random: no model can do better than
             1 - label_noise·(C-1)/C.
         degree_exponent: of the power law of degrees, > 1.
@@ -71,6 +85,9 @@ class Options:
     average_degree: float | None = None
     num_features: int | None = None
     num_classes: int | None = None
+    num_communities: int | None = None
+    num_labelled: int | None = None
+    order: Order = "random"
     homophily: float = 0.6
     signal: float = 1.5
     label_noise: float = 0.05
@@ -88,9 +105,125 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
     Raises:
         DatasetError: an unknown size or option, or a value that makes no graph.
     """
-    if size not in SIZES:
-        raise DatasetError(f"communities has no size {size!r}.{near_matches(str(size), SIZES)}")
+    drawn = Communities(size, split_seed, options)
+    graph = drawn.block_model().sample()
+    features, row = empty((drawn.shape.num_vertices, drawn.shape.num_features), np.float32), 0
+    for block in drawn.feature_blocks(cores()):
+        features[row : row + len(block)] = block
+        row += len(block)
+    labels = drawn.labels()
+    return Dataset(NAME, graph, features, labels, drawn.shape.num_classes, *drawn.split(labels))
+
+
+@final
+class Communities:
+    """The data set that some arguments mean, part by part.
+
+    Args:
+        size: a key of `SIZES`.
+        split_seed: of the split.
+        options: names and values of fields of `Options`.
+
+    Attributes:
+        shape: its numbers.
+
+    Raises:
+        DatasetError: an unknown size or option, or a value that makes no graph.
+    """
+
+    def __init__(self, size: str, split_seed: int, options: Mapping[str, Any]) -> None:
+        if size not in SIZES:
+            raise DatasetError(f"communities has no size {size!r}.{near_matches(str(size), SIZES)}")
+        self._options = _checked_options(options)
+        self._split_seed = split_seed
+        self.shape = _shape(SIZES[size], self._options)
+        communities, labelled = self._options.num_communities, self._options.num_labelled
+        if labelled is None and size in _LABELLED:
+            labelled = -(-_LABELLED[size] * self.shape.num_vertices // SIZES[size].num_vertices)
+        self._num_communities = self.shape.num_classes if communities is None else communities
+        self._num_labelled = labelled
+        _check(self.shape, self._num_communities, self._num_labelled, self._options)
+
+    @cached_property
+    def _communities(self) -> UInt[np.ndarray, " V"]:
+        return balanced_communities(
+            self.shape.num_vertices, self._num_communities, self._options.seed, self._options.order
+        )
+
+    def bytes_in_parts(self, threads: int) -> int:
+        """What drawing the parts one after another takes at its peak, where rows and features are taken away as they come.
+
+        Args:
+            threads: that draw.
+        """
+        working = working_bytes(
+            self.shape, threads, self._options.degree_exponent, self._num_communities, self._options.order
+        )
+        return max(working._replace(labels=working.labels + (4 + 3) * self.shape.num_vertices))
+
+    def block_model(self) -> BlockModel:
+        """What draws the graph."""
+        options, shape = self._options, self.shape
+        propensities = power_law_propensities(shape.num_vertices, options.degree_exponent, options.seed)
+        return BlockModel(self._communities, propensities, shape.num_edges, options.homophily, options.seed)
+
+    def feature_blocks(self, threads: int) -> Iterator[Float32[np.ndarray, "n F"]]:
+        """The features, as `community_vertices.feature_blocks` says."""
+        shape, options = self.shape, self._options
+        return feature_blocks(
+            self._communities, shape.num_classes, shape.num_features, options.signal, options.seed, threads=threads
+        )
+
+    def labels(self) -> Int32[np.ndarray, " V"]:
+        """The labels, -1 where there is none."""
+        options = self._options
+        return noisy_labels(
+            self._communities, self.shape.num_classes, options.label_noise, options.seed, self._num_labelled
+        )
+
+    def split(self, labels: Int32[np.ndarray, " V"]) -> Split:
+        """Training, validation and test vertices."""
+        return stratified_split(labels, self._split_seed)
+
+
+class Working(NamedTuple):
+    """Bytes that drawing takes at its peak, beside what is drawn: of rows, of features, of labels and masks."""
+
+    rows: int
+    features: int
+    labels: int
+
+
+def working_bytes(
+    shape: Size,
+    threads: int,
+    exponent: float = Options.degree_exponent,
+    num_communities: int | None = None,
+    order: Order = Options.order,
+) -> Working:
+    """What drawing takes beside its result.
+
+    Args:
+        shape: of the data set.
+        threads: that draw.
+        exponent: of the power law of degrees.
+        num_communities: K; by default as many as classes.
+        order: of the vertices.
+    """
+    V, K = shape.num_vertices, num_communities or shape.num_classes
+    communities = np.min_scalar_type(K - 1).itemsize * V
+    groups = 1 + (K if order == "random" else min(K, 2))
+    drawing = drawing_bytes(V, shape.num_edges, exponent, groups=groups, threads=threads)
+    return Working(
+        communities + 2 * V + drawing,  # 2: propensities
+        communities + feature_bytes(shape.num_features, threads),
+        communities + split_bytes(V),
+    )
+
+
+def _checked_options(given: Mapping[str, Any]) -> Options:
     known = {field.name: field for field in dataclasses.fields(Options)}
+    options = dict(given)
     for name, value in options.items():
         if name not in known:
             raise DatasetError(
@@ -98,72 +231,12 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
             )
         if name in _NUMBERS:
             options[name] = _number(name, value)
+        elif name == "order":
+            orders = typing.get_args(Order)
+            _require(name, value, value in orders, " or ".join(orders))
         elif value is not None or known[name].default is not None:
             _require(name, value, isinstance(value, int) and not isinstance(value, bool), "an integer")
-    chosen = Options(**options)
-    shape = _shape(SIZES[size], chosen)
-    _check(shape, chosen)
-    communities = balanced_communities(shape.num_vertices, shape.num_classes, chosen.seed)
-    propensities = power_law_propensities(shape.num_vertices, chosen.degree_exponent, chosen.seed)
-    graph = BlockModel(communities, propensities, shape.num_edges, chosen.homophily, chosen.seed).sample()
-    features = class_features(communities, shape.num_features, chosen.signal, chosen.seed)
-    labels = noisy_labels(communities, shape.num_classes, chosen.label_noise, chosen.seed)
-    masks = stratified_split(labels, split_seed)
-    return Dataset(NAME, graph, features, labels, shape.num_classes, *masks)
-
-
-def balanced_communities(num_vertices: int, num_classes: int, seed: int) -> Int32[np.ndarray, " V"]:
-    """Communities of equal size (to within one vertex), in random order over the vertices, int32 `[V]`."""
-    order = Stream(seed, _COMMUNITY_STREAM).permutation(num_vertices)
-    return (order % num_classes).astype(np.int32)
-
-
-def noisy_labels(
-    communities: Int32[np.ndarray, " V"], num_classes: int, fraction: float, seed: int
-) -> Int32[np.ndarray, " V"]:
-    """The communities, with a random class instead for each vertex with probability `fraction`, int32 `[V]`."""
-    stream = Stream(seed, _LABEL_STREAM)
-    wrong = stream.uniform(len(communities)) < fraction
-    return np.where(wrong, stream.below(num_classes, len(communities)), communities).astype(np.int32)
-
-
-def class_features(
-    communities: Int32[np.ndarray, " V"], num_features: int, signal: float, seed: int
-) -> Float32[np.ndarray, "V F"]:
-    """Centroid of the community plus noise.
-
-    Args:
-        communities: of each vertex, int32 `[V]`.
-        num_features: F.
-        signal: length of the centroids, whose directions are random.
-        seed: of the random streams.
-
-    Returns:
-        float32 `[V, F]`; the noise has variance 1 in each feature.
-    """
-    centroids = _centroids(int(communities.max()) + 1, num_features, signal, seed)
-    features = empty((len(communities), num_features), np.float32)
-
-    def fill(block: int) -> None:
-        rows = slice(block * _ROWS_PER_BLOCK, (block + 1) * _ROWS_PER_BLOCK)
-        part = features[rows]
-        part[:] = Stream(seed, _FEATURE_STREAM, block).near_normal(part.size).reshape(part.shape)
-        part += centroids[communities[rows]]
-
-    blocks = math.ceil(len(communities) / _ROWS_PER_BLOCK)
-    with ThreadPoolExecutor(min(os.cpu_count() or 1, blocks)) as threads:
-        list(threads.map(fill, range(blocks)))  # raises here what a thread raised
-    return features
-
-
-def _centroids(num_classes: int, num_features: int, signal: float, seed: int) -> Float32[np.ndarray, "C F"]:
-    # Integer coordinates: their sum of squares is exact in any order of addition, so the result is the same everywhere.
-    bound = 1 << 16
-    direction = Stream(seed, _CENTROID_STREAM).below(bound, num_classes * num_features).reshape(num_classes, -1)
-    direction = 2 * direction - (bound - 1)
-    length = np.sqrt((direction**2).sum(1).astype(np.float64))
-    centroids: np.ndarray = (direction / length[:, None] * signal).astype(np.float32)
-    return centroids
+    return Options(**options)
 
 
 def _shape(size: Size, options: Options) -> Size:
@@ -184,21 +257,25 @@ def _shape(size: Size, options: Options) -> Size:
     )
 
 
-def _check(shape: Size, options: Options) -> None:
-    V, E, C = shape.num_vertices, shape.num_edges, shape.num_classes
+def _check(shape: Size, num_communities: int, num_labelled: int | None, options: Options) -> None:
+    V, E, C, K = shape.num_vertices, shape.num_edges, shape.num_classes, num_communities
     for name, value, least in (
         ("seed", options.seed, 0),
         ("num_vertices", V, 2),
         ("num_edges", E, 0),
         ("num_features", shape.num_features, 1),
         ("num_classes", C, 1),
+        ("num_communities", K, C),
     ):
         _require(name, value, value >= least, f"≥ {least}")
     _require("num_vertices", V, V < 2**31, "below 2³¹ (vertex ids are int32)")
     _require("num_edges", E, E % 2 == 0, "even: each undirected edge counts twice")
     _require("num_classes", C, C <= V, f"at most num_vertices, {V}")
+    _require("num_communities", K, K <= V, f"at most num_vertices, {V}")
+    if num_labelled is not None:
+        _require("num_labelled", num_labelled, 1 <= num_labelled <= V, f"from 1 to num_vertices, {V}")
     for name, low, high in (
-        ("homophily", 1 / C, 1.0),
+        ("homophily", 1 / K, 1.0),
         ("signal", 0.0, 1e6),
         ("label_noise", 0.0, 1.0),
         ("degree_exponent", 1.01, 100.0),

@@ -8,12 +8,19 @@ whose last bits depend on the processor's vector units.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from jaxtyping import Float32, Int64, UInt64
 
+from dorylax.graph.random_order import random_order
+from dorylax.graph.rows import spans
+
 _LOW = np.uint64(0xFFFFFFFF)
 _PAIRS = np.uint64(0x0000FFFF0000FFFF)
+_BOTH = np.uint64(0x0000000100000001)
 _HALF, _SIXTEEN = np.uint64(32), np.uint64(16)
+_AT_A_TIME = 1 << 15  # words: they stay in a core's cache
 
 
 class Stream:
@@ -25,7 +32,8 @@ class Stream:
     """
 
     def __init__(self, seed: int, *key: int) -> None:
-        self._bits = np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key))
+        self._of = seed, key
+        self._bits = self._anew()
 
     def words(self, count: int) -> UInt64[np.ndarray, " {count}"]:
         """The next `count` words, each uniform on 0 … 2⁶⁴-1."""
@@ -39,21 +47,37 @@ class Stream:
         """Uniform on 0 … bound-1 (bound < 2³²; the bias is below bound/2³²), int64 `[count]`."""
         return scaled(self.words(count) >> _HALF, np.uint64(bound))
 
-    def permutation(self, count: int) -> Int64[np.ndarray, " {count}"]:
-        """A random order of 0 … count-1, int64 `[count]`."""
-        return np.argsort(self.words(count), kind="stable")
+    def skip(self, count: int) -> None:
+        """Passes over words."""
+        for start, stop in spans(count):
+            self.words(stop - start)
+
+    def random_order(self, count: int) -> Iterator[Int64[np.ndarray, " N"]]:
+        """A random order of 0 … count-1 in pieces, by the stream's words from its beginning."""
+        return random_order(self._anew, count)
 
     def near_normal(self, count: int) -> Float32[np.ndarray, " {count}"]:
         """Nearly normal with mean 0 and variance 1, float32 `[count]`: a sum of four uniform 16-bit numbers.
 
         Its tails end at ±3.46 and its excess kurtosis is -0.3 (the Irwin-Hall distribution of order 4).
         """
-        words = self.words(count)
-        pairs = (words & _PAIRS) + ((words >> _SIXTEEN) & _PAIRS)
-        total = ((pairs & _LOW) + (pairs >> _HALF)).astype(np.float32)  # an integer below 2¹⁸: exact
-        total -= np.float32(2 * 65535)
-        total *= np.float32((3 / (65536**2 - 1)) ** 0.5)
-        return total
+        normal = np.empty(count, np.float32)
+        for start, stop in spans(count, _AT_A_TIME):
+            words = self.words(stop - start)
+            pairs = words >> _SIXTEEN
+            pairs &= _PAIRS
+            words &= _PAIRS
+            words += pairs
+            words *= _BOTH  # the high half is the sum of both, an integer below 2¹⁸: exact
+            normal[start:stop] = words.view(np.int32)[1::2]
+            part = normal[start:stop]
+            part -= np.float32(2 * 65535)
+            part *= np.float32((3 / (65536**2 - 1)) ** 0.5)
+        return normal
+
+    def _anew(self) -> np.random.SFC64:
+        seed, key = self._of
+        return np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key))
 
 
 def halves(words: UInt64[np.ndarray, " n"]) -> tuple[UInt64[np.ndarray, " n"], UInt64[np.ndarray, " n"]]:

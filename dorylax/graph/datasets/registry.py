@@ -11,10 +11,12 @@ from typing import Any
 from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets import communities, download, local, ogb, planetoid, reddit, shchur
+from dorylax.graph.datasets import communities, community_archive, download, local, ogb, planetoid, reddit, shchur
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
+from dorylax.graph.datasets.community_archive import Progress
 from dorylax.graph.splits import default_split
 from dorylax.graph.validate import GraphError
+from dorylax.settings.byte_sizes import parse_bytes
 
 _LOG = logging.getLogger(__name__)
 
@@ -67,6 +69,41 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, verify: bool
             raise DatasetError(f"{name} is not a file that ends in .npz: Dataset.save_npz writes one")
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
     return _load_published(PUBLISHED[name], split_seed, verify=verify)
+
+
+def generate(
+    name: str,
+    path: str | PathLike[str],
+    *,
+    memory: int | str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> None:
+    """Writes a generated data set to an archive part by part, of any size in a few bytes a vertex.
+
+    The file is the one that `load(name, …).save_npz(path)` writes, byte for byte. It appears whole or not at all.
+
+    Args:
+        name: "communities".
+        path: of the file, `….npz`, in place of one that may be there; its folder must be there.
+        memory: what this process may take in all, in bytes or as in "4GiB"; None for all that it may have. It decides how
+            many threads work; the result does not depend on it.
+        progress: is told how many bytes are written, how many there will be, and what they are.
+        options: as of `load`: `size="friendster"`, `seed=0`, `split_seed=0`, `order="community"`, …; see
+            `dorylax.graph.datasets.communities.Options`.
+
+    Raises:
+        DatasetError: an unknown name or option, or too little memory, in which case nothing is written.
+        OSError: the disk has too little room, which is seen beforehand, or fails.
+    """
+    if name != communities.NAME:
+        raise DatasetError(f"{name!r} is not generated: only {communities.NAME!r} is, and load reads the others")
+    if isinstance(memory, str):
+        try:
+            memory = parse_bytes(memory)
+        except ValueError as error:
+            raise DatasetError(f"memory: {error}") from None
+    community_archive.write(Path(path), memory=memory, progress=progress, **options)
 
 
 def archive_of(name_or_path: str | PathLike[str]) -> Path | None:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, final
 
 import numpy as np
 
-from dorylax.durable import arriving, named
+from dorylax.durable import arriving_file
 from dorylax.graph import checksums
 from dorylax.graph.zip_arrays import LOCAL_HEADER
 
@@ -36,7 +36,7 @@ _PIECE = 1 << 22  # bytes that are summed while they are in a cache, then writte
 
 @contextlib.contextmanager
 def new_archive(path: Path) -> Iterator[ArchiveWriter]:
-    """Writes an archive that readers see whole or not at all.
+    """Writes an archive that readers see whole or not at all. What killed processes left of one is removed.
 
     Args:
         path: of the file, in place of one that may be there; its folder must be there.
@@ -46,7 +46,7 @@ def new_archive(path: Path) -> Iterator[ArchiveWriter]:
         ValueError: an array was not written whole.
         Exception: what is done meanwhile raises; then nothing is left.
     """
-    with arriving(path) as temporary, named(path), temporary.open("xb") as file:
+    with arriving_file(path) as file:
         archive = ArchiveWriter(file)
         yield archive
         archive.close()

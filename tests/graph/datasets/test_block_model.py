@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dorylax.graph.datasets import block_model
-from dorylax.graph.datasets.block_model import BlockModel, power_law_propensities, systematic_rounding
+from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities, systematic_rounding
 from dorylax.graph.graph import Graph
 
 
@@ -78,6 +78,53 @@ def test_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatc
     assert np.array_equal(one.incoming.offsets, many.incoming.offsets)
 
 
+def test_does_not_depend_on_how_many_edges_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = model(num_vertices=300).sample()  # few vertices: many self-loops are drawn again
+    monkeypatch.setattr(block_model, "_EDGES_AT_A_TIME", 777)
+    parts = model(num_vertices=300).sample()
+    assert np.array_equal(parts.incoming.neighbours, whole.incoming.neighbours)
+    assert np.array_equal(parts.incoming.offsets, whole.incoming.offsets)
+
+
+def test_blocks_of_rows_are_those_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
+    graph, row, edge = model().sample(), 0, 0
+    for rows in model().row_blocks(2):
+        last = row + len(rows.degrees)
+        assert np.array_equal(np.cumsum(rows.degrees), graph.incoming.offsets[row + 1 : last + 1] - edge)
+        assert np.array_equal(rows.neighbours, graph.incoming.neighbours[edge : edge + len(rows.neighbours)])
+        row, edge = last, edge + len(rows.neighbours)
+    assert (row, edge) == (3000, 60_000)
+
+
+def test_an_end_is_drawn_in_proportion_to_its_propensity() -> None:
+    theta = np.array([4, 5, 9, 400, 4, 7, 4, 11], np.uint16)
+    block = block_model._Block.of(100, np.array([0, 1, 0, 1, 1, 0, 1, 2], np.uint8), theta, 4)
+    for group, members in ((0, [0, 2, 5]), (1, [1, 3, 4, 6]), (2, [7]), (4, [0, 2, 5, 1, 3, 4, 6, 7])):
+        length = int(block.size[group])
+        # The middle of each share of 0 … 2³²-1: one number for each entry of the list.
+        numbers = ((np.arange(length) * 2 + 1) * 2**31 // length).astype(np.uint64)
+        drawn = block.drawn(numbers, np.array([group]), np.array([length]))
+        assert drawn.tolist() == np.repeat(np.array(members) + 100, theta[members]).tolist()
+    assert block.size.tolist() == [20, 413, 11, 0, 444]
+
+
+def test_many_small_communities_one_after_another() -> None:
+    communities = np.repeat(np.arange(100, dtype=np.uint8), 30)
+    made = BlockModel(communities, power_law_propensities(3000, 2.5, 3), 60_000, 0.7, 3)
+    sources, targets = ends(made.sample())
+    assert abs((communities[sources] == communities[targets]).mean() - 0.7) < 0.01
+    assert len(made._edges.counts) < made._num_blocks * 110  # nothing for tiles and communities that do not meet
+
+
+def test_memory_is_a_small_part_of_the_result() -> None:
+    one, two, many_groups = (
+        drawing_bytes(10**6, 10**9, 2.5, groups=groups, threads=threads)
+        for groups, threads in ((20, 1), (20, 2), (5000, 1))
+    )
+    assert one < two < 4 * 10**9 / 10 < many_groups
+
+
 def test_is_the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
     graph = model().sample()
@@ -106,7 +153,7 @@ def test_the_smallest_graphs(num_vertices: int) -> None:
 
 def test_propensities_follow_the_power_law() -> None:
     theta = power_law_propensities(200_000, 2.5, 0)
-    assert (theta.min(), theta.dtype) == (4, np.int64)
+    assert (theta.min(), theta.dtype) == (4, np.uint16)
     assert 300 < theta.max() <= 400
     # P(θ > t) = (t/4)^-1.5, less the cut at ratio 100; between integers because of rounding
     for t in (8.5, 16.5, 40.5):

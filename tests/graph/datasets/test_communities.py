@@ -30,6 +30,7 @@ def test_sizes_of_the_papers_graphs() -> None:
     assert communities.SIZES["reddit-small"] == datasets.Size(232_965, 114_800_000, 602, 41)
     assert communities.SIZES["reddit-large"] == datasets.Size(1_100_000, 1_300_000_000, 301, 50)
     assert communities.SIZES["amazon"] == datasets.Size(9_200_000, 313_900_000, 300, 25)
+    assert communities.SIZES["papers100m"] == datasets.Size(111_059_956, 3_228_124_712, 128, 172)
 
 
 def digest(data: Dataset) -> str:
@@ -68,18 +69,34 @@ def test_label_noise_and_signal() -> None:
     assert np.allclose((clean.features - centroids[clean.labels]).var(0), 1, atol=0.05)
 
 
+def test_communities_one_after_another_and_more_of_them_than_classes() -> None:
+    data = datasets.load(
+        "communities", size="small", order="community", num_communities=40, homophily=0.8, label_noise=0.0
+    )
+    assert data.labels.tolist() == (np.arange(20_000) // 500 % 10).tolist()
+    offsets, sources = data.graph.host_rows()
+    apart = abs(np.repeat(np.arange(20_000), np.diff(offsets)) - sources)
+    assert 0.79 < (apart < 500).mean() < 0.83  # those inside, and a few by chance
+    assert data.graph.num_edges == 400_000
+    assert not np.array_equal(data.train_mask[:500], data.train_mask[500:1000])
+
+
+def test_labelled_vertices() -> None:
+    data = datasets.load("communities", size="tiny", num_labelled=200)
+    every = datasets.load("communities", size="tiny")
+    assert (data.labels >= 0).sum() == 200
+    assert (data.train_mask.sum(), data.val_mask.sum(), data.test_mask.sum()) == (120, 40, 40)
+    assert np.array_equal(data.features, every.features)
+    assert communities.Communities("papers100m", 0, {})._num_labelled == 1_546_782
+    part = datasets.load("communities", size="papers100m", num_vertices=100_000, num_features=2)
+    assert (part.labels >= 0).sum() == 1393  # as many in a hundred as there
+
+
 def test_vertex_order_says_nothing_about_communities() -> None:
     labels = datasets.load("communities", size="small", label_noise=0.0).labels
     assert np.bincount(labels).tolist() == [2000] * 10
     # In random order neighbouring ids agree one time in ten; the standard deviation is 0.002.
     assert abs((labels[1:] == labels[:-1]).mean() - 0.1) < 0.01
-
-
-@pytest.mark.parametrize("rows", [1, 4096, 4097, 9000])
-def test_features_are_whole_at_the_borders_of_blocks(rows: int) -> None:
-    whole = communities.class_features(np.zeros(9000, np.int32), 3, 1.0, 5)
-    assert np.array_equal(communities.class_features(np.zeros(rows, np.int32), 3, 1.0, 5), whole[:rows])
-    assert len(np.unique(whole, axis=0)) == 9000  # blocks have streams of their own
 
 
 @pytest.mark.parametrize(
@@ -99,6 +116,14 @@ def test_features_are_whole_at_the_borders_of_blocks(rows: int) -> None:
         ({"average_degree": float("inf")}, "average_degree"),
         ({"num_classes": 2000}, "at most num_vertices, 1000"),
         ({"num_classes": True}, "num_classes of communities must be an integer"),
+        ({"num_communities": 3}, "num_communities of communities must be ≥ 4, got 3"),
+        ({"num_communities": 0}, "num_communities of communities must be ≥ 4, got 0"),
+        ({"num_communities": 1001}, "num_communities of communities must be at most num_vertices, 1000, got 1001"),
+        ({"num_labelled": 0}, "num_labelled of communities must be from 1 to num_vertices, 1000, got 0"),
+        ({"num_labelled": 1001}, "num_labelled of communities must be from 1 to num_vertices, 1000, got 1001"),
+        ({"num_labelled": 5.0}, "num_labelled of communities must be an integer, got 5.0"),
+        ({"order": "given"}, "order of communities must be random or community, got .given."),
+        ({"order": None}, "order of communities must be random or community, got None"),
         ({"num_features": 0}, "num_features of communities must be ≥ 1, got 0"),
         ({"homophily": 0.1}, "homophily of communities must be from 0.25 to 1, got 0.1"),
         ({"homophily": float("nan")}, "homophily"),

@@ -1,0 +1,60 @@
+"""`dorylax generate`: a generated data set, of any size, as a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dorylax.observers.progress import bar, data_size, duration
+from dorylax.settings.errors import ConfigError
+from dorylax.settings.strict_yaml import scalar
+from dorylax.terminal.options import memory_option
+
+
+@click.command()
+@click.argument("name", type=click.Choice(["communities"]))
+@click.option("--size", help="As data.size of `dorylax train`: `dorylax datasets` lists them.")
+@click.option(
+    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Set an option of the generator; repeatable."
+)
+@click.option("--out", metavar="FILE.npz", required=True, type=click.Path(path_type=Path), help="Write the data here.")
+@memory_option
+def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Path, memory: int | None) -> None:
+    """Write a generated data set to a file, in little memory.
+
+    NAME is communities. Its options are seed, split_seed, num_vertices, num_edges, average_degree, num_features,
+    num_classes, num_communities, num_labelled, order, homophily, signal, label_noise and degree_exponent.
+    """
+    options = _options(settings)
+    if size is not None:
+        if "size" in options:
+            raise ConfigError("size is given twice on the command line")
+        options["size"] = size
+    if out.is_dir():
+        raise ConfigError(f"--out {out} is a folder: give a file in it")
+
+    from dorylax.graph.datasets import generate as write
+
+    begin = time.perf_counter()
+    with bar("generating") as progress:
+        write(name, out, memory=memory, progress=progress, **options)
+    seconds = time.perf_counter() - begin
+    click.echo(f"{name}: {out}, {data_size(out.stat().st_size)}, {duration(seconds)}")
+
+
+def _options(settings: Sequence[str]) -> dict[str, Any]:
+    """Of the values of `--set`, by YAML's rules for scalars; whether they are right is the generator's to say."""
+    options: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        key = key.strip().removeprefix("data.")
+        if not equals:
+            raise ConfigError(f"--set takes option=value, as in homophily=0.7, got {setting!r}")
+        if key in options:
+            raise ConfigError(f"{key} is given twice on the command line")
+        options[key] = scalar(text.strip())
+    return options

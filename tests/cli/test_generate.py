@@ -1,0 +1,69 @@
+"""`dorylax generate`: the file that Python's function writes, and one line where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dorylax.graph import datasets
+
+
+def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
+    out, same = tmp_path / "a.npz", tmp_path / "same.npz"
+    words = (
+        "--size",
+        "tiny",
+        "--memory",
+        "4GiB",
+        "--set",
+        "order=community",
+        "--set",
+        "seed=3",
+        "--set",
+        "split_seed=1",
+    )
+    code, said, error = dorylax("generate", "communities", *words, "--out", str(out))
+    assert (code, error) == (0, "")
+    assert said.startswith(f"communities: {out}, ")
+    datasets.generate("communities", same, size="tiny", order="community", seed=3, split_seed=1)
+    assert out.read_bytes() == same.read_bytes()
+    answer = dorylax("train", "--data", str(out), "--epochs", "2", "--out", str(tmp_path / "run"))
+    assert answer.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("cora",), "'cora' is not 'communities'"),
+        (("communities", "--size", "huge"), "communities has no size 'huge'"),
+        (("communities", "--set", "homophile=0.5"), "no option 'homophile'. Did you mean 'homophily'"),
+        (("communities", "--set", "seed=x"), "seed of communities must be an integer, got 'x'"),
+        (("communities", "--set", "seed"), "--set takes option=value, as in homophily=0.7, got 'seed'"),
+        (("communities", "--set", "seed=1", "--set", "seed=1"), "seed is given twice"),
+        (("communities", "--size", "tiny", "--set", "size=tiny"), "size is given twice"),
+        (("communities", "--memory", "4G"), "expected an amount of memory such as 4GiB"),
+        (
+            ("communities", "--size", "friendster", "--memory", "512MiB"),
+            "is too little to generate 65,600,000 vertices",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(dorylax, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    code, out, error = dorylax("generate", *words, "--out", str(tmp_path / "a.npz"))
+    assert (code, out) == (2, "")
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_it_cannot_be_written(dorylax, tmp_path: Path) -> None:
+    for out, message in (
+        (tmp_path, "is a folder"),
+        (tmp_path / "no" / "a.npz", "No such file or directory"),
+        (tmp_path / "a.zip", "does not end in .npz"),
+    ):
+        code, _, error = dorylax("generate", "communities", "--size", "tiny", "--out", str(out))
+        assert code in (1, 2)
+        assert message in error
+        assert error.count("\n") == 1
