@@ -75,7 +75,7 @@ def _write_npz(file: BinaryIO, arrays: Mapping[str, np.ndarray], order: np.ndarr
                 fields = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
                 np.lib.format.write_array_header_1_0(member, fields | {"shape": array.shape})
                 for rows in _blocks(len(array), order):
-                    member.write(np.ascontiguousarray(array[rows]))
+                    member.write(np.ascontiguousarray(array[rows]).data)
 
 
 def _write_csv(file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData, order: np.ndarray | None) -> None:

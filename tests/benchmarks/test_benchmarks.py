@@ -22,8 +22,9 @@ from dorylax.settings.errors import ConfigError
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if 'if __name__ == "__main__":' in path.read_text())
 FAMILIES = sorted(path.stem for path in FOLDER.glob("hostile/*.py") if path.stem not in ("__init__", "base"))
-OWN_PROCESS = ("generate", "mutation")
-"""Whose parts get processes of their own, to see that they can. Those of the others would only import everything again."""
+OWN_PROCESS = ("generate", "larger", "mutation")
+"""Whose parts get processes of their own: to see that they can, or since they limit their memory. Others would only import
+everything again."""
 
 PRINTS = {
     "arxiv_recipe": r"one machine, split +losses .* parameters \S+e-0\d",
