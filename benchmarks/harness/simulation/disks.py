@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from dorylax import durable
-from dorylax.graph import npz
+from dorylax.graph.stream import archive_writer
 
 STEPS = ("open", "write", "sync", "rename", "folder")
-"""Of `durable.write_file`, each of which may fail; the last one when the file is there already."""
+"""Of `durable.arriving_file`, each of which may fail; the last one when the file is there already."""
 
 _MOST_BYTES = 4096
 
@@ -28,31 +28,30 @@ def failing(rng: np.random.Generator, probability: float) -> Iterator[None]:
         rng: draws.
         probability: that one fails.
     """
-    write = npz.write_file
+    arriving = archive_writer.arriving_file
 
-    def writes(path: Path, content: Callable[[Any], object]) -> None:
+    @contextlib.contextmanager
+    def arrives(path: Path) -> Iterator[Any]:
         if rng.random() >= probability:
-            write(path, content)
+            with arriving(path) as file:
+                yield file
             return
         step, room = str(rng.choice(STEPS)), int(rng.integers(_MOST_BYTES))
-
-        def filled(file: Any) -> None:
-            content(_File(file, step, room))
-            if step == "write":
-                raise _full()  # when it is flushed
-
         system, durable.os = durable.os, _System(step)  # type: ignore[attr-defined]
         try:
-            write(path / "no folder" if step == "open" else path, filled)
+            with arriving(path / "no folder" if step == "open" else path) as file:
+                yield _File(file, step, room)
+                if step == "write":
+                    raise _full()  # when it is flushed
         finally:
             durable.os = system  # type: ignore[attr-defined]
         raise AssertionError(f"an error of {step} was passed over")
 
-    npz.write_file = writes
+    archive_writer.arriving_file = arrives
     try:
         yield
     finally:
-        npz.write_file = write
+        archive_writer.arriving_file = arriving
 
 
 def _full() -> OSError:
