@@ -26,6 +26,13 @@ def living(workers: list[int]) -> set[int]:
     return {one.pid for one in alive()} & set(workers)
 
 
+def stands_still(file: Path) -> bool:
+    """Whether nothing is appended to it for a second."""
+    before = file.stat().st_size
+    time.sleep(1)
+    return file.stat().st_size == before
+
+
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A run in `tmp_path` / run that trains, and its workers, stopped."""
@@ -47,6 +54,7 @@ def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]
         assert len(workers) == 2
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
+        until(lambda: stands_still(metrics))  # an epoch that had all its answers has ended; the next one waits
         yield process, workers
     finally:
         process.kill()

@@ -643,6 +643,7 @@ def test_summary(trainer, tmp_path):
         "val_accuracy": result.val_accuracy,
         "test_accuracy": result.test_accuracy,
         "final_loss": result.final_loss,
+        "still_falling": False,
         "seconds_per_epoch": result.seconds_per_epoch,
         "timings": dataclasses.asdict(result.timings),
         "passes": list(result.passes),

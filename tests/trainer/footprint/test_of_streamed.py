@@ -30,6 +30,7 @@ def shape(**options: str) -> DataShape:
 @pytest.fixture
 def mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_config, "shape_of", lambda _: shape())
+    monkeypatch.setattr(of_config, "resident_bytes", lambda: 400 << 20)  # whatever other tests have left
 
 
 def config(limit: str, **overrides: object) -> RunConfig:
@@ -70,6 +71,7 @@ def test_what_cannot_be_streamed_is_refused_with_its_reason() -> None:
 
 
 def test_data_that_cannot_even_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_config, "resident_bytes", lambda: 400 << 20)
     monkeypatch.setattr(of_config, "shape_of", lambda _: shape(features_in="elsewhere", graph_in="elsewhere"))
     with pytest.raises(NotStreamedError, match=r"loading the data takes \S+ GiB: give an archive"):
         estimate(config("12GiB"))
