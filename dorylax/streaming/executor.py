@@ -13,8 +13,9 @@ import numpy as np
 
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.mapped import release
-from dorylax.jax_internals import Var, is_literal, size_at, type_of
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, type_of
 from dorylax.machine import cores
+from dorylax.ops.primitives.operator import Operator
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, Summed
@@ -274,26 +275,29 @@ class StreamedProgram:
         operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
         (result,) = equation.outvars
         columns, width = self._layout.blocked[step.index], int(size_at(type_of(result).shape[-1], {}))
-        parts: list[Column] = []
-        for first in range(0, width, columns):
-            block = slice(first, min(first + columns, width))
-            whole = {var: self._gathered(var, block) for var in step.at_random}
-            part = self._stored(result, block)
-            parts.append(part)
-            needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
-            with self._writer.finished():
-                for unit, rows in enumerate(self._read(needed)):
-                    operands = [
-                        whole[var] if role == "neighbour" else _columns_of(rows[var], role, block)
-                        for var, role in dense_operands(equation)
-                    ]
-                    edges = self._unit_rows(unit, rows[INDEX])
-                    (found,) = self._graph.pull(operator, equation.params, operands, edges)
-                    self._write(part, unit, found)
-            self.traffic.written += self._writer.take()
+        blocks = [slice(first, min(first + columns, width)) for first in range(0, width, columns)]
+        parts = [self._block(operator, equation, step, block) for block in blocks]
         if (old := self._columns.pop(result, None)) is not None:
             old.close()
         self._columns[result] = JoinedColumn(parts)
+
+    def _block(self, operator: Operator, equation: JaxprEqn, step: Step, block: slice) -> Column:
+        """Some columns of a pull. What it holds for all vertices goes when it returns: two blocks are never there."""
+        (result,) = equation.outvars
+        whole = {var: self._gathered(var, block) for var in step.at_random}
+        part = self._stored(result, block)
+        needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
+        with self._writer.finished():
+            for unit, rows in enumerate(self._read(needed)):
+                operands = [
+                    whole[var] if role == "neighbour" else _columns_of(rows[var], role, block)
+                    for var, role in dense_operands(equation)
+                ]
+                edges = self._unit_rows(unit, rows[INDEX])
+                (found,) = self._graph.pull(operator, equation.params, operands, edges)
+                self._write(part, unit, found)
+        self.traffic.written += self._writer.take()
+        return part
 
     def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
         """The rows of each unit in turn."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,6 +23,7 @@ from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, StepResult, training_weights
 from dorylax.program.tracing.spec import DataSpec, RowSpec
+from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.residency import Layout
 
 ROWS = 3  # of a unit; the messy graph has 20
@@ -94,3 +97,26 @@ def test_every_budget_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     assert_same(found[0], oracle(parts, data, seed=1, epoch=2), "float32", with_zeros=True)
     for other in found[1:]:
         assert_equal(other, found[0])
+
+
+def test_blocks_of_columns_are_in_memory_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = symmetric_data(600, 3000, 40)
+    parts = take_apart(SYMMETRIC["GCN"](nnx.Rngs(0)), data.graph, *data.inputs)
+    spec = DataSpec(
+        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
+    )
+    program = optimise(trace(parts, spec))
+    layout = layout_of(program, data, 25, tightest(program, data, 25))
+    gathered, blocks = StreamedProgram._gathered, []
+
+    def watched(self: StreamedProgram, var: Any, block: slice | None) -> np.ndarray:
+        if block is not None:
+            assert not [one for one in blocks if one() is not None]
+        array = gathered(self, var, block)
+        if block is not None:
+            blocks.append(weakref.ref(array))
+        return array
+
+    monkeypatch.setattr(StreamedProgram, "_gathered", watched)
+    step(layout, parts, data, tmp_path)
+    assert len(blocks) > 2
