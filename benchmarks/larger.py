@@ -7,7 +7,8 @@
 A graph in one of the shapes below is generated into an archive part by part, unless one is there, in an order of its
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
 control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise with that setting alone,
-and the peak is only measured. The two bounds are measured in the same process after the epochs:
+and the peak is only measured. `--memory 25%` is a quarter of what `dorylax info` says that the run takes in memory. The two
+bounds are measured in the same process after the epochs:
 
   gather   the edges that an epoch goes through × the time of one in a gather of the same width over rows in memory
   disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache
@@ -44,7 +45,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "tiny": Shape(3_000, 60_000, 16, 4, 8),
+    "tiny": Shape(400_000, 2_000_000, 128, 4, 8),
     "reddit-small": Shape(232_965, 114_800_000, 602, 41, 128),
     "amazon": Shape(9_200_000, 313_900_000, 300, 25, 16),
     "friendster": Shape(65_600_000, 3_600_000_000, 32, 50, 16),
@@ -76,6 +77,32 @@ def generate(archive: Path, shape: Shape, scale: float, memory: str, group: Path
         order="community",
     )
     return time.perf_counter() - begin
+
+
+def bytes_of(memory: str, archive: Path, shape: Shape, model: str) -> int:
+    """A limit that is given as a size, or as a part of what the run takes in memory."""
+    if not memory.endswith("%"):
+        return parse_bytes(memory)
+    return round(float(memory[:-1]) / 100 * in_child(bytes_in_memory, archive, shape, model))
+
+
+def bytes_in_memory(archive: Path, shape: Shape, model: str) -> int:
+    """What the run takes where all is in memory, at its peak."""
+    from dorylax.config import RunConfig
+    from dorylax.trainer.footprint.of_config import estimate
+
+    settings: dict[str, Any] = {
+        "gcn": {"model.hidden_features": shape.hidden, "model.dropout": 0.0},
+        "gat": {"model.hidden_features": max(1, shape.hidden // 8)},
+        "sage-max": {"model.hidden_features": shape.hidden, "model.dropout": 0.0, "model.aggregation": "max"},
+        "gin": {"model.hidden_features": shape.hidden, "model.dropout": 0.0},
+    }[model]
+    config = RunConfig.resolve(
+        {"data.name": str(archive), "model.name": model.partition("-")[0], "single.order": "given", **settings}
+    )
+    found = estimate(config)
+    assert found is not None
+    return found.peak.total
 
 
 def enter(group: Path | None) -> None:
@@ -211,31 +238,37 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("shape", nargs="?", choices=SHAPES, default="reddit-small")
     parser.add_argument("--scale", type=float, default=1.0, help="of vertices and edges")
-    parser.add_argument("--memory", default="1GiB", help="limit of the process")
+    parser.add_argument(
+        "--memory", default="1GiB", help="limit of the process, or a part of what it takes in memory (25%%)"
+    )
     parser.add_argument("--model", choices=["gcn", "gat", "sage-max", "gin"], default="gcn")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where archive and scratch files are; a temporary one by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parsed(parser, shape="tiny", memory="350MiB")
+    arguments = parsed(parser, shape="tiny", memory="92%")
     shape = SHAPES[arguments.shape]
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="dorylax-larger-"))
     archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         summary: dict[str, Any] = {"schema": 1, "shape": arguments.shape, "scale": arguments.scale}
+        if not archive.exists():
+            budget = "1GiB" if arguments.memory.endswith("%") else arguments.memory
+            with control_group(parse_bytes(budget)) as group:
+                made = in_child(generate, archive, shape, arguments.scale, budget, group)
+            summary["generate_seconds"] = made
+            print(f"generating and writing: {made:.1f} s", flush=True)
+        memory = bytes_of(arguments.memory, archive, shape, arguments.model)
+        print(f"the limit is {memory / 2**30:.2f} GiB", flush=True)
         options = {
             "epochs": arguments.epochs,
-            "memory": arguments.memory,
+            "memory": f"{memory >> 20}MiB",
             "model": arguments.model,
             "scratch": str(folder),
         }
-        with control_group(parse_bytes(arguments.memory)) as group:
+        with control_group(memory) as group:
             if group is None:
                 print("no control group can be made here: the limit is the setting's alone, and the peak is measured")
-            if not archive.exists():
-                made = in_child(generate, archive, shape, arguments.scale, arguments.memory, group)
-                summary["generate_seconds"] = made
-                print(f"generating and writing: {made:.1f} s", flush=True)
             summary["train"] = in_child(train, archive, shape, options, group)
     finally:
         if arguments.folder is None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
+from typing import get_args
 
 import numpy as np
 
 from dorylax.graph.build import from_outgoing, from_pairs
-from dorylax.graph.compressed import AnyGraph, CompressedGraph
+from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops
 from dorylax.graph.npz import ORDER, Archive, read_order, write_npz
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import all_rows
@@ -47,7 +48,10 @@ def from_archive(kind: type[AnyGraph], archive: Archive) -> AnyGraph:
             raise GraphError("directed is false, but there are edges without their reverse")
     else:
         symmetric = True if undirected else None
-        graph = from_outgoing(kind, offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric)
+        told = _said_of_loops(archive) if undirected and archive.is_verified("indices") else None
+        graph = from_outgoing(
+            kind, offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric, self_loops=told
+        )
         if order is not None:
             graph = _in_order(graph, order)
     if "self_loops" in archive and (said := str(archive.fetch("self_loops"))) != graph.self_loops:
@@ -98,6 +102,12 @@ def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | N
         ids = np.arange(graph.num_edges, dtype=np.int32) if graph.edge_ids is None else graph.edge_ids
         arrays[_IDS] = ids if places is None else ids[places]
     return arrays | {f"{_PREFIX}{name}": values if places is None else values[places] for name, values in data.items()}
+
+
+def _said_of_loops(archive: Archive) -> SelfLoops | None:
+    """What an archive says of edges from a vertex to itself; None where it does not."""
+    said = str(archive.fetch("self_loops")) if "self_loops" in archive else ""
+    return next((known for known in get_args(SelfLoops) if known == said), None)
 
 
 def _in_order(graph: AnyGraph, order: np.ndarray) -> AnyGraph:

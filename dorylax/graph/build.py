@@ -18,7 +18,7 @@ import numpy.typing as npt
 from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
-from dorylax.graph.compressed import AnyGraph
+from dorylax.graph.compressed import AnyGraph, SelfLoops
 from dorylax.graph.edge_data import checked_edge_data
 from dorylax.graph.edge_order import sorted_by
 from dorylax.graph.rows import all_rows, spans
@@ -75,6 +75,7 @@ def from_outgoing(
     *,
     edge_data: Mapping[str, Any] | None = None,
     symmetric: bool | None = None,
+    self_loops: SelfLoops | None = None,
     edge_ids: bool = True,
 ) -> AnyGraph:
     """A graph of compressed rows by source; an edge's id is its place in `targets`, sorted or not.
@@ -86,6 +87,7 @@ def from_outgoing(
         names: what messages call these two.
         edge_data: values of the edges by name, `[E, …]`, in order of `targets`.
         symmetric: True where rows by source are said to be rows by target too, which is checked.
+        self_loops: what they are known to have where they are known to be symmetric, too: saves two passes over the edges.
         edge_ids: whether edges have ids.
 
     Raises:
@@ -95,7 +97,8 @@ def from_outgoing(
     is_sorted, num_vertices = _rows_are_sorted(row_offsets, ids), len(row_offsets) - 1
     known = _edges_known(edge_data, len(ids), edge_ids=edge_ids)
     if symmetric and is_sorted:
-        graph = assemble(kind, row_offsets, ids, placed="source", **known)
+        facts: dict[str, Any] = {} if self_loops is None else {"symmetric": True, "self_loops": self_loops}
+        graph = assemble(kind, row_offsets, ids, placed="source", **facts, **known)
     else:
         with_ids = edge_ids and not is_sorted and edge_ids_fit(len(ids))
         *rows, places = transpose(row_offsets, ids, num_vertices, with_positions=with_ids)

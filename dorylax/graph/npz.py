@@ -120,6 +120,10 @@ class Archive:
         """What arrays there are."""
         return tuple(self._members)
 
+    def is_verified(self, name: str) -> bool:
+        """Whether an array is, once fetched, as dorylax wrote it, so that what the archive says of it is true."""
+        return self._sums is not None and name in self._sums
+
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
         absent = [name for name in names if name not in self]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from dorylax import aligned
 from dorylax.graph.compressed import as_int64
-from dorylax.graph.mapped import release
+from dorylax.graph.mapped import mapping_of, release
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, type_of
-from dorylax.machine import cores
 from dorylax.ops.primitives.operator import Operator
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
@@ -31,12 +31,13 @@ from dorylax.streaming.columns import (
     WrittenColumn,
 )
 from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
-from dorylax.streaming.direct import anonymous
-from dorylax.streaming.graph_steps import GraphThreads, UnitRows
+from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
 from dorylax.streaming.prefetch import Prefetcher
-from dorylax.streaming.residency import INDEX, Layout
+from dorylax.streaming.residency import INDEX, Layout, work_bytes
 from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
-from dorylax.streaming.stages import Stages, Total
+from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
+from dorylax.streaming.spare import SpareArrays
+from dorylax.streaming.stages import Total
 from dorylax.streaming.writing import Writer
 
 HandOver = Callable[[int, Sequence[np.ndarray]], None]
@@ -94,17 +95,18 @@ class StreamedProgram:
         self._layout, self._scratch = layout, scratch
         self._program, self._units = layout.program, layout.units
         self._types = self._program.analysis.types
-        self._stages = Stages(self._program, self._units)
+        self._steps = SliceSteps(self._program, layout.slices)
         self._offsets = as_int64(data.graph.incoming.offsets)
         self.traffic = Traffic()
         self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
         self._borrowed: set[Column] = set()
+        self._spare = SpareArrays() if like is None else like._spare
         self._made = 0  # files
         self._free: dict[Var, Any] = {}
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
-            count = cores()
+            count = layout.threads
             pool = self._closing.enter_context(ThreadPoolExecutor(count, "dorylax-graph"))
             reader = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-read"))
             self._graph = GraphThreads(pool, count)
@@ -185,6 +187,7 @@ class StreamedProgram:
         for column in set(self._columns.values()) - self._borrowed:
             column.close()
         self._columns.clear()
+        self._spare.clear()
 
     def _outputs(self, changing: Mapping[int, Any], hand_over: HandOver | None) -> list[Any]:
         """The program's outputs; None in the places of those with rows."""
@@ -203,7 +206,7 @@ class StreamedProgram:
                 if step.kind == "blocked":
                     self._blocked(schedule, step)
                 else:
-                    results = self._stages.free(step, [values[var] for var in step.reads])
+                    results = self._steps.stages.free(step, [values[var] for var in step.reads])
                     values.update(zip(step.writes, results, strict=True))
             if sweep.steps:
                 self._prepare(schedule, sweep)
@@ -221,54 +224,67 @@ class StreamedProgram:
                     self._columns[var] = WholeColumn(self._gathered(var, None), self._units.vertices)
             for var in step.writes:
                 if var in schedule.kept and var not in self._columns:
-                    self._columns[var] = self._new(var)
+                    self._columns[var] = self._new(var, schedule.pushed)
+        self._keep_spare(schedule, sweep)
 
     def _sweep(self, run: _Run, sweep: Sweep) -> None:
         schedule = run.schedule
-        kept = [var for step in sweep.steps if step.kind != "push" for var in step.writes if var in schedule.kept]
         columns: dict[Any, Column] = {var: self._columns[var] for var in schedule.streams(sweep)}
         if indexed := schedule.reads_index(sweep):
             columns[INDEX] = self._columns[INDEX]
+        by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in sweep.steps)
         run.totals.clear()
         with self._writer.finished():
-            for unit, rows in enumerate(self._read(columns)):
-                edges = self._unit_rows(unit, rows.pop(INDEX) if indexed else None)
-                for step in sweep.steps:
-                    self._step(run, step, (unit, edges), rows)
-                for var in kept:
-                    self._write(self._columns[var], unit, rows[var])
+            self._graph.overlapped(
+                self._begun(run, sweep, unit, self._unit_rows(unit, rows.pop(INDEX, None), by_edge=by_edge), rows)
+                for unit, rows in enumerate(self._read(columns))
+            )
         self.traffic.written += self._writer.take()
         run.values.update({var: total.value for var, total in run.totals.items()})
         release(self._offsets)
 
-    def _step(self, run: _Run, step: Step, where: tuple[int, UnitRows], rows: dict[Var, Any]) -> None:
-        """Runs a step on a unit, whose rows it takes from `rows` and puts there."""
-        unit, edges = where
-        if step.kind == "output":
-            assert run.hand_over is not None
-            run.hand_over(unit, [rows[var] for var in step.reads])
-        elif step.kind == "stage":
-            operands = [rows[var] if isinstance(self._types[var], Rows) else run.values[var] for var in step.reads]
-            for var, value in zip(step.writes, self._stages.of_unit(step, unit, operands), strict=True):
-                found = self._types[var]
-                if isinstance(found, Rows):
-                    rows[var] = value
-                elif isinstance(found, Summed):
-                    run.totals.setdefault(var, Total(var)).add(value)
-                else:
-                    run.values[var] = value
-        else:
-            operator, equation = run.schedule.operator(step), self._program.tasks[step.index].equations[0]
-            through = "own" if step.kind == "push" else "neighbour"
-            operands = [
-                self._whole(var) if role == through else np.asarray(rows[var]) for var, role in dense_operands(equation)
-            ]
-            if step.kind == "pull":
-                results = self._graph.pull(operator, equation.params, operands, edges)
-                rows.update(zip(equation.outvars, results, strict=True))
-            else:
-                totals = [self._whole(var) for var in equation.outvars]
-                self._graph.push(operator, equation.params, operands, edges, totals)
+    def _begun(self, run: _Run, sweep: Sweep, number: int, edges: UnitRows, rows: dict[Var, Any]) -> Job:
+        """A sweep's steps on a unit whose rows are read: slices are at work, and what needs all of them is to come."""
+        schedule = run.schedule
+        unit = Unit(edges, rows, {var: self._place_of(schedule, var, number) for var in schedule.outlive(sweep)})
+
+        def work(bounds: tuple[int, int]) -> dict[Var, Any]:
+            return self._steps.run(sweep.steps, unit, bounds, run.values, self._whole)
+
+        def finish(parts: list[dict[Var, Any]]) -> None:
+            for part in parts:
+                for var, value in part.items():
+                    if isinstance(self._types[var], Summed):
+                        run.totals.setdefault(var, Total(var)).add(value)
+                    else:
+                        run.values[var] = value
+            there = rows | unit.made
+            for step in sweep.steps:
+                if step.kind == "push":
+                    self._push(schedule, step, edges, there)
+                elif step.kind == "output":
+                    assert run.hand_over is not None
+                    run.hand_over(number, [there[var] for var in step.reads])
+            for var in unit.made:
+                if var in schedule.kept and not isinstance(self._columns[var], WholeColumn):
+                    self._write(self._columns[var], number, there[var])
+
+        return Job(self._graph.begin(work, self._layout.slices.of(edges.offsets)), finish)
+
+    def _place_of(self, schedule: Schedule, var: Var, unit: int) -> np.ndarray:
+        """Where slices put a unit's rows of a value."""
+        column = self._columns[var] if var in schedule.kept else None
+        if isinstance(column, WholeColumn):
+            return column.read(unit, None)
+        return aligned.empty(self._unit_shape(var, unit), type_of(var).dtype)
+
+    def _push(self, schedule: Schedule, step: Step, edges: UnitRows, rows: Mapping[Var, Any]) -> None:
+        operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
+        operands = [
+            self._whole(var) if role == "own" else np.asarray(rows[var]) for var, role in dense_operands(equation)
+        ]
+        totals = [self._whole(var) for var in equation.outvars]
+        self._graph.push(operator, equation.params, operands, edges, totals)
 
     def _blocked(self, schedule: Schedule, step: Step) -> None:
         """A pull over all units, some columns after the other."""
@@ -285,19 +301,34 @@ class StreamedProgram:
         """Some columns of a pull. What it holds for all vertices goes when it returns: two blocks are never there."""
         (result,) = equation.outvars
         whole = {var: self._gathered(var, block) for var in step.at_random}
-        part = self._stored(result, block)
+        self._spare.clear()
+        part_column = self._stored(result, block)
         needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
-        with self._writer.finished():
-            for unit, rows in enumerate(self._read(needed)):
+
+        def begun(number: int, rows: dict[Any, Any]) -> Job:
+            made = aligned.empty(self._unit_shape(result, number, block), type_of(result).dtype)
+            unit = Unit(self._unit_rows(number, rows[INDEX], by_edge=True), rows, {})
+
+            def work(bounds: tuple[int, int]) -> None:
+                part = part_of(unit, bounds)
                 operands = [
-                    whole[var] if role == "neighbour" else _columns_of(rows[var], role, block)
+                    whole[var]
+                    if role == "neighbour"
+                    else _columns_of(self._steps.cut(var, rows[var], part), role, block)
                     for var, role in dense_operands(equation)
                 ]
-                edges = self._unit_rows(unit, rows[INDEX])
-                (found,) = self._graph.pull(operator, equation.params, operands, edges)
-                self._write(part, unit, found)
+                (found,) = pull(operator, equation.params, operands, unit.edges.between(*bounds))
+                made[slice(*bounds)] = found
+
+            slices = self._layout.slices.of(unit.edges.offsets)
+            return Job(self._graph.begin(work, slices), lambda _: self._write(part_column, number, made))
+
+        with self._writer.finished():
+            self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(needed)))
         self.traffic.written += self._writer.take()
-        return part
+        for array in whole.values():
+            self._spare.put(array)
+        return part_column
 
     def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
         """The rows of each unit in turn."""
@@ -311,16 +342,19 @@ class StreamedProgram:
         shape = _row_shape(var)
         if block is not None:
             shape = (*shape[:-1], block.stop - block.start)
-        array = _zeros((self._layout.num_vertices, *shape), type_of(var).dtype)
+        array = self._spare.take((self._layout.num_vertices, *shape), type_of(var).dtype)
         for unit, rows in enumerate(self._read({var: self._columns[var]})):
             first, last = self._units.bounds("vertex", unit)
             array[first:last] = rows[var] if block is None else rows[var][..., block]
         return array
 
-    def _unit_rows(self, unit: int, neighbours: np.ndarray | None) -> UnitRows:
+    def _unit_rows(self, unit: int, neighbours: np.ndarray | None, *, by_edge: bool) -> UnitRows:
+        """The edges of a unit; none, where a sweep does not care for them."""
         first, last = self._units.bounds("vertex", unit)
         if neighbours is None:
-            return UnitRows(np.zeros(last - first + 1, np.int64), np.zeros(0, np.int32), first)
+            neighbours = np.zeros(0, np.int32)
+        if not by_edge:
+            return UnitRows(np.zeros(last - first + 1, np.int64), neighbours, first)
         offsets = self._offsets[first : last + 1]
         return UnitRows(offsets - offsets[0], neighbours, first)
 
@@ -334,37 +368,50 @@ class StreamedProgram:
         column.close()
         return pieces
 
-    def _new(self, var: Var) -> WrittenColumn:
+    def _new(self, var: Var, pushed: Collection[Var]) -> WrittenColumn:
         if var in self._layout.whole:
-            array = _zeros((self._layout.num_vertices, *_row_shape(var)), type_of(var).dtype)
+            array = self._spare.take((self._layout.num_vertices, *_row_shape(var)), type_of(var).dtype)
+            if var in pushed:
+                array[...] = 0
             return WholeColumn(array, self._units.vertices)
         return PiecesColumn(len(self._units)) if var in self._layout.resident else self._stored(var, None)
 
     def _stored(self, var: Var, block: slice | None) -> WrittenColumn:
         """A new file for the rows of a value, or for some columns of them."""
-        found = self._types[var]
-        assert isinstance(found, Rows)
-        shapes = []
-        for unit in range(len(self._units)):
-            first, last = self._units.bounds(found.space, unit)
-            shape = tuple(int(size_at(dim, {SYMBOLS[found.space]: last - first})) for dim in type_of(var).shape)
-            shapes.append(shape if block is None else (*shape[:-1], block.stop - block.start))
+        shapes = [self._unit_shape(var, unit, block) for unit in range(len(self._units))]
         self._made += 1
         return ScratchColumn(self._scratch, f"{id(self):x}-{self._made}", shapes, type_of(var).dtype)
+
+    def _unit_shape(self, var: Var, unit: int, block: slice | None = None) -> tuple[int, ...]:
+        """Of a unit's rows of a value, or of some of their columns."""
+        found = self._types[var]
+        assert isinstance(found, Rows)
+        first, last = self._units.bounds(found.space, unit)
+        shape = tuple(int(size_at(dim, {SYMBOLS[found.space]: last - first})) for dim in type_of(var).shape)
+        return shape if block is None else (*shape[:-1], block.stop - block.start)
 
     def _whole(self, var: Var) -> np.ndarray:
         column = self._columns[var]
         assert isinstance(column, WholeColumn)
         return column.array
 
+    def _keep_spare(self, schedule: Schedule, sweep: Sweep) -> None:
+        """Keeps spare arrays as far as there is room for them beside a sweep."""
+        layout = self._layout
+        whole = {id(column): column for column in self._columns.values() if isinstance(column, WholeColumn)}
+        there = sum(column.array.nbytes for column in whole.values() if mapping_of(column.array) is None)
+        self._spare.keep(layout.needs + layout.left - there - work_bytes(layout, schedule, sweep))
+
     def _write(self, column: Column, unit: int, rows: np.ndarray) -> None:
         assert isinstance(column, WrittenColumn)
         self._writer.put(column, unit, rows)
 
     def _forget(self, var: Var) -> None:
-        """What no later sweep reads leaves memory; files and pieces are used again in the next epoch."""
-        if isinstance(self._columns.get(var), WholeColumn):
+        """What no later sweep reads makes room; files and pieces are used again in the next epoch."""
+        column = self._columns.get(var)
+        if isinstance(column, WholeColumn):
             del self._columns[var]
+            self._spare.put(column.array)
 
 
 def _columns_of(rows: np.ndarray, role: str, block: slice) -> np.ndarray:
@@ -373,9 +420,3 @@ def _columns_of(rows: np.ndarray, role: str, block: slice) -> np.ndarray:
 
 def _row_shape(var: Var) -> tuple[int, ...]:
     return tuple(int(size_at(dim, {})) for dim in type_of(var).shape[1:])
-
-
-def _zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    array: np.ndarray = anonymous(size).view(dtype).reshape(shape)
-    return array

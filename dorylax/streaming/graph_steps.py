@@ -1,10 +1,11 @@
-"""Graph operators on the rows of one unit, by several threads: pulls of neighbours' rows, and sums pushed to neighbours."""
+"""Graph operators on a unit, by several threads: pulls of neighbours' rows for its slices, and sums pushed to neighbours."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -32,6 +33,38 @@ class UnitRows(NamedTuple):
     neighbours: np.ndarray
     first: int
 
+    def between(self, first: int, last: int) -> RowRange:
+        """Some of its rows, counted from its first."""
+        return RowRange(self.offsets[first : last + 1], self.neighbours, None, self.first + first)
+
+
+class Job(NamedTuple):
+    """What is being done with a unit.
+
+    Attributes:
+        parts: that threads are at work on, or will be.
+        finish: is called with their results, in order, once there are all.
+    """
+
+    parts: list[Future[Any]]
+    finish: Callable[[list[Any]], None]
+
+
+def pull(
+    operator: Operator, params: Mapping[str, Any], operands: Sequence[np.ndarray], rows: RowRange
+) -> list[np.ndarray]:
+    """The results of an operator for some rows.
+
+    Args:
+        operator: runs over in-edges, or over the out-edges of a graph that is symmetric.
+        params: its parameters.
+        operands: its dense operands: of neighbours for all vertices, of own rows and edges for these rows.
+        rows: of `UnitRows.between`.
+    """
+    entries = int(rows.offsets[-1] - rows.offsets[0])
+    results = _results(operator, operands, len(rows.offsets) - 1, entries)
+    return row_operators.run(operator.primitive.name, params, operands, rows, out=results)
+
 
 @final
 class GraphThreads:
@@ -45,21 +78,34 @@ class GraphThreads:
     def __init__(self, pool: ThreadPoolExecutor, count: int) -> None:
         self._pool, self._count = pool, count
 
-    def pull(
-        self, operator: Operator, params: Mapping[str, Any], operands: Sequence[np.ndarray], rows: UnitRows
-    ) -> list[np.ndarray]:
-        """The results of an operator for a unit's rows.
+    def begin(self, work: Callable[[tuple[int, int]], Any], slices: Sequence[tuple[int, int]]) -> list[Future[Any]]:
+        """Has work done on slices, in any order."""
+        return [self._pool.submit(work, bounds) for bounds in slices]
+
+    def overlapped(self, jobs: Iterable[Job]) -> None:
+        """Finishes each unit's job when the next one has begun: no thread waits for the last slice of a unit.
 
         Args:
-            operator: runs over in-edges, or over the out-edges of a graph that is symmetric.
-            params: its parameters.
-            operands: its dense operands: of neighbours for all vertices, of own rows and edges for the unit.
-            rows: the unit.
+            jobs: begun as they are asked for.
         """
-        results = _results(operator, operands, len(rows.offsets) - 1, len(rows.neighbours))
-        structure = RowRange(rows.offsets, rows.neighbours, None, rows.first)
-        self._run(operator, params, operands, structure, results)
-        return results
+        begun: deque[Job] = deque()
+        try:
+            for job in jobs:
+                begun.append(job)
+                if len(begun) > 1:
+                    self._finish(begun)
+            while begun:
+                self._finish(begun)
+        finally:  # what they work on goes when this returns
+            for job in begun:
+                for part in job.parts:
+                    if not part.cancel():
+                        part.exception()
+
+    def _finish(self, begun: deque[Job]) -> None:
+        job = begun[0]
+        job.finish([part.result() for part in job.parts])
+        begun.popleft()
 
     def push(
         self,

@@ -15,7 +15,9 @@ from dorylax.streaming.direct import anonymous
 Key = TypeVar("Key", bound=Hashable)
 
 BUFFERS = 4
-"""Units that are in memory at a time: one that is computed, and those that are read."""
+"""Units that are in memory at a time: those that are computed, and those that are read."""
+COMPUTED = 2
+"""Units that are computed at a time."""
 
 
 @final
@@ -24,7 +26,7 @@ class Prefetcher:
 
     Args:
         threads: of one thread, which reads.
-        buffers: units in memory at a time, ≥ 2.
+        buffers: units in memory at a time, ≥ 3.
     """
 
     def __init__(self, threads: ThreadPoolExecutor, buffers: int = BUFFERS) -> None:
@@ -33,19 +35,19 @@ class Prefetcher:
         self._bytes = 0
 
     def over(self, units: int, columns: Mapping[Key, Column]) -> Iterator[dict[Key, np.ndarray]]:
-        """The rows of each unit in turn; they are valid until the next is asked for.
+        """The rows of each unit in turn; they are valid until the one after the next is asked for.
 
         Raises:
             OSError: they cannot be read.
         """
         pending: deque[Future[dict[Any, np.ndarray]]] = deque()
         try:
-            for unit in range(min(units, self._count - 1)):
+            for unit in range(min(units, self._count - COMPUTED)):
                 pending.append(self._submit(unit, columns))
             for unit in range(units):
                 rows = pending.popleft().result()
-                # The buffers of the unit before are free now.
-                if (ahead := unit + self._count - 1) < units:
+                # The buffers of the unit before the last are free now.
+                if (ahead := unit + self._count - COMPUTED) < units:
                     pending.append(self._submit(ahead, columns))
                 yield rows
         finally:

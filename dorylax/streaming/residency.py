@@ -20,8 +20,9 @@ from dorylax.jax_internals import Var, is_literal, size_at, type_of, variables
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.streaming.data import read_inputs
-from dorylax.streaming.prefetch import BUFFERS
+from dorylax.streaming.prefetch import BUFFERS, COMPUTED
 from dorylax.streaming.schedule import Schedule, Step, Sweep, kept_of_once, schedule
+from dorylax.streaming.slices import Slices, slices_for
 from dorylax.streaming.units import MOST_EDGE_ROWS, MOST_ENTRIES, Units, cut, most_rows
 from dorylax.streaming.writing import PENDING
 
@@ -54,6 +55,9 @@ class Layout:
         given: inputs that take no more memory: those that follow from their numbers, or that whoever has them holds.
         needs: bytes in memory at most, for what must be there.
         outputs: rows that are handed over.
+        slices: of a unit, one for a thread at a time.
+        threads: that compute.
+        left: bytes of the budget that nothing needs.
         buffers: units in memory at a time, of what is read in order.
     """
 
@@ -66,6 +70,9 @@ class Layout:
     given: frozenset[Value]
     needs: int
     outputs: tuple[Var, ...]
+    slices: Slices
+    threads: int
+    left: int = 0
     buffers: int = BUFFERS
 
     @property
@@ -159,7 +166,14 @@ def even_units(num_vertices: int, num_edges: int, *programs: SplitModel) -> Unit
 
 
 def lay_out(
-    program: SplitModel, units: Units, budget: int, *, symmetric: bool, mapped: frozenset[str], beside: int = 0
+    program: SplitModel,
+    units: Units,
+    budget: int,
+    *,
+    symmetric: bool,
+    mapped: frozenset[str],
+    beside: int = 0,
+    threads: int = 1,
 ) -> Layout:
     """Decides what stays in memory.
 
@@ -170,6 +184,7 @@ def lay_out(
         symmetric: whether every edge of the graph comes with its reverse.
         mapped: names of those inputs that lie in files, `INDEX` among them; all others are in memory anyway.
         beside: bytes that something else takes between two epochs.
+        threads: that compute.
 
     Raises:
         NotStreamedError: it returns something that has no row per vertex, or the memory is too little.
@@ -185,7 +200,7 @@ def lay_out(
                 f"{traced.name} gives {output.role} {output.name} for every {kind.space}, which cannot be streamed: "
                 "train it with more memory (single.memory_limit), or on hosts (pipeline.hosts)"
             )
-    planner = _Planner(program, units, symmetric, with_rows, mapped)
+    planner = _Planner(program, units, symmetric, with_rows, mapped, threads=threads)
     return planner.layout(budget, beside)
 
 
@@ -211,7 +226,10 @@ class _Planner:
         symmetric: bool,
         outputs: tuple[Var, ...],
         mapped: frozenset[str],
+        *,
+        threads: int,
     ) -> None:
+        self._slices, self._threads = _slices(program, units), threads
         self._program, self._units, self._symmetric, self._outputs = program, units, symmetric, outputs
         computed = ("real", "weights", "ids", "places")
         given: set[Value] = {
@@ -234,7 +252,9 @@ class _Planner:
                 break
             self._block(plan, getattr(plan, when), number, budget, need)
         lasting = sum(map(self._size, plan.lasting))
-        return self._plan(self._most_read(plan, budget - max(need, lasting + beside)), need)
+        left = budget - max(need, lasting + beside)
+        resident = self._most_read(plan, left)
+        return dataclasses.replace(self._plan(resident, need), left=left - sum(map(self._size, resident)))
 
     def _plan(self, resident: frozenset[Value], needs: int) -> Layout:
         rows = self._program.analysis.types
@@ -243,7 +263,19 @@ class _Planner:
         once = schedule(self._program, "once", lasting=lasting, **options)
         epoch = schedule(self._program, "epoch", outputs=self._outputs, **options)
         blocked = dict(self._blocked)
-        return Layout(self._program, self._units, once, epoch, blocked, resident, self._given, needs, self._outputs)
+        return Layout(
+            self._program,
+            self._units,
+            once,
+            epoch,
+            blocked,
+            resident,
+            self._given,
+            needs,
+            self._outputs,
+            self._slices,
+            self._threads,
+        )
 
     def _need(self, plan: Layout, which: str, number: int) -> int:
         """Bytes in memory while a sweep runs, or what comes before it."""
@@ -336,19 +368,26 @@ class _Planner:
 
 
 def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
-    """Bytes that the largest unit takes in a sweep: buffers of what is read in order, and what is computed."""
+    """Bytes that the largest units take in a sweep: what is read in order, what threads compute, what is kept."""
     program, units = plan.program, plan.units
     most = units.largest("vertex"), units.largest("edge")
+    slice_most = min(most[0], plan.slices.rows), min(most[1], plan.slices.entries)
 
     def size(var: Var) -> int:
         return value_bytes(program, var, *most)
 
+    def size_of_slice(var: Var) -> int:
+        return value_bytes(program, var, *slice_most)
+
     read = sum(map(size, current.streams(sweep))) + current.reads_index(sweep) * _INDEX_BYTES * most[1]
-    sorted_edges = any(step.kind == "push" for step in sweep.steps) * _SORTED_BYTES * most[1]
-    made = sum(_made_bytes(program, step, size) for step in sweep.steps if step.index >= 0)
-    kept = current.kept - plan.whole
-    written = sum(size(var) for step in sweep.steps for var in step.writes if var in kept)
-    return plan.buffers * read + sorted_edges + made + PENDING * written
+    pushes = [step for step in sweep.steps if step.kind == "push"]
+    pushed = (_SORTED_BYTES * most[1] if pushes else 0) + sum(_made_bytes(program, step, size) for step in pushes)
+    made = sum(
+        _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
+    )
+    outlive = [var for var in current.outlive(sweep) if var not in plan.whole]
+    kept = sum(size(var) for var in outlive if var in current.kept)
+    return plan.buffers * read + pushed + plan.threads * made + COMPUTED * sum(map(size, outlive)) + PENDING * kept
 
 
 def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> int:
@@ -414,6 +453,19 @@ def _width(var: Var) -> int:
     """Columns along the last axis."""
     shape = type_of(var).shape
     return int(size_at(shape[-1], {})) if len(shape) > 1 else 1
+
+
+def _slices(program: SplitModel, units: Units) -> Slices:
+    types = program.analysis.types
+    made = [
+        (var, found.space)
+        for task, interface in zip(program.tasks, program.interfaces, strict=True)
+        if task.when == "epoch"
+        for var in interface.writes
+        if isinstance(found := types[var], Rows)
+    ]
+    widest = max((row_bytes(var) for var, space in made if space == "vertex"), default=1)
+    return slices_for(units, widest, by_edge=any(space == "edge" for _, space in made))
 
 
 def _inputs(program: SplitModel) -> frozenset[Var]:

@@ -125,6 +125,12 @@ class Schedule:
         own = {var for step in sweep.steps if step.kind != "push" for var in step.writes}
         return tuple(dict.fromkeys(var for step in sweep.steps for var in step.in_order if var not in own))
 
+    def outlive(self, sweep: Sweep) -> tuple[Var, ...]:
+        """Values with rows that a sweep makes slice by slice and that are needed for the whole of a unit, or later."""
+        made = {var for step in sweep.steps if step.kind != "push" for var in step.writes if var in self.made}
+        whole = {var for step in sweep.steps if step.kind in ("push", "output") for var in step.in_order}
+        return tuple(var for var in self.made if var in made and (var in whole or var in self.kept))
+
     def reads_index(self, sweep: Sweep) -> bool:
         """Whether a sweep reads the neighbours of vertices."""
         return any(step.kind in ("pull", "push") for step in sweep.steps)

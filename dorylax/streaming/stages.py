@@ -1,8 +1,9 @@
-"""Stages on the rows of one unit, compiled for a few numbers of rows to which units are padded; and sums over units."""
+"""Stages on the rows of one slice, compiled for a few numbers of rows to which slices are padded; and sums over slices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import jax
@@ -10,12 +11,16 @@ import numpy as np
 
 from dorylax.jax_internals import Var, eval_jaxpr, is_key, type_of
 from dorylax.program.jaxpr.instantiate import instantiate
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.serverless.rows import cut, pad
 from dorylax.streaming.schedule import Step
-from dorylax.streaming.units import EDGE_CHUNK, Units
+from dorylax.streaming.slices import Slices
+
+EDGE_CHUNK = 1 << 18
+"""Rows of edges in one call of a stage, at most."""
+_EDGE_CLASSES = 8
 
 
 @final
@@ -24,39 +29,38 @@ class Stages:
 
     Args:
         program: the program.
-        units: the cut of the rows.
+        slices: the cut of units.
     """
 
-    def __init__(self, program: SplitModel, units: Units) -> None:
-        self._program, self._units = program, units
+    def __init__(self, program: SplitModel, slices: Slices) -> None:
+        self._program, self._slices = program, slices
         self._types, self._weighted = program.analysis.types, program.analysis.weighted
         self._functions: dict[tuple[int, int], Callable[..., Sequence[Any]]] = {}
-        most = units.largest("edge")
-        grain = 1 << max(0, most.bit_length() - 3)
-        self._chunk = max(1, min(EDGE_CHUNK, -(-most // grain) * grain))
+        self._compiling = threading.Lock()
 
     def free(self, step: Step, operands: Sequence[Any]) -> Sequence[Any]:
         """What needs no rows."""
-        return self._function(step.index, 0)(*operands)
+        return self._compute(step.index, 0, operands)
 
-    def of_unit(self, step: Step, unit: int, operands: Sequence[Any]) -> list[Any]:
-        """What a stage writes for a unit, without padding; sums over its rows.
+    def of_slice(self, step: Step, sizes: Mapping[Space, int], operands: Sequence[Any]) -> list[Any]:
+        """What a stage writes for a slice, without padding; sums over its rows.
 
         Args:
             step: the stage.
-            unit: which unit.
-            operands: what it reads: rows of the unit, and values without rows.
+            sizes: rows of the slice, of vertices and of edges.
+            operands: what it reads: rows of the slice, and values without rows.
         """
         space = self._program.tasks[step.index].space
         assert space is not None
-        first, last = self._units.bounds(space, unit)
         if space == "vertex":
-            return self._call(step, operands, 0, last - first, self._units.padded(unit))
+            return self._call(step, operands, 0, sizes[space], self._slices.padded(sizes[space]))
         parts, counts = [], []
-        for begin in range(0, max(1, last - first), self._chunk):
-            end = min(begin + self._chunk, last - first)
-            parts.append(self._call(step, operands, begin, end, self._chunk))
-            counts.append(end - begin)
+        for begin in range(0, max(1, sizes[space]), EDGE_CHUNK):
+            count = min(EDGE_CHUNK, sizes[space] - begin)
+            grain = self._slices.entries // _EDGE_CLASSES or 1
+            padded = min(EDGE_CHUNK, max(1, -(-count // grain)) * grain)
+            parts.append(self._call(step, operands, begin, begin + count, padded))
+            counts.append(count)
         return [self._together(var, pieces, counts) for var, *pieces in zip(step.writes, *parts, strict=True)]
 
     def _call(self, step: Step, operands: Sequence[Any], first: int, last: int, size: int) -> list[Any]:
@@ -69,7 +73,7 @@ class Stages:
                 given.append(pad(rows, found.axis, found.factor, count, size, zero=var in self._weighted))
             else:
                 given.append(value)
-        results = self._function(step.index, size)(*given)
+        results = self._compute(step.index, size, given)
         return [self._unpadded(var, value, count) for var, value in zip(step.writes, results, strict=True)]
 
     def _unpadded(self, var: Var, value: Any, count: int) -> Any:
@@ -89,19 +93,25 @@ class Stages:
             return total.value
         return pieces[0]
 
-    def _function(self, index: int, rows: int) -> Callable[..., Sequence[Any]]:
+    def _compute(self, index: int, rows: int, operands: Sequence[Any]) -> Sequence[Any]:
         key = index, rows
-        if key not in self._functions:
-            closed, space = self._program.function_of(index), self._program.tasks[index].space
-            if space is not None:
-                closed = instantiate(closed, {SYMBOLS[space]: rows})
-            self._functions[key] = jax.jit(_evaluator(closed))
-        return self._functions[key]
+        if key in self._functions:
+            return self._functions[key](*operands)
+        with self._compiling:  # by the first thread that needs it, and once
+            if key not in self._functions:
+                closed, space = self._program.function_of(index), self._program.tasks[index].space
+                if space is not None:
+                    closed = instantiate(closed, {SYMBOLS[space]: rows})
+                function = jax.jit(_evaluator(closed))
+                results = function(*operands)
+                self._functions[key] = function
+                return results
+        return self._functions[key](*operands)
 
 
 @final
 class Total:
-    """A sum over units, in their order; rounded numbers are added up in float64.
+    """A sum over slices, in their order; rounded numbers are added up in float64.
 
     Args:
         var: the value.
@@ -112,7 +122,7 @@ class Total:
         self._sum: Any = None
 
     def add(self, part: Any) -> None:
-        """Adds a unit's part."""
+        """Adds a slice's part."""
         exact = np.issubdtype(self._dtype, np.integer)
         part = np.asarray(part, None if exact else np.float64)
         self._sum = part if self._sum is None else self._sum + part

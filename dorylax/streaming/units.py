@@ -17,8 +17,6 @@ MOST_ENTRIES = 1 << 22
 """Edges in a unit where nothing has rows of edges: 16 MiB of index."""
 MOST_EDGE_ROWS = 1 << 20
 """Edges in a unit where something has."""
-EDGE_CHUNK = 1 << 18
-"""Rows of edges in one call of a stage."""
 _UNIT_BYTES = 16 << 20
 _FEWEST_ROWS = 4096
 _CLASSES = 4

@@ -20,7 +20,7 @@ import numpy as np
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import mapping_of
-from dorylax.machine import Limit, resident_bytes
+from dorylax.machine import Limit, cores, resident_bytes
 from dorylax.own_folder import OwnFolder
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.passes import optimise
@@ -80,7 +80,7 @@ def lay_out_both(
         NotStreamedError: one of them cannot be streamed within that.
     """
     budget = round(limit * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
-    options: Any = {"symmetric": symmetric, "mapped": mapped}
+    options: Any = {"symmetric": symmetric, "mapped": mapped, "threads": cores()}
     # What training keeps in memory between its sweeps is there while an evaluation runs.
     least = lay_out(pair.evaluation, units, budget, **options).needs
     training = lay_out(pair.training, units, budget, beside=least, **options)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from support.edge_lists import apply, chains, listed
 
-from dorylax.graph import Graph, GraphError
+from dorylax.graph import Graph, GraphError, assemble
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -106,3 +106,23 @@ def test_rows_in_a_memory_order(tmp_path: Path) -> None:
 def test_wrong_memory_orders(tmp_path: Path, changes: dict[str, object], told: str) -> None:
     with pytest.raises(GraphError, match=told):
         Graph.from_npz(_moved(tmp_path, **changes))
+
+
+def test_what_dorylax_wrote_is_believed_and_what_others_wrote_is_checked(tmp_path, monkeypatch):
+    graph = Graph.from_coo(np.arange(2000) % 50, np.arange(2000) % 47).symmetrise().coalesce().without_edge_ids()
+    graph.save_npz(tmp_path / "g.npz")
+    checked = []
+    monkeypatch.setattr(assemble, "edge_fingerprint", lambda *_: checked.append(1) or (0, 0))
+    found = Graph.from_npz(tmp_path / "g.npz")
+    assert not checked
+    assert (found.symmetric, found.self_loops) == (True, graph.self_loops)
+    Graph.from_npz(tmp_path / "g.npz", verify=False)
+    assert len(checked) == 1
+    with np.load(tmp_path / "g.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files if name != "checksums.json"}
+    np.savez(tmp_path / "other.npz", **arrays)
+    Graph.from_npz(tmp_path / "other.npz")
+    assert len(checked) == 2
+    np.savez(tmp_path / "other.npz", **arrays | {"self_loops": np.array("all")})
+    with pytest.raises(GraphError, match="self_loops is 'all', but it is 'some' vertices"):
+        Graph.from_npz(tmp_path / "other.npz")

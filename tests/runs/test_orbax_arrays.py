@@ -64,6 +64,7 @@ def test_what_others_have_to_say_is_still_said(
     tmp_path: Path, hook: list[object], caplog: pytest.LogCaptureFixture
 ) -> None:
     orbax_arrays.write(tmp_path / "arrays", ARRAYS)
+    hook.clear()  # late answers of the test before, from between the fixture's hook and that of `write`
     late, other = (SimpleNamespace(exc_value=RuntimeError(text)) for text in ("Event loop is closed", "another"))
     for what in (late, other, SimpleNamespace(exc_value=None)):
         sys.unraisablehook(what)  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import weakref
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from dorylax.program.tracing.arguments import RunData, StepResult, training_weig
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.residency import Layout
+from dorylax.streaming.slices import Slices
 
 ROWS = 3  # of a unit; the messy graph has 20
 
@@ -57,6 +59,17 @@ def test_models_of_all_kinds(name: str, tmp_path: Path) -> None:
     tight = layout_of(program, data, ROWS, tightest(program, data, ROWS))
     assert_equal(step(tight, parts, data, tmp_path), found)
     assert not any(tmp_path.iterdir())  # names of files are gone at once
+
+
+@pytest.mark.parametrize("name", zoo.ALL)
+def test_units_of_several_slices(name: str, tmp_path: Path) -> None:
+    parts, data, program = case_of(name)
+    layout = dataclasses.replace(layout_of(program, data, 8), slices=Slices(2, 4), threads=3)
+    found = step(layout, parts, data, tmp_path)
+    expected = oracle(parts, data, seed=1, epoch=2)
+    assert_same(
+        found, expected, "float32", exact=lambda: exact_gradients(parts, data, seed=1, epoch=2), with_zeros=True
+    )
 
 
 def symmetric_data(num_vertices: int, num_edges: int, width: int, *, seed: int = 0) -> RunData:
@@ -110,10 +123,10 @@ def test_blocks_of_columns_are_in_memory_one_at_a_time(tmp_path: Path, monkeypat
     gathered, blocks = StreamedProgram._gathered, []
 
     def watched(self: StreamedProgram, var: Any, block: slice | None) -> np.ndarray:
-        if block is not None:
-            assert not [one for one in blocks if one() is not None]
         array = gathered(self, var, block)
         if block is not None:
+            there = [one for one in (block() for block in blocks) if one is not None]
+            assert all(np.shares_memory(one, array) for one in there)
             blocks.append(weakref.ref(array))
         return array
 

@@ -1,0 +1,38 @@
+"""Slices cut a unit so that its rows and edges stay in a cache, and do not know how many threads there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dorylax.streaming import slices
+from dorylax.streaming.slices import Slices, slices_for
+from dorylax.streaming.units import Units
+
+
+def test_rows_and_entries_at_most() -> None:
+    offsets = np.array([0, 1, 2, 3, 10, 10, 11])
+    assert Slices(3, 100).of(offsets) == [(0, 3), (3, 6)]
+    assert Slices(3, 4).of(offsets) == [(0, 3), (3, 4), (4, 6)], "a row of more entries is alone"
+
+
+def test_rows_without_edges() -> None:
+    assert Slices(4, 9).of(np.zeros(11, np.int64)) == [(0, 4), (4, 8), (8, 10)]
+
+
+@pytest.mark.parametrize(("count", "size"), [(64, 64), (17, 64), (16, 16), (5, 16), (4, 4), (1, 4)])
+def test_stages_are_compiled_for_few_sizes(count: int, size: int) -> None:
+    assert Slices(64, 1).padded(count) == size
+
+
+def test_slices_are_of_one_length() -> None:
+    units = Units(np.arange(0, 10 * 75_000 + 1, 75_000), np.arange(0, 10 * 4_000_000 + 1, 4_000_000))
+    found = slices_for(units, 200, by_edge=False)
+    number = -(-75_000 // found.rows)
+    assert 75_000 <= number * found.rows < 75_000 + 16 * number, "hardly anything is padded"
+    assert found.rows <= slices.ENTRIES * 75_000 // 4_000_000 + 16
+    assert slices_for(units, 200, by_edge=True).rows < found.rows
+
+
+def test_small_units_are_one_slice() -> None:
+    assert slices_for(Units(np.array([0, 3, 6]), np.array([0, 5, 7])), 4, by_edge=True) == Slices(3, 5)
