@@ -21,6 +21,8 @@ from dorylax.streaming.slices import Slices
 EDGE_CHUNK = 1 << 18
 """Rows of edges in one call of a stage, at most."""
 _EDGE_CLASSES = 8
+# Each slice has a thread already. A part that XLA would give to another would wait until the gather there is done.
+_ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
 @final
@@ -102,7 +104,7 @@ class Stages:
                 closed, space = self._program.function_of(index), self._program.tasks[index].space
                 if space is not None:
                     closed = instantiate(closed, {SYMBOLS[space]: rows})
-                function = jax.jit(_evaluator(closed))
+                function = jax.jit(_evaluator(closed), compiler_options=_ONE_THREAD)
                 results = function(*operands)
                 self._functions[key] = function
                 return results

@@ -80,7 +80,8 @@ def lay_out_both(
         NotStreamedError: one of them cannot be streamed within that.
     """
     budget = round(limit * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
-    options: Any = {"symmetric": symmetric, "mapped": mapped, "threads": cores()}
+    # One thread more than there are cores: a thread that waits for XLA computes nothing.
+    options: Any = {"symmetric": symmetric, "mapped": mapped, "threads": cores() + 1}
     # What training keeps in memory between its sweeps is there while an evaluation runs.
     least = lay_out(pair.evaluation, units, budget, **options).needs
     training = lay_out(pair.training, units, budget, beside=least, **options)
