@@ -17,7 +17,7 @@ from dorylax.streaming.units import Units, cut
 BYTES = 4 << 20
 """Of the widest value that is made, in a slice."""
 ENTRIES = 1 << 20
-"""Edges in a slice, about, and twice as many where rows are longer than most; slices of a fourth cost a fifth of an epoch, in
+"""Edges in a slice, about, and twice as many where rows are longer than most. A fourth of these cost a fifth of an epoch, in
 calls of stages."""
 EDGE_ROWS = 1 << 16
 """The same where something has rows of edges."""
