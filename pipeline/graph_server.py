@@ -340,7 +340,7 @@ class GraphServer:
         self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         try:
             async with self._one_turn():
-                timed = await self.workers.run(work, seconds=seconds, order=order)
+                timed = await self.workers.run(work, seconds=seconds, order=order, effort=job.flops + job.bytes)
         finally:
             self._queue(-1)
         times = (timed.start, timed.end)

@@ -70,8 +70,7 @@ class Resources(NamedTuple):
             config: of the pipeline.
             cores: that the process may use: all of this machine, or, on a Ray cluster, its share.
         """
-        hosts = graph_hosts(config)
-        together = cls.of(config, None, cores * hosts if config.hosts == "ray" else cores)
+        together = cls.of(config, None, cores * graph_hosts(config) if config.hosts == "ray" else cores)
         return together._replace(workers=-(-together.workers // config.servers))
 
 
@@ -103,11 +102,16 @@ def graph_hosts(config: PipelineConfig) -> int:
     return min(config.servers, config.num_hosts or config.servers)
 
 
+def cores_of_host(config: PipelineConfig, cores: int) -> int:
+    """How many cores are a host's; arguments as of `Resources.of_host`."""
+    return cores if config.hosts == "ray" else max(1, cores // graph_hosts(config))
+
+
 def _threads_of_hosts(config: PipelineConfig, cores: int) -> int:
     """Those of all hosts on this machine, with those of their worker processes."""
     found = Resources.of_host(config, cores)
     hosts = config.num_hosts or config.servers + config.parameter_servers
-    most = hosts * (_HOST_THREADS + _HOST_THREADS_PER_CORE * max(1, cores // graph_hosts(config)))
+    most = hosts * (_HOST_THREADS + _HOST_THREADS_PER_CORE * cores_of_host(config, cores))
     processes = 0 if config.tensor.backend == "aws" else found.workers
     # Of a graph server also one for its files, and of workers one that listens to each, and two to all.
     each = found.graph_threads + found.slots + 2 + (found.workers + 2 if found.workers else 0)

@@ -61,7 +61,9 @@ class Workers(ABC):
     slots: int
 
     @abstractmethod
-    async def run(self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...]) -> Timed[T]:
+    async def run(
+        self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...], effort: int | None = None
+    ) -> Timed[T]:
         """Does `work` as soon as a worker is free.
 
         Cancelling the awaiting task gives up its place in the queue. Work that has begun in a thread finishes, and keeps
@@ -72,6 +74,7 @@ class Workers(ABC):
             seconds: how long it takes on the virtual clock, ≥ 0, or what it takes of what is shared there; the real clock
                 takes as long as it takes.
             order: who goes first on the virtual clock where two things end at the same time: the smaller tuple.
+            effort: operations and bytes that it takes, an estimate; None: nobody knows.
 
         Returns:
             The value of `work()` with its start and end.

@@ -21,15 +21,16 @@ class RealClock(Clock):
 
     Args:
         initializer: called first in every thread that the clock makes: what belongs to a thread is not inherited.
+        one_core: whether that is all that the process has (`Threads`).
     """
 
     kind: Literal["real", "virtual"] = "real"
 
-    def __init__(self, initializer: Callable[[], None] | None = None) -> None:
+    def __init__(self, initializer: Callable[[], None] | None = None, *, one_core: bool = False) -> None:
         self._origin = time.perf_counter()
         self._loop = asyncio.new_event_loop()
         self._tasks = TaskLoop(self._loop, initializer)
-        self._initializer = initializer
+        self._initializer, self._one_core = initializer, one_core
         self._pools: list[Threads] = []
 
     def now(self) -> float:
@@ -52,7 +53,7 @@ class RealClock(Clock):
 
     def workers(self, name: str, slots: int) -> Workers:
         """As `Clock.workers`."""
-        threads = Threads(name, slots, self.now, self._initializer)
+        threads = Threads(name, slots, self.now, self._initializer, one_core=self._one_core)
         self._pools.append(threads)
         return threads
 

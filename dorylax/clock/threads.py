@@ -18,6 +18,10 @@ from dorylax.clock.base import Timed, Workers, check_slots
 from dorylax.clock.duration import Duration, check_duration
 
 T = TypeVar("T")
+
+MOST_IN_LOOP = 1 << 23
+"""Operations and bytes: of a millisecond or two, for which messages that come may wait."""
+
 Request = Callable[[BaseException | None], None]
 """What a thread calls for a request, with an error if the thread cannot work."""
 
@@ -26,28 +30,50 @@ Request = Callable[[BaseException | None], None]
 class Threads(Workers):
     """At most `slots` threads, started as they are needed, that end with `close` or with the process.
 
-    Requests come from one loop at a time.
+    Requests come from one loop at a time. Where its process has a core at most, and nothing else is asked of them, the loop
+    does what takes little itself: a thread could only take turns with it, and to hand over takes as long.
 
     Args:
         name: of the workers, and what the names of the threads begin with.
         slots: how many threads there are.
         now: the time, in seconds.
         initializer: called first in every thread.
+        one_core: whether the process has no more than that.
     """
 
     def __init__(
-        self, name: str, slots: int, now: Callable[[], float], initializer: Callable[[], None] | None = None
+        self,
+        name: str,
+        slots: int,
+        now: Callable[[], float],
+        initializer: Callable[[], None] | None = None,
+        *,
+        one_core: bool = False,
     ) -> None:
         check_slots(name, slots)
+        self._most_in_loop = MOST_IN_LOOP if one_core else -1
         self.name, self.slots = name, slots
         self._now, self._initializer = now, initializer
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._open = 0  # requests that have not been answered; the loop alone counts them
 
-    async def run(self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...]) -> Timed[T]:  # noqa: ARG002
+    async def run(
+        self,
+        work: Callable[[], T],
+        *,
+        seconds: Duration,
+        order: tuple[int, ...],  # noqa: ARG002
+        effort: int | None = None,
+    ) -> Timed[T]:
         """As `Workers.run`."""
         check_duration(seconds)
+        if effort is not None and effort <= self._most_in_loop:
+            await asyncio.sleep(0)  # what is to be sent goes first
+            if not self._open:
+                start = self._now()
+                value = work()
+                return Timed(value, start, self._now())
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Timed[T]] = loop.create_future()
 

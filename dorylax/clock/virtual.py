@@ -113,7 +113,14 @@ class _VirtualWorkers(Workers):
         self._free = slots
         self._queue: deque[asyncio.Future[None]] = deque()  # of those who wait; done if cancelled
 
-    async def run(self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...]) -> Timed[T]:
+    async def run(
+        self,
+        work: Callable[[], T],
+        *,
+        seconds: Duration,
+        order: tuple[int, ...],
+        effort: int | None = None,  # noqa: ARG002
+    ) -> Timed[T]:
         check_duration(seconds)
         await self._take()
         try:

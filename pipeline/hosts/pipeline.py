@@ -30,7 +30,7 @@ from dorylax.pipeline.interval_data import reads_edge_ids
 from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
 from dorylax.pipeline.recorder import Trace
-from dorylax.pipeline.resources import graph_hosts
+from dorylax.pipeline.resources import cores_of_host
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings, layout_for, prepared_for, prices_for
 from dorylax.pipeline.shard_writing import write_shards
@@ -230,7 +230,7 @@ class HostsPipeline:
     def _place(config: PipelineConfig) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
         """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
         if config.hosts != "ray":
-            return ProcessLauncher(max(1, cores() // graph_hosts(config))), "ipc", ""
+            return ProcessLauncher(cores_of_host(config, cores())), "ipc", ""
         return RayLauncher(load_ray(), config.ray, left=cpus_of_workers(config)), "tcp", node_address()
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:

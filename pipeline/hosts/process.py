@@ -108,15 +108,17 @@ def live(
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
     from dorylax.clock import RealClock
+    from dorylax.machine import cores
     from dorylax.pipeline.hosts.host import Host
     from dorylax.pipeline.hosts.spec import HostSpec
     from dorylax.pipeline.hosts.wire import transport_of
+    from dorylax.pipeline.resources import cores_of_host
 
     spec = HostSpec.from_bytes(content)
     run = spec.run if host is None else dataclasses.replace(spec.run, host=host)
     logging.basicConfig()
     logging.getLogger("dorylax").setLevel(run.log_level)
-    with RealClock() as clock:
+    with RealClock(one_core=cores_of_host(run.config, cores()) == 1) as clock:
 
         async def life() -> None:
             transport = transport_of(run, clock)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from dorylax.clock import RealClock
+from dorylax.clock.threads import MOST_IN_LOOP
 
 
 def test_threads_are_started_as_they_are_needed():
@@ -70,3 +71,68 @@ def test_an_idle_thread_keeps_no_arrays():
             gc.collect()
             time.sleep(0.01)
         assert rows() is None
+
+
+async def where(workers, effort):
+    """Whether the loop's own thread did some work."""
+    loop = threading.get_ident()
+    return (await workers.run(threading.get_ident, seconds=0.0, order=(), effort=effort)).value == loop
+
+
+def test_where_there_is_one_core_the_loop_does_what_takes_little():
+    with RealClock(one_core=True) as clock:
+        workers = clock.workers("graph", 1)
+        assert clock.run(where(workers, MOST_IN_LOOP))
+        assert not clock.run(where(workers, MOST_IN_LOOP + 1))
+        assert not clock.run(where(workers, None))
+    with RealClock() as clock:
+        assert not clock.run(where(clock.workers("graph", 1), 0))
+
+
+def test_the_loop_overtakes_nobody():
+    """What takes little waits for what was asked of the same workers before, also where that came in the last turn."""
+    with RealClock(one_core=True) as clock:
+        workers, leave, done = clock.workers("graph", 1), threading.Event(), []
+
+        async def main():
+            little = asyncio.ensure_future(workers.run(lambda: done.append("little"), seconds=0.0, order=(), effort=0))
+            much = asyncio.ensure_future(
+                workers.run(lambda: (leave.wait(5), done.append("much")), seconds=0.0, order=())
+            )
+            await asyncio.sleep(0.01)
+            assert not done
+            more = asyncio.ensure_future(workers.run(lambda: done.append("more"), seconds=0.0, order=(), effort=0))
+            await asyncio.sleep(0.01)
+            assert not done
+            leave.set()
+            await asyncio.gather(little, much, more)
+
+        clock.run(main())
+    assert done == ["much", "little", "more"]
+
+
+def test_the_loop_sends_before_it_works():
+    with RealClock(one_core=True) as clock:
+        workers, done = clock.workers("graph", 1), []
+
+        async def main():
+            asyncio.get_running_loop().call_soon(done.append, "sent")
+            await workers.run(lambda: done.append("worked"), seconds=0.0, order=(), effort=0)
+
+        clock.run(main())
+    assert done == ["sent", "worked"]
+
+
+def test_what_the_loop_was_to_do_can_be_given_up_and_may_fail():
+    with RealClock(one_core=True) as clock:
+        workers, done = clock.workers("graph", 1), []
+
+        async def main():
+            given_up = asyncio.ensure_future(workers.run(lambda: done.append(1), seconds=0.0, order=(), effort=0))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            with pytest.raises(ZeroDivisionError):
+                await workers.run(lambda: 1 / 0, seconds=0.0, order=(), effort=0)
+
+        clock.run(main())
+    assert not done

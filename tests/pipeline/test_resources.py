@@ -10,7 +10,7 @@ from support.pipelines import make_pipeline, messy_data
 
 from dorylax.pipeline import tensor_calls
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.resources import shares
+from dorylax.pipeline.resources import cores_of_host, shares
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.task import TensorResult, TensorTask
@@ -21,6 +21,14 @@ def test_shares() -> None:
     assert shares(4, 2) == [2, 2]
     # Each has one at least: a server without any would never begin a task.
     assert shares(1, 3) == shares(0, 3) == [1, 1, 1]
+
+
+def test_cores_of_a_host() -> None:
+    four = PipelineConfig(servers=4, hosts="processes")
+    assert [cores_of_host(four, cores) for cores in (2, 4, 7, 8)] == [1, 1, 1, 2]
+    assert cores_of_host(four.model_copy(update={"num_hosts": 2}), 4) == 2
+    # On a cluster a host has cores of its own.
+    assert cores_of_host(PipelineConfig(servers=4, hosts="ray"), 3) == 3
 
 
 class Counted:

@@ -77,10 +77,11 @@ class _Busy(Workers):
         self.name, self.slots = workers.name, workers.slots
         self._workers, self._clock, self._rng = workers, clock, rng
 
-    async def run(self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...]) -> Timed[T]:
-        timed = await self._workers.run(
-            work, seconds=seconds + self._rng.exponential(self._clock.task_seconds), order=order
-        )
+    async def run(
+        self, work: Callable[[], T], *, seconds: float, order: tuple[int, ...], effort: int | None = None
+    ) -> Timed[T]:
+        seconds += self._rng.exponential(self._clock.task_seconds)
+        timed = await self._workers.run(work, seconds=seconds, order=order, effort=effort)
         await self._clock.computed()
         return timed
 

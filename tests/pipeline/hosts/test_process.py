@@ -10,6 +10,7 @@ from concurrent.futures import Future
 import pytest
 from support.pipelines import make_hosts_pipeline, messy_data
 
+from dorylax.machine import CORES
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.process import live
 from dorylax.pipeline.hosts.spec import HostSpec, spread
@@ -39,3 +40,22 @@ def test_a_driver_that_goes_after_its_host_has_failed_is_no_error(caplog: pytest
     with caplog.at_level(logging.DEBUG):
         gone.set_result(None)
     assert not caplog.records
+
+
+@pytest.mark.parametrize(("cores", "one_core"), [("1", True), ("3", True), ("4", False)])
+def test_the_clock_knows_when_a_host_has_one_core(monkeypatch: pytest.MonkeyPatch, cores: str, one_core: bool) -> None:
+    settings = PipelineConfig(servers=2, intervals=2, hosts="processes")
+    pipeline, _ = make_hosts_pipeline("gcn", messy_data(), settings)
+    made: list[bool] = []
+
+    def clock(*, one_core: bool) -> None:
+        made.append(one_core)
+        raise ArithmeticError("that is all")
+
+    monkeypatch.setenv(CORES, cores)
+    monkeypatch.setattr("dorylax.clock.RealClock", clock)
+    with contextlib.ExitStack() as cleanup:
+        spec = HostSpec(pipeline.spec(settings, cleanup), 0, spread(settings.servers, 1, None)[0])
+        with pytest.raises(ArithmeticError, match="that is all"):
+            live(spec.to_bytes(), lambda _: None)
+    assert made == [one_core]
