@@ -31,7 +31,7 @@ from dorylax.pipeline.parameters import ParameterClient
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.stages import StageFunction
+from dorylax.pipeline.stages import StageFunction, stage_effort
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, Waiting
 from dorylax.pipeline.visit import Visit
@@ -336,11 +336,14 @@ class GraphServer:
             seconds = model.graph_task(
                 order, flops=job.flops, bytes=job.bytes, server=server, rows=job.rows, elementwise=job.elementwise
             )
+        effort: int | None = job.flops + job.bytes
+        if job.elementwise is not None:
+            effort = stage_effort(job.step, self.context.sizes.of(job.step))
         self._queue(1)
         self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
         try:
             async with self._one_turn():
-                timed = await self.workers.run(work, seconds=seconds, order=order, effort=job.flops + job.bytes)
+                timed = await self.workers.run(work, seconds=seconds, order=order, effort=effort)
         finally:
             self._queue(-1)
         times = (timed.start, timed.end)

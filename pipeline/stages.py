@@ -15,7 +15,7 @@ from dorylax.graph.sharded_data import ShardEntry
 from dorylax.hollow import hollow, is_hollow
 from dorylax.jax_internals import Var, eval_jaxpr, is_key, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
-from dorylax.program.jaxpr.flops import equation_flops, product_flops
+from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
@@ -125,6 +125,15 @@ def stage_cost(step: Step, rows: int) -> StageCost:
         _requests(step),
         sum(equation_flops(equation, at) - product_flops(equation, at) for equation in step.equations),
     )
+
+
+@functools.lru_cache(maxsize=4096)
+def stage_effort(step: Step, rows: int) -> int | None:
+    """Operations and bytes of a call for so many rows, real or not; None: nobody knows (`Workers.run`)."""
+    if any(may_go_on(equation) for equation in step.equations):
+        return None
+    cost = stage_cost(step, rows)
+    return cost.flops + cost.bytes_in + cost.bytes_out
 
 
 def _requests(step: Step) -> int:

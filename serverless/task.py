@@ -80,6 +80,7 @@ class TensorTask:
         row_bytes_in: of `bytes_in`, those of rows.
         requests: transfers that a worker asks for.
         elementwise: of `flops`, those that are not of products of matrices.
+        effort: operations and bytes of the call with its padding, an estimate; None: nobody knows.
     """
 
     key: TaskKey
@@ -98,6 +99,7 @@ class TensorTask:
     row_bytes_in: int = 0
     requests: int = 0
     elementwise: int = 0
+    effort: int | None = None
 
 
 def parts_of(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:

@@ -9,7 +9,7 @@ import numpy as np
 from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.plan import Step
-from dorylax.pipeline.stages import stage_cost, together
+from dorylax.pipeline.stages import stage_cost, stage_effort, together
 from dorylax.pipeline.visit import Visit
 from dorylax.serverless.rows import cut, padded_operands
 from dorylax.serverless.task import TaskKey, TensorTask
@@ -51,6 +51,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
             row_bytes_in=cost.row_bytes_in,
             requests=cost.requests,
             elementwise=cost.elementwise,
+            effort=stage_effort(step, size),
         )
         calls.append(_call(server, step, visit, task))
     parts = await all_of(calls)

@@ -47,7 +47,6 @@ class InlineBackend:
         function = self._functions[task.key.stage]
         order = (*task.key, attempt) if attempt else task.key
         seconds: Duration = 0.0
-        effort = task.flops + task.bytes_in + task.bytes_out
         environments: WarmPool | None = None
         if (times := self._times) is not None:
             if times.machines is not None:
@@ -71,7 +70,7 @@ class InlineBackend:
             return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
         try:
-            timed = await self._workers[task.server].run(work, seconds=seconds, order=order, effort=effort)
+            timed = await self._workers[task.server].run(work, seconds=seconds, order=order, effort=task.effort)
         finally:
             if environments is not None:
                 environments.end(self._clock.now())

@@ -91,6 +91,13 @@ def test_a_server_has_no_more_tasks_at_a_time_than_slots(kind: str) -> None:
         assert sum(result.start <= moment < result.end for result in found) <= 2
 
 
+def test_what_takes_little_is_done_by_the_loop_of_one_core() -> None:
+    with RealClock(one_core=True) as clock:
+        for effort, here in ((0, True), (None, False)):
+            (found,) = run(clock, lambda: (threading.get_ident(),), [dataclasses.replace(task(0), effort=effort)])
+            assert (int(found.values[0]) == threading.get_ident()) == here
+
+
 def test_slots_are_of_each_server() -> None:
     with VirtualClock() as clock:
         found = run(clock, lambda x: (x,), [task(k, k, server=k % 2) for k in range(4)], slots=1)

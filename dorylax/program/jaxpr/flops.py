@@ -56,6 +56,13 @@ def product_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
     return sum(product_flops(one, sizes) for jaxpr in inner for one in jaxpr.eqns)
 
 
+def may_go_on(equation: JaxprEqn) -> bool:
+    """Whether an equation has a loop that says itself when it ends, so that nobody knows how many operations it has."""
+    if equation.primitive.name == "while":
+        return True
+    return any(may_go_on(one) for jaxpr in jaxprs_in_params(equation.params) for one in jaxpr.eqns)
+
+
 def _result(equation: JaxprEqn, sizes: _Sizes) -> int:
     return elements(equation.outvars[0].aval, sizes) if equation.outvars else 0
 

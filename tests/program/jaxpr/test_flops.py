@@ -11,7 +11,7 @@ from jax import export, lax
 
 from dorylax.jax_internals import JaxprEqn, make_jaxpr_of, threefry2x32_p
 from dorylax.ops.primitives.operator import TRANSCENDENTAL
-from dorylax.program.jaxpr.flops import THREEFRY, equation_flops, product_flops
+from dorylax.program.jaxpr.flops import THREEFRY, equation_flops, may_go_on, product_flops
 
 SIZES = {"n": 7, "e": 30}
 N, E = export.symbolic_shape("n, e")
@@ -99,3 +99,16 @@ def test_operations_of_products_alone():
     count = SIZES["n"]
     assert sum(product_flops(equation, SIZES) for equation in equations) == 2 * count * 4 * 3
     assert sum(equation_flops(equation, SIZES) for equation in equations) > 2 * count * 4 * 3
+
+
+def test_loops_that_may_go_on():
+    """Also inside of what calls others; one with fixed bounds is none of them."""
+
+    def halve(x):
+        return lax.while_loop(lambda h: h.sum() > 1, lambda h: h / 2, x)
+
+    def grow(x):
+        return lax.fori_loop(0, 3, lambda _, h: h + 1, x)
+
+    found = [may_go_on(last(one, array(4))) for one in (halve, jax.jit(halve), jax.vmap(halve), grow, jnp.sin)]
+    assert found == [True, True, True, False, False]
