@@ -10,7 +10,6 @@ not forgery.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -27,8 +26,6 @@ BLOCK = 1 << 22
 
 _FORMAT, _VERSION, _HASH = "dorylax-checksums", 1, "crc32"
 _MOST_THREADS = 8  # as many CRC-32 as memory, or a fast disk, has bytes for
-_POLYNOMIAL = 0xEDB88320  # of CRC-32; the highest bit of a number is the coefficient of x⁰
-_BYTE = 1 << 31 - 8  # x⁸, by which a byte more multiplies
 
 
 class Checksums(NamedTuple):
@@ -47,15 +44,6 @@ class Checksums(NamedTuple):
     def span(self, block: int) -> tuple[int, int]:
         """The first byte of a block, and the one after its last."""
         return block * self.block_bytes, min((block + 1) * self.block_bytes, self.size)
-
-    @property
-    def whole(self) -> int:
-        """The CRC-32 of all bytes, which zip lists, from those of the blocks."""
-        crc = 0
-        for block, of_block in enumerate(self.blocks):
-            begin, end = self.span(block)
-            crc = _product(crc, _shift(end - begin)) ^ of_block
-        return crc
 
     @property
     def digest(self) -> str:
@@ -93,28 +81,6 @@ class Summing:
     def _end_block(self) -> None:
         self._blocks.append(self._crc)
         self._crc = 0
-
-
-@functools.cache
-def _shift(size: int) -> int:
-    """What so many bytes more multiply a CRC-32 by."""
-    found, power = 1 << 31, _BYTE
-    while size:
-        if size & 1:
-            found = _product(found, power)
-        power = _product(power, power)
-        size >>= 1
-    return found
-
-
-def _product(a: int, b: int) -> int:
-    """Of two polynomials over bits, modulo CRC-32's."""
-    found = 0
-    for bit in range(31, -1, -1):
-        if a >> bit & 1:
-            found ^= b
-        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)
-    return found
 
 
 def to_json(arrays: Mapping[str, Checksums]) -> bytes:
