@@ -3,6 +3,7 @@
     python benchmarks/larger.py reddit-small --memory 1GiB
     python benchmarks/larger.py friendster --scale 0.05 --memory 1.5GiB --folder /data/larger
     python benchmarks/larger.py reddit-small --model gat --scale 0.1 --memory 700MiB
+    python benchmarks/larger.py products --layers 3 --norm layer --memory 3GiB
 
 A graph in one of the shapes below is generated into an archive part by part, unless one is there, in an order of its
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
@@ -13,8 +14,9 @@ bounds are measured in the same process after the epochs:
   gather   the edges that an epoch goes through × the time of one in a gather of the same width over rows in memory
   disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache
 
-The shapes are the paper's (`amazon`, `friendster`, `reddit-small`) and OGB's `papers100m`; `--scale` multiplies vertices and
-edges. Printed: seconds of each epoch, their bounds, the ratio to the larger one, peak memory, losses.
+The shapes are the paper's (`amazon`, `friendster`, `reddit-small`) and those of GriNNder with its width (`products`,
+`igb-medium`; docs/memory.md), and OGB's `papers100m`; `--scale` multiplies vertices and edges. Printed: seconds of each
+epoch, their bounds, the ratio to the larger one, peak memory, losses.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ SHAPES = {
     "amazon": Shape(9_200_000, 313_900_000, 300, 25, 16),
     "friendster": Shape(65_600_000, 3_600_000_000, 32, 50, 16),
     "papers100m": Shape(111_000_000, 3_200_000_000, 128, 172, 16),
+    "products": Shape(2_449_029, 123_718_280, 100, 47, 256),
+    "igb-medium": Shape(10_000_000, 120_077_694, 1024, 19, 256),
 }
 _GROUPS = Path("/sys/fs/cgroup/memory")
 _EDGES = 8_000_000
@@ -145,11 +149,12 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     forget_peak()  # what was mapped while data were loaded and checked
     clock = Clock()
     widths = (data.num_features, shape.hidden, data.num_classes)
+    deep: dict[str, Any] = {"num_layers": options["layers"], "norm": options["norm"], "rngs": nnx.Rngs(0)}
     models = {
-        "gcn": lambda: layers.GCN(*widths, dropout=0.0, rngs=nnx.Rngs(0)),
-        "gat": lambda: layers.GAT(data.num_features, max(1, shape.hidden // 8), data.num_classes, rngs=nnx.Rngs(0)),
-        "sage-max": lambda: layers.GraphSAGE(*widths, aggregation="max", dropout=0.0, rngs=nnx.Rngs(0)),
-        "gin": lambda: layers.GIN(*widths, dropout=0.0, rngs=nnx.Rngs(0)),
+        "gcn": lambda: layers.GCN(*widths, dropout=0.0, **deep),
+        "gat": lambda: layers.GAT(data.num_features, max(1, shape.hidden // 8), data.num_classes, **deep),
+        "sage-max": lambda: layers.GraphSAGE(*widths, aggregation="max", dropout=0.0, **deep),
+        "gin": lambda: layers.GIN(*widths, dropout=0.0, **deep),
     }
     epochs = options["epochs"]
     trainer = Trainer(
@@ -242,11 +247,15 @@ def main() -> None:
         "--memory", default="1GiB", help="limit of the process, or a part of what it takes in memory (25%%)"
     )
     parser.add_argument("--model", choices=["gcn", "gat", "sage-max", "gin"], default="gcn")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--hidden", type=int, help="width of hidden rows; the shape's by default")
+    parser.add_argument("--norm", choices=["none", "layer"], default="none", help="of hidden rows")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where archive and scratch files are; a temporary one by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parsed(parser, shape="tiny", memory="92%")
     shape = SHAPES[arguments.shape]
+    shape = shape._replace(hidden=arguments.hidden or shape.hidden)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="dorylax-larger-"))
     archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
     try:
@@ -264,6 +273,8 @@ def main() -> None:
             "epochs": arguments.epochs,
             "memory": f"{memory >> 20}MiB",
             "model": arguments.model,
+            "layers": arguments.layers,
+            "norm": arguments.norm,
             "scratch": str(folder),
         }
         with control_group(memory) as group:

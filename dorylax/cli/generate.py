@@ -12,6 +12,7 @@ import click
 from dorylax.observers.progress import bar, data_size, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
+from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.options import memory_option
 
 
@@ -40,7 +41,10 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
     from dorylax.graph.datasets import generate as write
 
     begin = time.perf_counter()
-    with bar("generating") as progress:
+    with (
+        told_if_interrupted(f"{out} is what it was; the same command begins anew"),
+        bar("generating") as progress,
+    ):
         write(name, out, memory=memory, progress=progress, **options)
     seconds = time.perf_counter() - begin
     click.echo(f"{name}: {out}, {data_size(out.stat().st_size)}, {duration(seconds)}")

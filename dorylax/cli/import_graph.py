@@ -15,6 +15,7 @@ import click
 from dorylax.observers.progress import Lasting, data_size, duration, terminal_bars
 from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.output import print_error, print_json
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def import_graph(
         num_classes=num_classes,
         multilabel=multilabel or None,
     )
-    with _shown(quiet=as_json) as (expected, progress):
+    with told_if_interrupted("the same command goes on"), _shown(quiet=as_json) as (expected, progress):
         made = run(
             sources,
             out,

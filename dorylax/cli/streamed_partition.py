@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol, cast, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -19,14 +19,13 @@ from dorylax.graph.mapped import resident_within
 from dorylax.graph.npz import open_npz
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.locality import communities
-from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.streamed_communities import communities_within
 from dorylax.graph.stream.edge_rows import EdgeRows
 from dorylax.graph.stream.reorder_archive import check_disk, stored_bytes, write_in_order
 from dorylax.graph.stream.reordering import scratch_beside
-from dorylax.machine import resident_bytes
+from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
-from dorylax.memory.streamed_partition import MAPPED_SHARE, PartitionMemoryError, streams
+from dorylax.memory.streamed_partition import MAPPED_SHARE, PartitionMemoryError, in_memory_bytes, streams
 from dorylax.trainer.from_config import prepare_data
 
 
@@ -58,25 +57,23 @@ class Way(Protocol):
 
 
 def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, ids: bool) -> Way:
-    """How to partition a data set within so much memory; where it fits nowhere and nobody has set it, in memory.
+    """How to partition a data set within so much memory.
+
+    The default leaves some to others. Where that alone is why it fits neither way, it is partitioned in memory.
 
     Raises:
-        PartitionMemoryError: what was set is too little.
+        PartitionMemoryError: what was set is too little, or all that there is.
         GraphError, DatasetError, OSError: as `shape_of`.
     """
     shape = shape_of(config)
     if shape is None:
         return _InMemory(config)  # loading says what is wrong
+    options: Any = {"servers": servers, "method": method, "ids": ids}
     try:
-        on_disk = streams(
-            shape,
-            servers=servers,
-            method=cast(Method, method),
-            ids=ids,
-            memory=memory.bytes - resident_bytes(),
-        )
+        on_disk = streams(shape, **options, memory=memory.bytes - resident_bytes())
     except PartitionMemoryError:
-        if memory.given:
+        limit = memory_limit()
+        if memory.given or (limit is not None and in_memory_bytes(shape, **options) > limit.bytes):
             raise
         on_disk = False
     if not on_disk:

@@ -23,6 +23,19 @@ class PartitionMemoryError(DorylaxError, ValueError):
     """A partition that does not fit in its memory."""
 
 
+def in_memory_bytes(shape: DataShape, *, servers: int, method: Method, ids: bool) -> int:
+    """What a partition takes that is made and cut in memory, in bytes; arguments as of `streams`."""
+    E = shape.num_edges
+    with_ids = ids and shape.edge_ids_fit
+    ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
+    cutting = ids_bytes + _shard_bytes(shape, servers)
+    return sum(shape.copy().values()) + max(partitioning(shape, method), communities(shape), cutting)
+
+
+def _shard_bytes(shape: DataShape, servers: int) -> int:
+    return (4 * shape.num_edges + 4 * shape.num_vertices * shape.num_features) // servers
+
+
 def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory: int) -> bool:
     """Whether a data set is too large to be partitioned in memory, but not to be in a stream.
 
@@ -37,11 +50,7 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
         PartitionMemoryError: neither fits; says what does not, and what to do.
     """
     V, E = shape.num_vertices, shape.num_edges
-    with_ids = ids and shape.edge_ids_fit
-    own = partitioning(shape, method)
-    ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
-    shard = (4 * E + 4 * V * shape.num_features) // servers
-    if sum(shape.copy().values()) + max(own, communities(shape), ids_bytes + shard) <= memory:
+    if in_memory_bytes(shape, servers=servers, method=method, ids=ids) <= memory:
         return False
     if shape.origin != "archive":
         raise PartitionMemoryError(
@@ -53,10 +62,10 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
         "features that are not float32 rows of their own": (
             0 if shape.features_in == "mapped" else 4 * V * shape.num_features
         ),
-        "edge ids (--no-edge-ids leaves them out)": 28 * E if with_ids else 0,
-        "METIS (--method ldg takes less)": own if method == "metis" else 0,
+        "edge ids (--no-edge-ids leaves them out)": 28 * E if ids and shape.edge_ids_fit else 0,
+        "METIS (--method ldg takes less)": partitioning(shape, method) if method == "metis" else 0,
         f"{V:,} vertices": (_VERTEX_BYTES + servers) * V,
-        f"a shard of {servers} (more servers have smaller ones)": shard,
+        f"a shard of {servers} (more servers have smaller ones)": _shard_bytes(shape, servers),
     }
     most = memory - memory // MAPPED_SHARE
     if sum(held.values()) > most:

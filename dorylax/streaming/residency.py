@@ -36,9 +36,21 @@ _SORTED_BYTES = 28
 """Of each edge of a unit while its edges are put in order of sources."""
 
 
-@final
 class NotStreamedError(DorylaxError, ValueError):
     """A run cannot be streamed: its model or its data are such, or there is too little memory for that, too."""
+
+
+@final
+class TooLittleMemoryError(NotStreamedError):
+    """A program cannot be streamed within a budget.
+
+    Attributes:
+        missing: bytes that the budget lacks at least.
+    """
+
+    def __init__(self, name: str, need: int, budget: int) -> None:
+        super().__init__(f"{name} takes {need:,} bytes where it takes least, and {max(0, budget):,} are left")
+        self.missing = need - budget
 
 
 @final
@@ -187,7 +199,8 @@ def lay_out(
         threads: that compute.
 
     Raises:
-        NotStreamedError: it returns something that has no row per vertex, or the memory is too little.
+        NotStreamedError: it returns something that has no row per vertex.
+        TooLittleMemoryError: the memory is too little.
     """
     traced = program.traced
     found = [atom for atom in traced.step.jaxpr.outvars if not is_literal(atom)]
@@ -349,11 +362,8 @@ class _Planner:
         _, chosen = max(candidates, key=lambda pair: pair[0])
         self._blocked[chosen.index] = max(map(_width, chosen.at_random))
 
-    def _too_little(self, need: int, budget: int) -> NotStreamedError:
-        return NotStreamedError(
-            f"{self._program.traced.name} needs {_gib(need)} of memory for rows that are read through edges and the work on "
-            f"a unit, and {_gib(max(0, budget))} are left: raise single.memory_limit, or make the model narrower"
-        )
+    def _too_little(self, need: int, budget: int) -> TooLittleMemoryError:
+        return TooLittleMemoryError(self._program.traced.name, need, budget)
 
     def _most_read(self, plan: Layout, left: int) -> frozenset[Value]:
         """What is read most often for its bytes, as far as memory is left."""
@@ -470,7 +480,3 @@ def _slices(program: SplitModel, units: Units) -> Slices:
 
 def _inputs(program: SplitModel) -> frozenset[Var]:
     return frozenset(program.traced.step.jaxpr.invars)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import sys
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 import click
@@ -28,6 +30,19 @@ class CommandError(DorylaxError):
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.code = code
+
+
+@contextlib.contextmanager
+def told_if_interrupted(text: str) -> Iterator[None]:
+    """Ctrl-C ends the command with this text about what is left, and how to go on.
+
+    Raises:
+        CommandError: Ctrl-C.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CommandError(f"interrupted: {text}", INTERRUPTED) from None
 
 
 class Explained(NamedTuple):

@@ -29,13 +29,14 @@ from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.rows import pad
 from dorylax.streaming.data import StreamData, reads_edge_order
 from dorylax.streaming.executor import StreamedProgram
-from dorylax.streaming.residency import INDEX, Layout, lay_out, units_for
+from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, TooLittleMemoryError, lay_out, units_for
 from dorylax.streaming.units import Units
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.objective import Objective
 
 # What compiling a program's stages, and running them, adds to a process, and what allocators do not give back.
 _COMPILED = 192 << 20
+_MIB = 1 << 20
 _KEPT_BY_ALLOCATORS = 0.03
 
 
@@ -77,15 +78,34 @@ def lay_out_both(
         mapped: names of the inputs that lie in files, `INDEX` among them.
 
     Raises:
-        NotStreamedError: one of them cannot be streamed within that.
+        NotStreamedError: one of them cannot be streamed, or not within that; says how much it takes at least.
     """
-    budget = round(limit * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
     # One thread more than there are cores: a thread that waits for XLA computes nothing.
     options: Any = {"symmetric": symmetric, "mapped": mapped, "threads": cores() + 1}
-    # What training keeps in memory between its sweeps is there while an evaluation runs.
-    least = lay_out(pair.evaluation, units, budget, **options).needs
-    training = lay_out(pair.training, units, budget, beside=least, **options)
-    return Layouts(training, lay_out(pair.evaluation, units, budget - training.lasting_bytes, **options))
+
+    def within(memory: int) -> Layouts:
+        budget = round(memory * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
+        # What training keeps in memory between its sweeps is there while an evaluation runs.
+        least = lay_out(pair.evaluation, units, budget, **options).needs
+        training = lay_out(pair.training, units, budget, beside=least, **options)
+        return Layouts(training, lay_out(pair.evaluation, units, budget - training.lasting_bytes, **options))
+
+    enough = limit
+    while True:
+        try:
+            found = within(enough)
+        except TooLittleMemoryError as error:
+            enough += math.ceil(error.missing / (1 - _KEPT_BY_ALLOCATORS))
+            enough += -enough % _MIB
+        else:
+            break
+    if enough > limit:
+        raise NotStreamedError(
+            f"{pair.training.traced.name} takes {enough // _MIB} MiB on these data, of which the process itself takes "
+            f"{(base + _COMPILED) // _MIB} MiB, and may have {limit // _MIB} MiB: raise the limit "
+            f"(single.memory_limit={enough // _MIB}MiB), or make the model narrower"
+        )
+    return found
 
 
 @final

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.graph import datasets
+from dorylax.graph.stream.archive_writer import ArrayWriter
 
 
 def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
@@ -67,3 +68,14 @@ def test_where_it_cannot_be_written(dorylax, tmp_path: Path) -> None:
         assert code in (1, 2)
         assert message in error
         assert error.count("\n") == 1
+
+
+def test_interrupted(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ArrayWriter, "write", stop)
+    out = tmp_path / "out.npz"
+    code, text, err = dorylax("generate", "communities", "--size", "tiny", "--out", str(out))
+    assert (code, text, err.strip()) == (130, "", f"interrupted: {out} is what it was; the same command begins anew")
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dorylax.graph.graph import Graph
+from dorylax.graph.stream.archive_writer import ArrayWriter
 from dorylax.graph.stream.import_graph import LEAST_MEMORY
 
 
@@ -89,3 +90,28 @@ def test_nothing_to_import(dorylax, tmp_path: Path) -> None:
     code, _, err = dorylax("import", "--out", str(tmp_path / "mine.npz"), "--memory", "1GiB")
     assert (code, err) == (2, "error: there is nothing to import: name at least one file of edges\n")
     assert LEAST_MEMORY < 2**30
+
+
+def test_interrupted(dorylax, tmp_path: Path, edges: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (
+        "import",
+        str(edges),
+        "--out",
+        str(tmp_path / "mine.npz"),
+        "--header",
+        "--values",
+        "w",
+        "--memory",
+        "512MiB",
+    )
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ArrayWriter, "write", stop)
+        code, said, err = dorylax(*words)
+    assert (code, said) == (130, ""), err
+    assert err.endswith("interrupted: the same command goes on\n")
+    assert dorylax(*words).code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"edges.csv", "mine.npz"}

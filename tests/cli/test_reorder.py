@@ -78,3 +78,15 @@ def test_wrong_words(dorylax, given: Path, words: tuple[str, ...], told: str) ->
     assert told in err
     assert err.count("\n") == 1
     assert {path.name for path in given.parent.iterdir()} == {"given.npz"}
+
+
+def test_interrupted(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(archive: object, order: object, out: Path, scratch: Path, **_: object) -> None:
+        (scratch / "half").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dorylax.graph.stream.reordering.write_in_order", stop)
+    out = given.with_name("out.npz")
+    code, text, err = dorylax("reorder", str(given), "--out", str(out))
+    assert (code, text, err.strip()) == (130, "", f"interrupted: {out} is what it was; the same command begins anew")
+    assert {path.name for path in given.parent.iterdir()} == {"given.npz"}

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.cli import streamed_partition
+from dorylax.cli import budget, streamed_partition
 from dorylax.graph.datasets import load
 from dorylax.graph.npz import open_npz
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.machine import Limit
 
 OPTIONS = ("--servers", "3", "--intervals", "2", "--widths", "4", "--json")
 
@@ -95,6 +96,21 @@ def test_what_is_too_large_for_both_says_why(dorylax, given: Path, tmp_path: Pat
     assert "METIS (--method ldg takes less)" in err
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("has", "code"), [(1 << 20, 2), (1 << 34, 0)])
+def test_what_is_too_large_for_all_there_is_is_refused_unasked(
+    dorylax, given: Path, monkeypatch: pytest.MonkeyPatch, has: int, code: int
+) -> None:
+    """The default is a share of it: what that alone refuses is partitioned in memory."""
+    monkeypatch.setattr(budget, "_SHARE", 1e-9)
+    for module in (budget, streamed_partition):
+        monkeypatch.setattr(module, "memory_limit", lambda: Limit(has, "machine"))
+    found = dorylax("partition", "--data", str(given), *OPTIONS)
+    assert found.code == code
+    assert ("METIS (--method ldg takes less)" in found.err) == (code == 2)
+    if code == 0:
+        assert not json.loads(found.out)["streamed"]
 
 
 def test_the_archive_is_mapped(given: Path) -> None:

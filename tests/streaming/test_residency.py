@@ -11,7 +11,7 @@ from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming import residency
-from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, even_units, lay_out, unit_rows, units_for
+from dorylax.streaming.residency import INDEX, Layout, TooLittleMemoryError, even_units, lay_out, unit_rows, units_for
 from dorylax.streaming.units import MOST_ENTRIES
 
 V, E, F, H, C = 65_600_000, 3_600_000_000, 32, 16, 50
@@ -66,10 +66,25 @@ def test_more_memory_never_reads_more(friendster: Program) -> None:
 
 
 def test_too_little(friendster: Program) -> None:
-    with pytest.raises(
-        NotStreamedError, match=r"GCN needs \S+ GiB of memory .* and 0.10 GiB are left: raise single.mem"
-    ):
+    with pytest.raises(TooLittleMemoryError, match=r"GCN takes \S+ bytes .* and 107,374,182 are left"):
         layout(friendster, 0.1)
+    enough = least(friendster)
+    assert layout(friendster, enough / 2**30).bytes <= enough
+    with pytest.raises(TooLittleMemoryError) as caught:
+        layout(friendster, (enough - 1) / 2**30)
+    assert caught.value.missing == 1
+
+
+def least(friendster: Program) -> int:
+    """Bytes, as errors say what is missing: of the parts of a program only that of the first that does not fit."""
+    size = 100 << 20
+    while True:
+        try:
+            layout(friendster, size / 2**30)
+        except TooLittleMemoryError as error:
+            size += error.missing
+        else:
+            return size
 
 
 def test_data_in_memory_are_not_counted_again(friendster: Program) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from dorylax.durable import arriving_file
 from dorylax.graph import checksums
+from dorylax.graph.stream.whole_crc import whole_crc
 from dorylax.graph.zip_arrays import LOCAL_HEADER
 
 ALIGNMENT = 64
@@ -61,7 +62,7 @@ class ArrayWriter:
         header = io.BytesIO()
         fields = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, fields)
-        self._at, self._crc = start, 0
+        self._at = start
         self._sums = checksums.Summing(self._put)
         self._sums.write(header.getvalue())
         self.end = self._at + math.prod(shape) * dtype.itemsize
@@ -85,20 +86,19 @@ class ArrayWriter:
             self._sums.write(left[:_PIECE])
             left = left[_PIECE:]
 
-    def finish(self) -> tuple[int, checksums.Checksums]:
-        """The CRC-32 of all bytes, and those of the blocks.
+    def finish(self) -> checksums.Checksums:
+        """Those of all that was written.
 
         Raises:
             ValueError: rows are missing.
         """
         if self._at != self.end:
             raise ValueError(f"{self._name} {list(self._shape)} lacks its last {self.end - self._at:,} bytes")
-        return self._crc, self._sums.checksums()
+        return self._sums.checksums()
 
     def _put(self, data: bytes | memoryview) -> None:
         self._file.seek(self._at)
         self._file.write(data)
-        self._crc = zlib.crc32(data, self._crc)
         self._at += len(data)
 
 
@@ -157,8 +157,8 @@ class ArchiveWriter:
         """
         directory, sums = b"", {}
         for name, (at, extra, array) in self._arrays.items():
-            crc, sums[name] = array.finish()
-            directory += self._header(f"{name}.npy", at, crc, sums[name].size, extra)
+            found = sums[name] = array.finish()
+            directory += self._header(f"{name}.npy", at, whole_crc(found), found.size, extra)
         content = checksums.to_json(sums)
         directory += self._header(checksums.MEMBER, self._end, zlib.crc32(content), len(content), b"")
         self._file.write(content)

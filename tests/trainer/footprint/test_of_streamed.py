@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,21 @@ def test_what_cannot_be_streamed_is_refused_with_its_reason() -> None:
     ):
         with pytest.raises(MemoryLimitError, match=f"does not fit.*cannot be streamed from disk either: .*{reason}"):
             of_config.check_config(config(limit, **overrides))
+
+
+@pytest.mark.usefixtures("mapped")
+def test_a_limit_that_is_too_small_is_told_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    smaller = dataclasses.replace(shape(), num_vertices=6_000_000, num_edges=300_000_000)
+    monkeypatch.setattr(of_config, "shape_of", lambda _: smaller)
+    with pytest.raises(NotStreamedError, match=r"GCN takes \d+ MiB .* may have 650 MiB: raise the limit \(s") as caught:
+        estimate(config("650MiB"))
+    found = re.search(r"single\.memory_limit=(\d+)MiB", str(caught.value))
+    assert found is not None
+    least = int(found[1])
+    assert 650 < least < 2048
+    assert estimate(config(f"{least}MiB")).memory <= least << 20
+    with pytest.raises(NotStreamedError, match=rf"limit={least}MiB"):
+        estimate(config(f"{least - 2}MiB"))
 
 
 def test_data_that_cannot_even_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
