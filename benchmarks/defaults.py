@@ -9,6 +9,9 @@ on generated graphs of other shapes and seeds.
     DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults --begin-for 3000   # begins no run after so many seconds
     DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults --begin-for 0      # only the tables
     DORYLAX_DATA=… python benchmarks/defaults.py --out runs/choose --choose --seeds 3
+
+With many cores or a GPU, `--jobs 14` trains so many at a time. On a GPU they share its memory with
+`XLA_PYTHON_CLIENT_PREALLOCATE=false`; `JAX_COMPILATION_CACHE_DIR=FOLDER` compiles once what only a seed tells apart.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ import dataclasses
 import functools
 import itertools
 import json
+import multiprocessing
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +111,7 @@ def prepared(name: str, vertices: int, features: str) -> Dataset | None:
 
 
 class Runs:
-    """Runs that are there already, and those that there is time for.
+    """Runs that are there already, and those that there is time for. Processes share them by their folder.
 
     Args:
         folder: a file for each; None to keep them in memory.
@@ -171,8 +176,25 @@ def spread(values: Sequence[float]) -> str:
     return f"{statistics.fmean(values):.1f}{deviation}"
 
 
-def choose(runs: Runs, names: Sequence[str], seeds: int) -> None:
+Pool = Executor | None
+"""Of processes that make runs; None where they are made when they are asked for."""
+
+
+def make(runs: Runs, wanted: Iterable[tuple[str, Mapping[str, Any], int]], pool: Pool) -> None:
+    """Makes those that are missing, of a graph, with settings and a seed each."""
+    if pool is not None:
+        for made in [pool.submit(_make, runs, *run) for run in wanted]:
+            made.result()
+
+
+def _make(runs: Runs, *run: Any) -> None:
+    runs.get(*run)  # which the pool's process need not send: the folder has it
+
+
+def choose(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
     """Prints what the default was chosen by: for each candidate the mean validation accuracies."""
+    every = itertools.product(range(seeds), names, CANDIDATES.values())
+    make(runs, ((name, settings, 2000 + seed) for seed, name, settings in every), pool)
     for name in names:
         print(name)
         for label, settings in CANDIDATES.items():
@@ -182,17 +204,29 @@ def choose(runs: Runs, names: Sequence[str], seeds: int) -> None:
                 print(f"  {label:20} validation after {caps}  ({len(there)} of {seeds} seeds)", flush=True)
 
 
-def show(runs: Runs, names: Sequence[str], seeds: int) -> None:
+def best_of(runs: Runs, name: str) -> tuple[str | None, int]:
+    """Which of the grid has the best mean validation accuracy, of those whose runs are all there; and how many lack."""
+    tried = {label: [runs.get(name, GRID[label], seed) for seed in _TUNING_SEEDS] for label in GRID}
+    whole = {label: made for label, made in tried.items() if None not in made}
+    best = max(whole, key=lambda label: statistics.fmean(of(whole[label], "val")), default=None)
+    return best, sum(run is None for made in tried.values() for run in made)
+
+
+def show(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
     """Prints the default beside the best of the grid, a row for each graph."""
+    if pool is not None:
+        grid = itertools.product(_TUNING_SEEDS, names, GRID.values())
+        usual_of_all = itertools.product(names, range(seeds))
+        first = [(name, settings, seed) for seed, name, settings in grid]
+        make(runs, [*first, *((name, {}, seed) for name, seed in usual_of_all)], pool)
+        found = [(name, best) for name in names if (best := best_of(runs, name)[0]) is not None]
+        make(runs, [(name, GRID[best], seed) for name, best in found for seed in range(seeds)], pool)
     for name in names:
         usual = [runs.get(name, {}, seed) for seed in range(seeds)]
-        tried = {label: [runs.get(name, GRID[label], seed) for seed in _TUNING_SEEDS] for label in GRID}
-        missing = sum(run is None for made in tried.values() for run in made)
-        whole = {label: made for label, made in tried.items() if None not in made}
-        if not whole or not any(usual):
+        best, missing = best_of(runs, name)
+        if best is None or not any(usual):
             print(f"{name:18} not yet run", flush=True)
             continue
-        best = max(whole, key=lambda label: statistics.fmean(of(whole[label], "val")))
         tuned = [None if missing else runs.get(name, GRID[best], seed) for seed in range(seeds)]
         both = [(one, other) for one, other in zip(usual, tuned, strict=True) if one is not None and other is not None]
         print(f"{name:18} default {spread(of(usual, 'test'))} ({sum(run is not None for run in usual)} seeds)", end="")
@@ -220,10 +254,18 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="print what the default was chosen by")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="keep runs here, and go on with those there")
     parser.add_argument("--begin-for", type=float, default=1e9, metavar="SECONDS", help="begin no run after these")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, in processes of their own (default: 1)")
     arguments = parsed(parser, graphs="homophilous", seeds=1, epochs=2, vertices=300)
+    if arguments.jobs > 1 and arguments.out is None:
+        parser.error("with --jobs runs need a folder: --out FOLDER")
     runs = Runs(arguments.out, arguments.model, arguments.epochs, arguments.vertices, arguments.begin_for)
     names = arguments.graphs.split(",") if arguments.graphs else CHOSEN_ON if arguments.choose else SHOWN_ON
-    (choose if arguments.choose else show)(runs, names, arguments.seeds)
+    table = choose if arguments.choose else show
+    if arguments.jobs == 1:
+        table(runs, names, arguments.seeds, None)
+        return
+    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
+        table(runs, names, arguments.seeds, pool)
 
 
 if __name__ == "__main__":

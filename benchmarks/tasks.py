@@ -125,7 +125,8 @@ def _graph(kind: int, rng: np.random.Generator) -> Graph:
     parents = [np.roll(ids, 1)[1:], np.zeros(size - 1, int), (rng.random(size - 1) * ids[1:]).astype(int)][kind]
     more = rng.integers(size, size=(2, 4))
     one, other = np.concatenate([np.stack([ids[1:], parents]), more], axis=1)
-    return Graph.from_coo(np.concatenate([one, other]), np.concatenate([other, one]), size)
+    # Each edge once: a loop given twice counts twice here, and once in PyTorch Geometric, so that models would differ.
+    return Graph.from_coo(np.concatenate([one, other]), np.concatenate([other, one]), size, coalesce="first")
 
 
 def _installed() -> bool:

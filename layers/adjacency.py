@@ -21,7 +21,8 @@ class NormalisedAdjacency(NamedTuple):
 
         (Ã X)_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · x_u,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
 
-    A loop is added only to vertices that have none. In a directed graph d is the in-degree at both ends, as in PyG.
+    A loop is added only to vertices that have none; one that is given twice counts twice, as any edge does (PyG keeps one:
+    `coalesce` beforehand makes both the same). In a directed graph d is the in-degree at both ends, as in PyG.
     The normalisation is separable, so no array over the edges is made: rows are scaled before and after a plain gather.
 
     Attributes:

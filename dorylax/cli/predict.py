@@ -26,6 +26,7 @@ _SUFFIXES = (".npz", ".csv")
 @click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
 @no_verify_option
 @click.option("--out", metavar="FILE.npz|csv", type=click.Path(path_type=Path), help="Write the predictions.")
+@click.option("--all-pairs", is_flag=True, help="Also rank links that validate and test among all vertices.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def predict(
@@ -35,6 +36,7 @@ def predict(
     data: str | None,
     no_verify: bool,
     out: Path | None,
+    all_pairs: bool,
     trust: bool,
     as_json: bool,
 ) -> None:
@@ -49,18 +51,24 @@ def predict(
     if no_verify:
         config = config.unverified()
 
-    from dorylax.cli.predictions import mask_sizes, scores, write
+    from dorylax.cli.predictions import mask_sizes, ranked, scores, write
     from dorylax.graph.sharded_data import ShardedData
     from dorylax.graph.task_data import TaskData
+    from dorylax.tasks import LinkPrediction
+    from dorylax.tasks.catalogue import make_task
     from dorylax.trainer import Trainer, prepare_data
     from dorylax.trainer.step.objective import Objective
 
+    task = make_task(config.task, config.data.split_seed)
+    if all_pairs and not isinstance(task, LinkPrediction):
+        raise ConfigError(f"--all-pairs ranks links, and {path} predicts none: train with --task link-prediction")
     dataset = prepare_data(config.data)
     trainer = Trainer.from_config(config, dataset, run_directory=path, resume=True)
     outputs, examples = trainer.predict(), trainer.data
     assert not isinstance(examples, ShardedData)
     objective = Objective.of(config.train.loss, examples, config.train.metric)
     found = scores(outputs, examples, objective)
+    places = ranked(trainer.rows(), dataset, task) if all_pairs and isinstance(task, LinkPrediction) else {}
     if out is not None:
         write(out, outputs, examples)
     noun = examples.examples if isinstance(examples, TaskData) else "vertices"
@@ -71,6 +79,7 @@ def predict(
         "accuracy" if objective.metric in ACCURACIES else "scores": found,
         noun: len(outputs),
         "classes": examples.num_classes,
+        "all_pairs": places or None,
         "out": None if out is None else str(out),
     }
     if as_json:
@@ -82,6 +91,10 @@ def predict(
         label = "validation" if mask == "val" else mask
         shown = percent(value) if value is None or kind.fraction else kind.shown(value)
         click.echo(f"{label} {kind.title}: {shown} of {sizes[mask]:,} {noun}")
+    for mask, values in places.items():
+        label = "validation" if mask == "val" else mask
+        shown = ", ".join(f"{METRICS[name].title} {percent(value)}" for name, value in values.items())
+        click.echo(f"{label} links among all vertices: {shown}")
     if out is not None:
         click.echo(f"predictions: {out}")
 

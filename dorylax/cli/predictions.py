@@ -17,6 +17,8 @@ from dorylax.durable import write_file
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.reorder import user_order
 from dorylax.graph.task_data import TaskData
+from dorylax.tasks import LinkPrediction
+from dorylax.tasks.all_pairs import rank_among_all
 from dorylax.trainer.step.objective import Objective
 
 _ROWS = 1 << 20
@@ -45,6 +47,24 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
         name: objective.score(total, number) if mask.any() else None
         for number, (name, mask) in enumerate(zip(_MASKS, masks, strict=True))
     }
+
+
+def ranked(rows: np.ndarray, data: Dataset, task: LinkPrediction) -> dict[str, dict[str, float]]:
+    """Where links stand among all that their ends might have had, by mask and metric; masks without a link are left out.
+
+    Args:
+        rows: of the vertices.
+        data: the whole graph: what it knows as a link competes with no other.
+        task: of links.
+    """
+    split = task.split(data)
+    found = {}
+    for name, part in (("val", split.val), ("test", split.test)):
+        if not part.labels.any():
+            continue
+        among = rank_among_all(rows, part, data.graph, decoder=task.decoder)
+        found[name] = {"mrr": among.mrr, **{f"hits_at_{k}": among.hits_at(k) for k in (10, 20, 50, 100)}}
+    return found
 
 
 def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:

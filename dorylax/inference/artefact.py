@@ -47,7 +47,7 @@ class RowInput(NamedTuple):
     """An array that the model takes.
 
     Attributes:
-        per: "vertex" or "edge", which it has rows of.
+        per: "vertex", "edge" or "pair", which it has rows of; there may be any number of pairs.
         shape: of a row.
         dtype: of its elements.
     """
@@ -144,10 +144,10 @@ def _exported(
 ) -> export.Exported:
     vertices: Any
     number: Any
-    vertices, number = export.symbolic_shape("V, E")
+    vertices, number, pairs = export.symbolic_shape("V, E, N")
     if not edges:
         number = 0
-    sizes = {"vertex": vertices, "edge": number}
+    sizes = {"vertex": vertices, "edge": number, "pair": pairs}
     offsets = jax.ShapeDtypeStruct((vertices + 1, 2), jnp.uint32)
     entries = jax.ShapeDtypeStruct((number,), jnp.int32)
     arguments = (

@@ -79,7 +79,7 @@ class Model:
         Args:
             edge_index: integers `[2, E]`, row 0 the sources and row 1 the targets, in any order.
             x: `[V, F]`, with a row for each vertex.
-            inputs: the model's further inputs, with a row per vertex or per column of `edge_index`.
+            inputs: the model's further inputs, with a row per vertex, per column of `edge_index`, or per pair of vertices.
 
         Returns:
             `[V, …]`, row i for vertex i; or such arrays by name if the model gives several.
@@ -102,7 +102,7 @@ class Model:
             raise ArtefactError(f"the model takes the further inputs {wanted}, got {', '.join(inputs) or 'none'}")
         sizes = {"vertex": vertices, "edge": edges.shape[1]}
         named = {
-            name: self._array(name, inputs[name], wanted, sizes[wanted["per"]])
+            name: self._array(name, inputs[name], wanted, sizes.get(wanted["per"]))
             for name, wanted in self.meta["inputs"].items()
         }
         function = self._functions[bool(edges.size)]
@@ -157,12 +157,13 @@ class Model:
                 sys.path.remove(str(self.path))
 
     def _array(self, name: str, value: Any, wanted: Mapping[str, Any], rows: int | None) -> np.ndarray:
-        """An array with a row per vertex or per edge, of the type that the model was trained with."""
+        """An array with so many rows, or with any number but none, of the type that the model was trained with."""
         array, dtype = np.asarray(value), np.dtype(wanted["dtype"])
         if array.dtype.kind not in {"float32": "fiu", "int32": "iu", "bool": "b"}[dtype.name]:
             raise ArtefactError(f"{name} must be {dtype}, got {array.dtype}")
         if array.ndim == 0 or list(array.shape[1:]) != wanted["shape"]:
-            shape = ", ".join(["V" if wanted["per"] == "vertex" else "E", *map(str, wanted["shape"])])
+            rows_of = {"vertex": "V", "edge": "E", "pair": "N"}[wanted["per"]]
+            shape = ", ".join([rows_of, *map(str, wanted["shape"])])
             raise ArtefactError(f"{name} must be [{shape}], got {list(array.shape)}")
         if len(array) != (len(array) if rows is None else rows) or (rows is None and not len(array)):
             raise ArtefactError(

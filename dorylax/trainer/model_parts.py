@@ -85,7 +85,12 @@ def further_inputs(
                 f"{model} needs the input {name!r}, and the data set {known}: give it as "
                 f"Dataset(…, vertex_inputs={{{name!r}: …}}) or edge_inputs, or the argument a default"
             )
-    return {name: there[name] for name in keywords.taken(there)}
+    return {name: there[name] for name in keywords.taken(there, apart=made_by_task(data))}
+
+
+def made_by_task(data: Dataset | TaskData | AbstractData) -> tuple[str, ...]:
+    """Names of the inputs that only the task has made, so that a model gets them only by its signature."""
+    return data.of_task if isinstance(data, TaskData) else ()
 
 
 def with_ids_if_needed(data: Dataset | TaskData | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:

@@ -23,6 +23,7 @@ from dorylax.graph.task_data import TaskData
 from dorylax.inference.artefact import RowInput, write_artefact
 from dorylax.near_matches import did_you_mean
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree
+from dorylax.trainer.model_parts import made_by_task
 from dorylax.trainer.step.compiled import Compiled
 
 
@@ -49,10 +50,11 @@ class InputSpec:
         """That of a model on the data that it trains on."""
         groups = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
         there = {name: (per, array) for per, arrays in groups.items() for name, array in arrays.items()}
+        made = made_by_task(data)
         further = {}
-        for name in parts.keywords.taken(there, apart=data.of_task if isinstance(data, TaskData) else ()):
+        for name in parts.keywords.taken(there, apart=made):
             per, array = there[name]
-            further[name] = RowInput(per, tuple(array.shape[1:]), np.dtype(array.dtype))
+            further[name] = RowInput("pair" if name in made else per, tuple(array.shape[1:]), np.dtype(array.dtype))
         return cls(data.num_features, further)
 
     def checked(self, graph: Any, x: Any, given: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -89,11 +91,11 @@ class InputSpec:
         for name, wanted in self.further.items():
             per_edge = wanted.per == "edge"
             values = given.get(name, came.get(name) if per_edge else None)
-            rows = graph.num_edges if per_edge else graph.num_vertices
-            shape = [{"edge": "E", "vertex": "V"}[wanted.per], *map(str, wanted.shape)]
+            shape = [{"edge": "E", "vertex": "V", "pair": "N"}[wanted.per], *map(str, wanted.shape)]
             needs = f"{name}, {wanted.dtype} [{', '.join(shape)}]"
             if values is None:
                 raise UnfitInputError(f"the model was trained with a further input: give {needs}")
+            rows = {"edge": graph.num_edges, "vertex": graph.num_vertices}.get(wanted.per, _length(values))
             array = checked_inputs("inputs", {name: values}, rows, f"one row per {wanted.per}")[name]
             if array.dtype == np.int32 and wanted.dtype == np.float32:
                 array = array.astype(np.float32)
@@ -205,6 +207,10 @@ def _cached(structure: Any) -> _Passes:
         return structure.apply_recorded(params, streams, state, graph, x, **named)
 
     return _Passes(Compiled(output), Compiled(recorded))
+
+
+def _length(values: Any) -> int:
+    return np.shape(values)[0] if np.ndim(values) else 0
 
 
 def _single(leaf: Any) -> Any:

@@ -454,6 +454,25 @@ class Trainer:
             return runner.outputs(params, state)
 
     @user_line_noted()
+    def rows(self, epoch: Epoch = "best") -> Any:
+        """What the model itself gives for the vertices, before the task's head: of links the rows that make the scores.
+
+        Args:
+            epoch: as of `predict`.
+
+        Returns:
+            NumPy arrays `[V, …]`: row i for vertex i.
+
+        Raises:
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+        """
+        data = self.data
+        if self._task.of_vertices or isinstance(data, ShardedData):
+            return self.predict(epoch)
+        inputs = further_inputs(data, self._own.keywords)
+        return self._with(*self._chosen(epoch)).predict(data.graph, data.features, **inputs)
+
+    @user_line_noted()
     def intermediates(
         self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any
     ) -> dict[str, np.ndarray]:

@@ -10,10 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dorylax.config import RunConfig
 from dorylax.experiments import load as load_sweeps
 from dorylax.graph import Graph, merge_graphs
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
+from dorylax.tasks import LinkPrediction
+from dorylax.tasks.all_pairs import rank_among_all
+from dorylax.trainer import Trainer
 
 
 @pytest.fixture
@@ -78,6 +82,19 @@ def test_links(dorylax: Any, tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "run" / "seed-0" / "summary.json").read_text())
     assert summary["test_score"] == found["test_score"]["mean"]
     assert summary["passes"] is None
+    assert "among all" not in out
+    assert (
+        "test links among all vertices: MRR " in dorylax("predict", "--run", str(tmp_path / "run"), "--all-pairs").out
+    )
+    ranked = json.loads(dorylax("predict", "--run", str(tmp_path / "run"), "--all-pairs", "--json").out)["all_pairs"]
+    data, task = load("communities", size="tiny"), LinkPrediction()
+    config = RunConfig.load(tmp_path / "run" / "seed-0" / "config.yaml")
+    trainer = Trainer.from_config(config, data, run_directory=tmp_path / "run" / "seed-0")
+    split = task.split(data)
+    for name, links in (("val", split.val), ("test", split.test)):
+        among = rank_among_all(trainer.predict(graph=split.graph, x=data.features), links, data.graph)
+        assert ranked[name]["mrr"] == among.mrr
+        assert ranked[name]["hits_at_50"] == among.hits_at(50)
 
 
 def test_graphs(dorylax: Any, graphs: Path, tmp_path: Path) -> None:
@@ -88,6 +105,10 @@ def test_graphs(dorylax: Any, graphs: Path, tmp_path: Path) -> None:
     code, out, _ = dorylax("predict", "--run", str(tmp_path / "run"), "--json")
     assert code == 0
     assert json.loads(out)["graphs"] == 12
+    assert json.loads(out)["all_pairs"] is None
+    code, _, err = dorylax("predict", "--run", str(tmp_path / "run"), "--all-pairs")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "--all-pairs ranks links, and " in err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import dorylax
 from dorylax.graph import Graph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.rows import all_rows
+from dorylax.inference.loader import Model
 from dorylax.layers import GCN
 from dorylax.metrics.ranking import roc_auc
 from dorylax.pipeline.config import PipelineConfig
@@ -150,9 +152,32 @@ def test_pairs_are_given_to_models_that_name_them_alone() -> None:
     graph, x = Graph.from_coo([0, 1], [1, 2], 3), DATA.features[:3]
     rows = result.predict(graph, x, height=height[:3])
     np.testing.assert_allclose(rows, result.model(graph, jnp.asarray(x), height=height[:3]), rtol=1e-5, atol=1e-6)
-    named = Trainer(_Named(), data, **options).fit()
-    with pytest.raises(ValueError, match="the model was trained with a further input: give link_pairs"):
-        named.predict(graph, x)
+    trainer = Trainer(_Open(), data, **options)
+    trainer.fit()
+    assert trainer.intermediates().keys() == trainer.intermediates(graph=graph, x=x, height=height[:3]).keys()
+    np.testing.assert_allclose(trainer.rows(), result.predict(trainer.data.graph, data.features, height=height))
+
+
+def test_models_that_name_pairs_predict_with_any_number_of_them(tmp_path: Path) -> None:
+    trainer = Trainer(_Named(), DATA, task=LinkPrediction(), optimizer=optax.adam(0.01), epochs=2)
+    trained = trainer.fit()
+    graph, x = Graph.from_coo([0, 1], [1, 2], 3), DATA.features[:3]
+    with pytest.raises(ValueError, match=r"trained with a further input: give link_pairs, int32 \[N, 2\]"):
+        trained.predict(graph, x)
+    rows = trained.predict(graph, x, link_pairs=[[0, 1]] * 7)
+    np.testing.assert_allclose(rows, trained.model(graph, jnp.asarray(x), np.zeros((7, 2))), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"link_pairs, int32 \[N, 2\], got int32 \[4, 3\]"):
+        trained.predict(graph, x, link_pairs=np.zeros((4, 3), int))
+    pairs = trainer.data.vertex_inputs["link_pairs"]
+    np.testing.assert_allclose(trainer.rows(), trained.predict(trainer.data.graph, DATA.features, link_pairs=pairs))
+    trained.export(tmp_path / "model.zip")
+    exported = Model(tmp_path / "model.zip")
+    for number in (1, 7):
+        some = np.zeros((number, 2), int)
+        found = exported([[0, 1], [1, 2]], x, link_pairs=some)
+        np.testing.assert_allclose(found, trained.predict(graph, x, link_pairs=some), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"link_pairs must be \[N, 2\], got \[3\]"):
+        exported([[0, 1], [1, 2]], x, link_pairs=[0, 1, 2])
 
 
 @pytest.mark.parametrize("metric", ["average_precision", "mrr", "hits_at_20", "loss"])
