@@ -30,8 +30,8 @@ Request = Callable[[BaseException | None], None]
 class Threads(Workers):
     """At most `slots` threads, started as they are needed, that end with `close` or with the process.
 
-    Requests come from one loop at a time. Where its process has a core at most, and nothing else is asked of them, the loop
-    does what takes little itself: a thread could only take turns with it, and to hand over takes as long.
+    Requests come from one loop at a time. Where there is one thread, and its process has one core, the loop does what
+    takes little itself while the thread has nothing to do: they could only take turns, and to hand over takes as long.
 
     Args:
         name: of the workers, and what the names of the threads begin with.
@@ -51,7 +51,7 @@ class Threads(Workers):
         one_core: bool = False,
     ) -> None:
         check_slots(name, slots)
-        self._most_in_loop = MOST_IN_LOOP if one_core else -1
+        self._most_in_loop = MOST_IN_LOOP if one_core and slots == 1 else -1
         self.name, self.slots = name, slots
         self._now, self._initializer = now, initializer
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()

@@ -85,6 +85,7 @@ def test_where_there_is_one_core_the_loop_does_what_takes_little():
         assert clock.run(where(workers, MOST_IN_LOOP))
         assert not clock.run(where(workers, MOST_IN_LOOP + 1))
         assert not clock.run(where(workers, None))
+        assert not clock.run(where(clock.workers("more", 2), 0))  # whoever asks for two at a time gets them
     with RealClock() as clock:
         assert not clock.run(where(clock.workers("graph", 1), 0))
 

@@ -81,9 +81,9 @@ class Hooks:
     def _around_threads(self, patch: pytest.MonkeyPatch) -> None:
         run = Threads.run
 
-        async def runs(threads: Threads, work: Callable[[], Any], *, seconds: float, order: tuple[int, ...]) -> Any:
+        async def runs(threads: Threads, work: Callable[[], Any], **given: Any) -> Any:
             context = contextvars.copy_context()
-            return await run(threads, lambda: context.run(work), seconds=seconds, order=order)
+            return await run(threads, lambda: context.run(work), **given)
 
         patch.setattr(Threads, "run", runs)
 

@@ -16,6 +16,7 @@ from support.pipelines import compiled_once, make_hosts_pipeline, messy_data
 from support.watching import told, watch
 from support.witness import Witness
 
+from dorylax.machine import CORES
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from harness.lost_hosts import hosts
@@ -82,6 +83,13 @@ def test_asynchronous_however_long_it_takes(case: str, tmp_path: Path) -> None:
     model, options = CASES[case]
     witness = witnessed(tmp_path, model, options)
     assert witness.predicted or case != "predicted"
+
+
+def test_asynchronous_where_the_loop_computes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where hosts have a core each."""
+    monkeypatch.setenv(CORES, "1")
+    model, options = CASES["defaults"]
+    witnessed(tmp_path, model, options | {"tensor": TensorConfig(slots=1), "graph_threads": 1})
 
 
 @pytest.mark.parametrize("update", ["per_epoch", "per_interval"])
