@@ -83,23 +83,23 @@ def generate(archive: Path, shape: Shape, scale: float, memory: str, group: Path
     return time.perf_counter() - begin
 
 
-def bytes_of(memory: str, archive: Path, shape: Shape, model: str) -> int:
+def bytes_of(memory: str, *run: Any) -> int:
     """A limit that is given as a size, or as a part of what the run takes in memory."""
     if not memory.endswith("%"):
         return parse_bytes(memory)
-    return round(float(memory[:-1]) / 100 * in_child(bytes_in_memory, archive, shape, model))
+    return round(float(memory[:-1]) / 100 * in_child(bytes_in_memory, *run))
 
 
-def bytes_in_memory(archive: Path, shape: Shape, model: str) -> int:
+def bytes_in_memory(archive: Path, shape: Shape, model: str, dropout: float) -> int:
     """What the run takes where all is in memory, at its peak."""
     from dorylax.config import RunConfig
     from dorylax.trainer.footprint.of_config import estimate
 
     settings: dict[str, Any] = {
-        "gcn": {"model.hidden_features": shape.hidden, "model.dropout": 0.0},
+        "gcn": {"model.hidden_features": shape.hidden, "model.dropout": dropout},
         "gat": {"model.hidden_features": max(1, shape.hidden // 8)},
-        "sage-max": {"model.hidden_features": shape.hidden, "model.dropout": 0.0, "model.aggregation": "max"},
-        "gin": {"model.hidden_features": shape.hidden, "model.dropout": 0.0},
+        "sage-max": {"model.hidden_features": shape.hidden, "model.dropout": dropout, "model.aggregation": "max"},
+        "gin": {"model.hidden_features": shape.hidden, "model.dropout": dropout},
     }[model]
     config = RunConfig.resolve(
         {"data.name": str(archive), "model.name": model.partition("-")[0], "single.order": "given", **settings}
@@ -151,10 +151,10 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     widths = (data.num_features, shape.hidden, data.num_classes)
     deep: dict[str, Any] = {"num_layers": options["layers"], "norm": options["norm"], "rngs": nnx.Rngs(0)}
     models = {
-        "gcn": lambda: layers.GCN(*widths, dropout=0.0, **deep),
+        "gcn": lambda: layers.GCN(*widths, dropout=options["dropout"], **deep),
         "gat": lambda: layers.GAT(data.num_features, max(1, shape.hidden // 8), data.num_classes, **deep),
-        "sage-max": lambda: layers.GraphSAGE(*widths, aggregation="max", dropout=0.0, **deep),
-        "gin": lambda: layers.GIN(*widths, dropout=0.0, **deep),
+        "sage-max": lambda: layers.GraphSAGE(*widths, aggregation="max", dropout=options["dropout"], **deep),
+        "gin": lambda: layers.GIN(*widths, dropout=options["dropout"], **deep),
     }
     epochs = options["epochs"]
     trainer = Trainer(
@@ -250,6 +250,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--hidden", type=int, help="width of hidden rows; the shape's by default")
     parser.add_argument("--norm", choices=["none", "layer"], default="none", help="of hidden rows")
+    parser.add_argument("--dropout", type=float, default=0.0, help="of all but GAT; with it nothing is computed once")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where archive and scratch files are; a temporary one by default")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -267,7 +268,7 @@ def main() -> None:
                 made = in_child(generate, archive, shape, arguments.scale, budget, group)
             summary["generate_seconds"] = made
             print(f"generating and writing: {made:.1f} s", flush=True)
-        memory = bytes_of(arguments.memory, archive, shape, arguments.model)
+        memory = bytes_of(arguments.memory, archive, shape, arguments.model, arguments.dropout)
         print(f"the limit is {memory / 2**30:.2f} GiB", flush=True)
         options = {
             "epochs": arguments.epochs,
@@ -275,6 +276,7 @@ def main() -> None:
             "model": arguments.model,
             "layers": arguments.layers,
             "norm": arguments.norm,
+            "dropout": arguments.dropout,
             "scratch": str(folder),
         }
         with control_group(memory) as group:

@@ -100,7 +100,7 @@ class StreamedProgram:
         self.traffic = Traffic()
         self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
         self._borrowed: set[Column] = set()
-        self._spare = SpareArrays() if like is None else like._spare
+        self._spare: SpareArrays = SpareArrays() if like is None else like._spare
         self._made = 0  # files
         self._free: dict[Var, Any] = {}
         self._closing = contextlib.ExitStack()
@@ -258,7 +258,7 @@ class StreamedProgram:
                         run.totals.setdefault(var, Total(var)).add(value)
                     else:
                         run.values[var] = value
-            there = rows | unit.made
+            there = {**rows, **unit.made}
             for step in sweep.steps:
                 if step.kind == "push":
                     self._push(schedule, step, edges, there)

@@ -105,7 +105,7 @@ class Stages:
                 if space is not None:
                     closed = instantiate(closed, {SYMBOLS[space]: rows})
                 function = jax.jit(_evaluator(closed), compiler_options=_ONE_THREAD)
-                results = function(*operands)
+                results: Sequence[Any] = function(*operands)
                 self._functions[key] = function
                 return results
         return self._functions[key](*operands)
