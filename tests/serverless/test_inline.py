@@ -94,7 +94,9 @@ def test_a_server_has_no_more_tasks_at_a_time_than_slots(kind: str) -> None:
 def test_what_takes_little_is_done_by_the_loop_of_one_core() -> None:
     with RealClock(one_core=True) as clock:
         for effort, here in ((0, True), (None, False)):
-            (found,) = run(clock, lambda: (threading.get_ident(),), [dataclasses.replace(task(0), effort=effort)])
+            (found,) = run(
+                clock, lambda: (threading.get_ident(),), [dataclasses.replace(task(0), effort=effort)], slots=1
+            )
             assert (int(found.values[0]) == threading.get_ident()) == here
 
 
