@@ -189,7 +189,8 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     found["streamed"] = {"read": read, "written": written, "edges": edges, "planned_bytes": layout.bytes}
     from dorylax.calibration.streamed import disk_bandwidth
 
-    bandwidth, width = disk_bandwidth(archive), shape.hidden
+    # What is gathered in blocks of columns is in memory some columns at a time.
+    bandwidth, width = disk_bandwidth(archive), min([shape.hidden, *layout.blocked.values()])
     each = gather_in_memory(data, width)
     bounds = {"gather": edges * each, "disk": (read + written) / bandwidth}
     found["bounds"] = {**bounds, "bytes_per_second": bandwidth, "nanoseconds_per_edge": 1e9 * each, "width": width}

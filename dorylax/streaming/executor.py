@@ -21,7 +21,7 @@ from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.along_edges import dense_operands
 from dorylax.program.tracing.arguments import StepResult, step_values, unpack
-from dorylax.streaming.allocation import keep_freed_memory
+from dorylax.streaming.allocation import give_back_freed_memory, keep_freed_memory
 from dorylax.streaming.columns import (
     Column,
     JoinedColumn,
@@ -112,6 +112,7 @@ class StreamedProgram:
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
             self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
+            self._spare.clear()  # what the other has for its next epoch: this one's data come first
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
@@ -242,6 +243,7 @@ class StreamedProgram:
         self.traffic.written += self._writer.take()
         run.values.update({var: total.value for var, total in run.totals.items()})
         release(self._offsets)
+        give_back_freed_memory()
 
     def _begun(self, run: _Run, sweep: Sweep, number: int, edges: UnitRows, rows: dict[Var, Any]) -> Job:
         """A sweep's steps on a unit whose rows are read: slices are at work, and what needs all of them is to come."""
@@ -328,6 +330,7 @@ class StreamedProgram:
         self.traffic.written += self._writer.take()
         for array in whole.values():
             self._spare.put(array)
+        give_back_freed_memory()
         return part_column
 
     def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
@@ -396,11 +399,11 @@ class StreamedProgram:
         return column.array
 
     def _keep_spare(self, schedule: Schedule, sweep: Sweep) -> None:
-        """Keeps spare arrays as far as there is room for them beside a sweep."""
+        """Keeps spare arrays as far as the sweep leaves some of what the plan needs anyway."""
         layout = self._layout
         whole = {id(column): column for column in self._columns.values() if isinstance(column, WholeColumn)}
         there = sum(column.array.nbytes for column in whole.values() if mapping_of(column.array) is None)
-        self._spare.keep(layout.needs + layout.left - there - work_bytes(layout, schedule, sweep))
+        self._spare.keep(layout.needs - there - work_bytes(layout, schedule, sweep))
 
     def _write(self, column: Column, unit: int, rows: np.ndarray) -> None:
         assert isinstance(column, WrittenColumn)

@@ -69,7 +69,6 @@ class Layout:
         outputs: rows that are handed over.
         slices: of a unit, one for a thread at a time.
         threads: that compute.
-        left: bytes of the budget that nothing needs.
         buffers: units in memory at a time, of what is read in order.
     """
 
@@ -84,7 +83,6 @@ class Layout:
     outputs: tuple[Var, ...]
     slices: Slices
     threads: int
-    left: int = 0
     buffers: int = BUFFERS
 
     @property
@@ -265,9 +263,7 @@ class _Planner:
                 break
             self._block(plan, getattr(plan, when), number, budget, need)
         lasting = sum(map(self._size, plan.lasting))
-        left = budget - max(need, lasting + beside)
-        resident = self._most_read(plan, left)
-        return dataclasses.replace(self._plan(resident, need), left=left - sum(map(self._size, resident)))
+        return self._plan(self._most_read(plan, budget - max(need, lasting + beside)), need)
 
     def _plan(self, resident: frozenset[Value], needs: int) -> Layout:
         rows = self._program.analysis.types
@@ -469,8 +465,7 @@ def _slices(program: SplitModel, units: Units) -> Slices:
     types = program.analysis.types
     made = [
         (var, found.space)
-        for task, interface in zip(program.tasks, program.interfaces, strict=True)
-        if task.when == "epoch"
+        for interface in program.interfaces
         for var in interface.writes
         if isinstance(found := types[var], Rows)
     ]

@@ -14,14 +14,14 @@ import numpy as np
 
 from dorylax.streaming.units import Units, cut
 
-BYTES = 4 << 20
+BYTES = 3 << 20
 """Of the widest value that is made, in a slice."""
 ENTRIES = 1 << 20
 """Edges in a slice, about, and twice as many where rows are longer than most. A fourth of these cost a fifth of an epoch, in
 calls of stages."""
 EDGE_ROWS = 1 << 16
 """The same where something has rows of edges."""
-_FEWEST_ROWS, _MOST_ROWS = 4096, 32_768
+_FEWEST_ROWS, _MOST_ROWS = 1024, 32_768
 _CLASSES = 3
 
 
