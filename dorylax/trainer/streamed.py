@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ from dorylax.graph.mapped import mapping_of
 from dorylax.machine import Limit, cores, resident_bytes
 from dorylax.own_folder import OwnFolder
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.program.passes import optimise
+from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.rows import pad
@@ -47,14 +48,21 @@ class Programs(NamedTuple):
     evaluation: Program
 
 
-def programs(parts: ModelParts, spec: DataSpec, objective: Objective) -> Programs:
+def programs(parts: ModelParts, spec: DataSpec, objective: Objective, *, hoists: bool) -> Programs:
     """The programs of a model.
+
+    Args:
+        parts: the model.
+        spec: what it is traced on.
+        objective: what is minimised.
+        hoists: whether what never changes (Â·X) is computed once.
 
     Raises:
         SplitError: it cannot be split.
     """
-    training = optimise(trace(parts, spec, loss=objective.rows, metrics=None))
-    return Programs(training, optimise(trace(parts, spec, loss=None, metrics=None)))
+    passes = [name for name in PASSES if hoists or name != "hoist"]
+    training = optimise(trace(parts, spec, loss=objective.rows, metrics=None), passes)
+    return Programs(training, optimise(trace(parts, spec, loss=None, metrics=None), passes))
 
 
 class Layouts(NamedTuple):
@@ -62,6 +70,45 @@ class Layouts(NamedTuple):
 
     training: Layout
     evaluation: Layout
+
+
+class Plan(NamedTuple):
+    """How a run streams."""
+
+    programs: Programs
+    units: Units
+    layouts: Layouts
+
+
+def plan_within(room: int, plan: Callable[[bool], Plan], folder: Path) -> Plan:
+    """A plan whose files the disk has room for.
+
+    What never changes is computed once, and is read from a file in every epoch. Where there is no room for such files, it is
+    computed anew in every epoch.
+
+    Args:
+        room: bytes.
+        plan: makes one; whether what never changes is computed once.
+        folder: whose room it is.
+
+    Raises:
+        SplitError, NotStreamedError: as `plan`; or there is not enough room either way.
+    """
+    for hoists in (True, False):
+        found = plan(hoists)
+        needed = found.layouts.training.scratch_bytes
+        if needed <= room:
+            return found
+    raise NotStreamedError(
+        f"an epoch takes {needed / 2**30:,.1f} GiB of files in {folder}, whose disk has {room / 2**30:,.1f} GiB free: make "
+        "room, or choose another disk (single.scratch)"
+    )
+
+
+def free_bytes(folder: Path) -> int:
+    """What the disk has room for, on which a folder is or will be."""
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    return shutil.disk_usage(there).free
 
 
 def lay_out_both(
@@ -122,7 +169,7 @@ class StreamedRun:
 
     Raises:
         SplitError: the model cannot be split.
-        NotStreamedError: the data or the model cannot be streamed, or not within the limit.
+        NotStreamedError: the data or the model cannot be streamed, not within the limit, or the disk has too little room.
     """
 
     def __init__(
@@ -136,19 +183,18 @@ class StreamedRun:
         scratch: Path | None,
     ) -> None:
         self._parts, self._data, self._objective, self._scratch = parts, data, objective, scratch
-        self._programs = programs(parts, spec, objective)
-        if reads_edge_order(*self._programs):
-            _ = data.graph.edge_order  # made on first use, and in memory from then on
-        self._units = units_for(as_int64(data.graph.incoming.offsets), *self._programs)
-        data.release()
-        self.layouts = lay_out_both(
-            self._programs,
-            self._units,
-            limit.bytes,
-            resident_bytes(),
-            symmetric=data.graph.symmetric,
-            mapped=self._mapped(),
-        )
+
+        def plan(hoists: bool) -> Plan:
+            pair = programs(parts, spec, objective, hoists=hoists)
+            if reads_edge_order(*pair):
+                _ = data.graph.edge_order  # made on first use, and in memory from then on
+            units = units_for(as_int64(data.graph.incoming.offsets), *pair)
+            data.release()
+            how: Any = {"symmetric": data.graph.symmetric, "mapped": self._mapped()}
+            return Plan(pair, units, lay_out_both(pair, units, limit.bytes, resident_bytes(), **how))
+
+        folder = Path(tempfile.gettempdir()) if scratch is None else scratch
+        self._programs, self._units, self.layouts = plan_within(free_bytes(folder), plan, folder)
         self._folder: OwnFolder | None = None
         self._training: StreamedProgram | None = None
         self._evaluation: StreamedProgram | None = None

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import optax
@@ -107,7 +108,8 @@ def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
         raise NotStreamedError(config.single.only_in_memory)
     assert found.limit is not None
     functions, parts, _ = _model(config, found.shape)
-    return estimate_streamed(found, parts, functions.objective, found.limit)
+    scratch = None if config.single.scratch is None else Path(config.single.scratch)
+    return estimate_streamed(found, parts, functions.objective, found.limit, scratch)
 
 
 def check_config(config: RunConfig) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from pathlib import Path
 from typing import Any, final
 
 from dorylax.graph.data_shape import DataShape, abstract_data
@@ -15,7 +17,7 @@ from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.data import reads_edge_order
 from dorylax.streaming.residency import INDEX, NotStreamedError, even_units, row_bytes
 from dorylax.trainer.step.objective import Objective
-from dorylax.trainer.streamed import Layouts, lay_out_both, programs
+from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_out_both, plan_within, programs
 
 
 @final
@@ -84,7 +86,9 @@ class StreamedEstimate:
         )
 
 
-def estimate_streamed(found: Estimate, parts: ModelParts, objective: Objective, limit: Limit) -> StreamedEstimate:
+def estimate_streamed(
+    found: Estimate, parts: ModelParts, objective: Objective, limit: Limit, scratch: Path | None
+) -> StreamedEstimate:
     """What a run would take, whose data do not fit.
 
     Args:
@@ -92,6 +96,7 @@ def estimate_streamed(found: Estimate, parts: ModelParts, objective: Objective, 
         parts: the model.
         objective: what is minimised.
         limit: what the process may use.
+        scratch: where its files will go; None if nobody has said, and the disk is taken to have room.
 
     Raises:
         SplitError: the model cannot be split.
@@ -107,13 +112,20 @@ def estimate_streamed(found: Estimate, parts: ModelParts, objective: Objective, 
             "(features as float32, indices as int32, every edge with its reverse, written by dorylax)"
         )
     spec = dataclasses.replace(DataSpec.of(abstract_data(shape), parts.keywords), edge_ids_fit=shape.edge_ids_fit)
-    pair = programs(parts, spec, objective)
-    units = even_units(shape.num_vertices, shape.num_edges, *pair)
     base = found.process.libraries + held(shape, ordered=False)
-    if reads_edge_order(*pair):
-        base += 4 * shape.num_edges
-    layouts = lay_out_both(pair, units, limit.bytes, base, symmetric=shape.symmetric, mapped=_mapped(shape))
-    return StreamedEstimate(layouts, base)
+
+    def plan(hoists: bool) -> Plan:
+        pair = programs(parts, spec, objective, hoists=hoists)
+        units = even_units(shape.num_vertices, shape.num_edges, *pair)
+        how: Any = {"symmetric": shape.symmetric, "mapped": _mapped(shape)}
+        return Plan(pair, units, lay_out_both(pair, units, limit.bytes, base + order_of(pair), **how))
+
+    def order_of(pair: Programs) -> int:
+        return 4 * shape.num_edges if reads_edge_order(*pair) else 0
+
+    room = sys.maxsize if scratch is None else free_bytes(scratch)
+    found_plan = plan_within(room, plan, scratch or Path())
+    return StreamedEstimate(found_plan.layouts, base + order_of(found_plan.programs))
 
 
 def _mapped_parts(shape: DataShape) -> list[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -19,6 +22,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.runs.result import TrainResult
 from dorylax.streaming import residency
+from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer import Trainer, one_machine, streamed
 from dorylax.trainer.footprint import of_trainer
 from dorylax.trainer.step.functions import LossFunctionError
@@ -143,6 +147,36 @@ def test_a_full_disk_ends_a_run_and_its_checkpoint_stays(
     monkeypatch.setattr(os, "pwritev", writing)
     assert not list((tmp_path / "run").glob("dorylax-rows*"))
     assert len(trainer(data, resume=True, **options).fit().history) == 3
+
+
+def test_what_never_changes_is_computed_anew_where_the_disk_has_no_room(
+    archive: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Dataset.from_npz(archive)
+    made = functools.partial(GCN, data.num_features, 8, data.num_classes, dropout=0.0)
+    given: dict[str, Any] = {"memory_limit": limit(14), "scratch": tmp_path / "new", "order": "given", "epochs": 2}
+    found = []
+    for room in (1 << 40, 0):
+        monkeypatch.setattr(streamed, "free_bytes", lambda _, room=room: room)
+        one = Trainer(made(rngs=nnx.Rngs(0)), data, optimizer=optax.adam(0.01), **given)
+        found.append(one.fit())
+        run = one._machine.streamed
+        assert run is not None
+        assert ("hoist" in run.passes) is (room > 0)
+        assert (run.layouts.training.scratch_bytes > 0) is (room > 0)
+    np.testing.assert_allclose(losses(found[0]), losses(found[1]), rtol=2e-5)
+
+
+def test_a_disk_without_room_is_told_before_anything_runs() -> None:
+    layouts = SimpleNamespace(training=SimpleNamespace(scratch_bytes=3 << 30))
+    with pytest.raises(
+        NotStreamedError, match=r"takes 3\.0 GiB of files in fast, whose disk has 1\.0 GiB free: make room"
+    ):
+        streamed.plan_within(1 << 30, lambda _: SimpleNamespace(layouts=layouts), Path("fast"))  # type: ignore[arg-type]
+
+
+def test_the_room_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert abs(streamed.free_bytes(tmp_path / "a" / "b") - shutil.disk_usage(tmp_path).free) < 1 << 30
 
 
 def test_an_optimizer_that_searches_along_a_line_is_refused(archive: Path, small: None) -> None:
