@@ -233,7 +233,8 @@ class StreamedProgram:
         columns: dict[Any, Column] = {var: self._columns[var] for var in schedule.streams(sweep)}
         if indexed := schedule.reads_index(sweep):
             columns[INDEX] = self._columns[INDEX]
-        by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in sweep.steps)
+        stages = [step for step in sweep.steps if step.kind == "stage"]
+        by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in stages)
         run.totals.clear()
         with self._writer.finished():
             self._graph.overlapped(
