@@ -48,7 +48,11 @@ def from_archive(kind: type[AnyGraph], archive: Archive) -> AnyGraph:
             raise GraphError("directed is false, but there are edges without their reverse")
     else:
         symmetric = True if undirected else None
-        told = _said_of_loops(archive) if undirected and archive.is_verified("indices") else None
+        told = (
+            _said_of_loops(archive)
+            if undirected and archive.is_verified("indptr", "indices", "directed", "self_loops")
+            else None
+        )
         graph = from_outgoing(
             kind, offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric, self_loops=told
         )

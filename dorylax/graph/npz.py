@@ -47,6 +47,7 @@ from dorylax.graph import checksums, verdicts, zip_arrays
 from dorylax.graph.mapped import map_file
 from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.stream.archive_writer import ALIGNMENT, new_archive
+from dorylax.graph.stream.whole_crc import whole_crc
 from dorylax.graph.validate import GraphError, as_integers, check_permutation
 from dorylax.graph.zip_arrays import header_of, members, read_bytes, start_of
 from dorylax.near_matches import close
@@ -120,9 +121,13 @@ class Archive:
         """What arrays there are."""
         return tuple(self._members)
 
-    def is_verified(self, name: str) -> bool:
-        """Whether an array is, once fetched, as dorylax wrote it, so that what the archive says of it is true."""
-        return self._sums is not None and name in self._sums
+    def is_verified(self, *names: str) -> bool:
+        """Whether arrays are, once fetched, as dorylax wrote them, so that what the archive says of its graph is true.
+
+        Other programs can replace one and leave the list of checksums as it was: it then differs from what zip lists.
+        """
+        sums = self._sums or {}
+        return all(name in sums and whole_crc(sums[name]) == self._members[name].CRC for name in names)
 
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""

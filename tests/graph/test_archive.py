@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -125,4 +126,15 @@ def test_what_dorylax_wrote_is_believed_and_what_others_wrote_is_checked(tmp_pat
     assert len(checked) == 2
     np.savez(tmp_path / "other.npz", **arrays | {"self_loops": np.array("all")})
     with pytest.raises(GraphError, match="self_loops is 'all', but it is 'some' vertices"):
+        Graph.from_npz(tmp_path / "other.npz")
+
+
+def test_what_another_program_replaced_is_checked(tmp_path):
+    Graph.from_coo([0, 1, 1], [1, 0, 2]).save_npz(tmp_path / "g.npz")
+    np.save(tmp_path / "directed.npy", np.array(False))
+    with zipfile.ZipFile(tmp_path / "g.npz") as given, zipfile.ZipFile(tmp_path / "other.npz", "w") as other:
+        for name in given.namelist():
+            path = tmp_path / name
+            other.writestr(name, path.read_bytes() if path.exists() else given.read(name))
+    with pytest.raises(GraphError, match="directed is false, but there are edges without their reverse"):
         Graph.from_npz(tmp_path / "other.npz")
