@@ -301,7 +301,7 @@ class StreamedProgram:
         self._columns[result] = JoinedColumn(parts)
 
     def _block(self, operator: Operator, equation: JaxprEqn, step: Step, block: slice) -> Column:
-        """Some columns of a pull. What it holds for all vertices goes when it returns: two blocks are never there."""
+        """Some columns of a pull. What it holds for all vertices is spare when it returns: two blocks are never there."""
         (result,) = equation.outvars
         whole = {var: self._gathered(var, block) for var in step.at_random}
         self._spare.clear()
