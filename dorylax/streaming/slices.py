@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dorylax.streaming.units import Units, cut
+from dorylax.streaming.units import Units, cut, padded
 
 BYTES = 3 << 20
 """Of the widest value that is made, in a slice."""
@@ -47,12 +47,7 @@ class Slices(NamedTuple):
 
     def padded(self, count: int) -> int:
         """Rows that a stage's call takes for so many: one of few sizes, so that few functions are compiled."""
-        size = self.rows
-        for _ in range(_CLASSES - 1):
-            if -(-size // 4) < count:
-                break
-            size = -(-size // 4)
-        return size
+        return padded(count, self.rows, _CLASSES)
 
 
 def slices_for(units: Units, widest: int, *, by_edge: bool) -> Slices:

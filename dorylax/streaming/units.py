@@ -51,12 +51,23 @@ class Units:
     def padded(self, unit: int) -> int:
         """Rows of vertices that a stage's call takes for a unit: one of few sizes, so that few functions are compiled."""
         first, last = self.bounds("vertex", unit)
-        size = self.largest("vertex")
-        for _ in range(_CLASSES - 1):
-            if -(-size // 4) < last - first:
-                break
-            size = -(-size // 4)
-        return size
+        return padded(last - first, self.largest("vertex"), _CLASSES)
+
+
+def padded(count: int, largest: int, classes: int) -> int:
+    """The smallest size for so many rows, of the largest one and its quarters.
+
+    Args:
+        count: rows.
+        largest: rows at most.
+        classes: how many sizes there are.
+    """
+    size = largest
+    for _ in range(classes - 1):
+        if -(-size // 4) < count:
+            break
+        size = -(-size // 4)
+    return size
 
 
 def most_rows(widest: int) -> int:
