@@ -24,7 +24,7 @@ import numpy as np
 
 from dorylax.native_library import SWITCH, candidates, is_off
 
-_ABI = 5  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_ABI = 6  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
 _HANDLERS = (
     "dorylax_ffi_reduce",
     "dorylax_ffi_scaled_sum",
@@ -175,6 +175,21 @@ def compute_rows(
         library.dorylax_reduce_rows(_OPS[kernel], dtype, rows, begin, end)
 
 
+def pack_rows(offsets: np.ndarray, neighbours: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
+    """Copies the neighbours of some rows, one row after the other, without Python's lock, and checks nothing.
+
+    Args:
+        offsets: int64 `[R+1]`.
+        neighbours: int32 `[E]`.
+        rows: int64, which rows.
+        out: int32, as long as these rows have entries.
+    """
+    library, reason = _load()
+    if library is None:
+        raise RuntimeError(f"no native kernels: {reason}")
+    library.dorylax_pack_rows(_address(offsets), _address(neighbours), _address(rows), len(rows), _address(out))
+
+
 class _Rows(ctypes.Structure):
     """`struct Rows` of kernel/rows.h."""
 
@@ -225,7 +240,13 @@ def _declare(library: ctypes.CDLL) -> None:
     number, rows, bounds = ctypes.c_int32, ctypes.POINTER(_Rows), (ctypes.c_int64, ctypes.c_int64)
     library.dorylax_reduce_rows.argtypes = [number, number, rows, *bounds]
     library.dorylax_dot_rows.argtypes = library.dorylax_expand_rows.argtypes = [number, rows, *bounds]
-    for function in (library.dorylax_reduce_rows, library.dorylax_dot_rows, library.dorylax_expand_rows):
+    library.dorylax_pack_rows.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_void_p]
+    for function in (
+        library.dorylax_reduce_rows,
+        library.dorylax_dot_rows,
+        library.dorylax_expand_rows,
+        library.dorylax_pack_rows,
+    ):
         function.restype = None
 
 

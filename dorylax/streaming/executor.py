@@ -97,6 +97,7 @@ class StreamedProgram:
         self._types = self._program.analysis.types
         self._steps = SliceSteps(self._program, layout.slices)
         self._offsets = as_int64(data.graph.incoming.offsets)
+        self._mask = data.train_mask
         self.traffic = Traffic()
         self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
         self._borrowed: set[Column] = set()
@@ -235,21 +236,28 @@ class StreamedProgram:
             columns[INDEX] = self._columns[INDEX]
         stages = [step for step in sweep.steps if step.kind == "stage"]
         by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in stages)
+        chosen = self._labelled if schedule.for_labelled(sweep) else lambda _: None
         run.totals.clear()
+
+        def begun(number: int, rows: dict[Any, Any]) -> Job:
+            edges = self._unit_rows(number, rows.pop(INDEX, None), by_edge=by_edge)
+            made = {var: self._place_of(schedule, var, number) for var in schedule.outlive(sweep)}
+            return self._begun(run, sweep, number, Unit(edges, rows, made, chosen(number)))
+
         with self._writer.finished():
-            self._graph.overlapped(
-                self._begun(run, sweep, unit, self._unit_rows(unit, rows.pop(INDEX, None), by_edge=by_edge), rows)
-                for unit, rows in enumerate(self._read(columns))
-            )
+            self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(columns)))
         self.traffic.written += self._writer.take()
         run.values.update({var: total.value for var, total in run.totals.items()})
         release(self._offsets)
         give_back_freed_memory()
 
-    def _begun(self, run: _Run, sweep: Sweep, number: int, edges: UnitRows, rows: dict[Var, Any]) -> Job:
+    def _begun(self, run: _Run, sweep: Sweep, number: int, unit: Unit) -> Job:
         """A sweep's steps on a unit whose rows are read: slices are at work, and what needs all of them is to come."""
-        schedule = run.schedule
-        unit = Unit(edges, rows, {var: self._place_of(schedule, var, number) for var in schedule.outlive(sweep)})
+        offsets = unit.offsets
+        self.traffic.edges += int(offsets[-1])
+        if len(offsets) == 1:  # no slice will do it
+            for place in unit.made.values():
+                place[...] = 0
 
         def work(bounds: tuple[int, int]) -> dict[Var, Any]:
             return self._steps.run(sweep.steps, unit, bounds, run.values, self._whole)
@@ -261,18 +269,24 @@ class StreamedProgram:
                         run.totals.setdefault(var, Total(var)).add(value)
                     else:
                         run.values[var] = value
-            there = {**rows, **unit.made}
+            there = {**unit.read, **unit.made}
             for step in sweep.steps:
                 if step.kind == "push":
-                    self._push(schedule, step, edges, there)
+                    self._push(run.schedule, step, unit.edges, there)
                 elif step.kind == "output":
                     assert run.hand_over is not None
                     run.hand_over(number, [there[var] for var in step.reads])
             for var in unit.made:
-                if var in schedule.kept and not isinstance(self._columns[var], WholeColumn):
+                if var in run.schedule.kept and not isinstance(self._columns[var], WholeColumn):
                     self._write(self._columns[var], number, there[var])
 
-        return Job(self._graph.begin(work, self._layout.slices.of(edges.offsets)), finish)
+        return Job(self._graph.begin(work, self._layout.slices.of(offsets)), finish)
+
+    def _labelled(self, unit: int) -> np.ndarray | None:
+        """The rows of a unit that have a part in the loss; None: all."""
+        first, last = self._units.bounds("vertex", unit)
+        chosen = np.flatnonzero(self._mask[first:last])
+        return None if len(chosen) == last - first else chosen
 
     def _place_of(self, schedule: Schedule, var: Var, unit: int) -> np.ndarray:
         """Where slices put a unit's rows of a value."""
@@ -317,13 +331,14 @@ class StreamedProgram:
                 operands = [
                     whole[var]
                     if role == "neighbour"
-                    else _columns_of(self._steps.cut(var, rows[var], part), role, block)
+                    else _columns_of(self._steps.rows_of(var, rows[var], part), role, block)
                     for var, role in dense_operands(equation)
                 ]
                 (found,) = pull(operator, equation.params, operands, unit.edges.between(*bounds))
                 made[slice(*bounds)] = found
 
-            slices = self._layout.slices.of(unit.edges.offsets)
+            slices = self._layout.slices.of(unit.offsets)
+            self.traffic.edges += int(unit.offsets[-1])
             return Job(self._graph.begin(work, slices), lambda _: self._write(part_column, number, made))
 
         with self._writer.finished():
@@ -338,8 +353,6 @@ class StreamedProgram:
         """The rows of each unit in turn."""
         yield from self._prefetcher.over(len(self._units), columns)
         self.traffic.read += self._prefetcher.take()
-        if INDEX in columns:
-            self.traffic.edges += self._layout.num_edges
 
     def _gathered(self, var: Var, block: slice | None) -> np.ndarray:
         """A value for all vertices, or some columns of it."""

@@ -391,6 +391,8 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     made = sum(
         _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
     )
+    if current.for_labelled(sweep):  # copies of what is read
+        made += sum(map(size_of_slice, current.streams(sweep))) + _INDEX_BYTES * slice_most[1]
     outlive = [var for var in current.outlive(sweep) if var not in plan.whole]
     kept = sum(size(var) for var in outlive if var in current.kept)
     return plan.buffers * read + pushed + plan.threads * made + COMPUTED * sum(map(size, outlive)) + PENDING * kept

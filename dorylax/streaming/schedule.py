@@ -17,7 +17,7 @@ from dorylax.jax_internals import Var, close, variables
 from dorylax.ops.primitives.operator import Operator
 from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.jaxpr.simplify import live
-from dorylax.program.rows.types import GraphArray, Rows
+from dorylax.program.rows.types import GraphArray, Rows, Summed
 from dorylax.program.tasks.along_edges import dense_operands
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import When
@@ -134,6 +134,21 @@ class Schedule:
     def reads_index(self, sweep: Sweep) -> bool:
         """Whether a sweep reads the neighbours of vertices."""
         return any(step.kind in ("pull", "push") for step in sweep.steps)
+
+    def for_labelled(self, sweep: Sweep) -> bool:
+        """Whether vertices without a label add nothing to all that a sweep pulls neighbours' rows for.
+
+        So it need not be run for them: what is kept of their rows is 0.
+        """
+        types, nothing = self.program.analysis.types, self.program.analysis.without_unlabelled
+        writes = {var for step in sweep.steps for var in step.writes}
+        return (
+            all(step.kind == "stage" or (step.kind == "pull" and bool(step.at_random)) for step in sweep.steps)
+            and self.reads_index(sweep)
+            and not any(isinstance(kind := types[var], Rows) and kind.space == "edge" for var in writes)
+            and all(var in nothing for var in self.outlive(sweep))
+            and all(var in nothing for var in writes if isinstance(types[var], Summed))
+        )
 
     def operator(self, step: Step) -> Operator:
         """The operator of a step that is one."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.jax_internals import Var
+from dorylax.ops.row_loops.rows import RowRange, packed
 from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows
@@ -27,11 +28,39 @@ class Unit(NamedTuple):
         edges: its in-edges.
         read: its rows of what is read, by value.
         made: where slices put their rows of what is needed later.
+        chosen: the rows that are computed, ascending; the others become 0. None: all.
     """
 
     edges: UnitRows
     read: Mapping[Any, Any]
     made: Mapping[Var, np.ndarray]
+    chosen: np.ndarray | None = None
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Offsets of the in-edges of the rows that are computed, int64 `[R+1]`, of which slices are cut."""
+        if self.chosen is None:
+            return self.edges.offsets
+        return np.append(0, np.cumsum(np.diff(self.edges.offsets)[self.chosen]))
+
+
+class Part(NamedTuple):
+    """The part of a unit that is a slice.
+
+    Attributes:
+        rows: of each space, the first and the one after the last, among those of the unit.
+        chosen: the rows of vertices among them that are computed, counted from the unit's first; None: all.
+    """
+
+    rows: Mapping[Space, tuple[int, int]]
+    chosen: np.ndarray | None
+
+    @property
+    def sizes(self) -> dict[Space, int]:
+        """How many rows are computed."""
+        if self.chosen is not None:
+            return {"vertex": len(self.chosen)}
+        return {space: last - first for space, (first, last) in self.rows.items()}
 
 
 @final
@@ -60,7 +89,7 @@ class SliceSteps:
         Args:
             steps: of the sweep.
             unit: whose slice.
-            bounds: the slice's first row and the one after its last, counted from the unit's first.
+            bounds: the slice's first row and the one after its last, counted among those of the unit that are computed.
             values: what has no rows.
             whole: gives what is read through edges, for all vertices.
 
@@ -73,32 +102,59 @@ class SliceSteps:
 
         def read(var: Var) -> Any:
             if var not in rows:
-                rows[var] = self.cut(var, unit.read[var], part)
+                rows[var] = self.rows_of(var, unit.read[var], part)
             return rows[var]
 
         for step in steps:
             if step.kind == "stage":
                 operands = [read(var) if isinstance(self._types[var], Rows) else values[var] for var in step.reads]
-                sizes = {space: last - first for space, (first, last) in part.items()}
-                for var, value in zip(step.writes, self.stages.of_slice(step, sizes, operands), strict=True):
+                for var, value in zip(step.writes, self.stages.of_slice(step, part.sizes, operands), strict=True):
                     (rows if isinstance(self._types[var], Rows) else free)[var] = value
             elif step.kind == "pull":
                 equation = self._program.tasks[step.index].equations[0]
                 operands = [whole(var) if role == "neighbour" else read(var) for var, role in dense_operands(equation)]
-                found = pull(operator_of(equation), equation.params, operands, unit.edges.between(*bounds))
+                found = pull(operator_of(equation), equation.params, operands, _edges(unit, part))
                 rows.update(zip(equation.outvars, found, strict=True))
         for var, place in unit.made.items():
-            self.cut(var, place, part)[...] = rows[var]
+            self._put(var, place, part, rows[var])
         return free
 
-    def cut(self, var: Var, rows: np.ndarray, part: Mapping[Space, tuple[int, int]]) -> np.ndarray:
-        """A slice's rows of those of its unit, a view."""
+    def rows_of(self, var: Var, rows: np.ndarray, part: Part) -> np.ndarray:
+        """A slice's rows of those of its unit: a view, or a copy of those that are computed."""
+        found = self._rows(var)
+        if part.chosen is None:
+            return cut(rows, found.axis, found.factor, *part.rows[found.space])
+        return np.take(rows, entries_of(part.chosen, found.factor), axis=found.axis)
+
+    def _put(self, var: Var, place: np.ndarray, part: Part, rows: np.ndarray) -> None:
+        found = self._rows(var)
+        cut(place, found.axis, found.factor, *part.rows[found.space])[...] = rows if part.chosen is None else 0
+        if part.chosen is not None:
+            place[(*(slice(None),) * found.axis, entries_of(part.chosen, found.factor))] = rows
+
+    def _rows(self, var: Var) -> Rows:
         found = self._types[var]
         assert isinstance(found, Rows)
-        return cut(rows, found.axis, found.factor, *part[found.space])
+        return found
 
 
-def part_of(unit: Unit, bounds: tuple[int, int]) -> dict[Space, tuple[int, int]]:
-    """Where a slice's rows lie among those of its unit: of vertices, and of edges."""
+def part_of(unit: Unit, bounds: tuple[int, int]) -> Part:
+    """A slice of a unit: of `unit.offsets`, between two rows. Rows that are not computed belong to the slice before them."""
     offsets = unit.edges.offsets
-    return {"vertex": bounds, "edge": (int(offsets[bounds[0]]), int(offsets[bounds[1]]))}
+    if unit.chosen is None:
+        return Part({"vertex": bounds, "edge": (int(offsets[bounds[0]]), int(offsets[bounds[1]]))}, None)
+    first, last = bounds
+    begin = int(unit.chosen[first]) if first else 0
+    end = int(unit.chosen[last]) if last < len(unit.chosen) else len(offsets) - 1
+    return Part({"vertex": (begin, end)}, unit.chosen[first:last])
+
+
+def _edges(unit: Unit, part: Part) -> RowRange:
+    first, last = part.rows["vertex"]
+    mine = unit.edges.between(first, last)
+    return mine if part.chosen is None else packed(mine, part.chosen - first)
+
+
+def entries_of(rows: np.ndarray, factor: int) -> np.ndarray:
+    """The entries of an axis with `factor` for each row that belong to some rows."""
+    return rows if factor == 1 else (rows[:, None] * factor + np.arange(factor)).ravel()

@@ -16,6 +16,7 @@ from support import zoo
 from support.oracle import assert_same, exact_gradients, oracle
 from support.streamed import layout_of, streamed, tightest
 
+from dorylax.graph.compressed import as_int64
 from dorylax.graph.graph import Graph
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.program.model.base import ModelParts
@@ -110,6 +111,33 @@ def test_every_budget_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     assert_same(found[0], oracle(parts, data, seed=1, epoch=2), "float32", with_zeros=True)
     for other in found[1:]:
         assert_equal(other, found[0])
+
+
+@pytest.mark.parametrize("name", ["GCN", "GIN", "SAGE mean"])
+@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+def test_what_only_the_loss_reads_is_gathered_for_labelled_vertices(name: str, share: float, tmp_path: Path) -> None:
+    data = symmetric_data(600, 3000, 40)
+    mask = np.random.default_rng(1).random(600) < share
+    mask[200:300] = share == 1  # units without a label, and one with labels at its end alone
+    mask[350 - 1] = True
+    data = dataclasses.replace(data, weights=training_weights(mask))
+    models = {**SYMMETRIC, "SAGE mean": lambda rngs: GraphSAGE(40, 24, zoo.C, rngs=rngs)}
+    parts = take_apart(models[name](nnx.Rngs(0)), data.graph, *data.inputs)
+    spec = DataSpec(
+        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
+    )
+    program = optimise(trace(parts, spec))
+    layout = dataclasses.replace(layout_of(program, data, 50), slices=Slices(16, 1 << 30), threads=3)
+    with contextlib.closing(streamed(layout, data, tmp_path)) as running:
+        running.traffic.edges = 0
+        found = running.step(parts.params, parts.streams, parts.state, seed=1, epoch=2)
+        gathered = running.traffic.edges
+    assert_same(found, oracle(parts, data, seed=1, epoch=2), "float32", with_zeros=True)
+    degrees = np.diff(as_int64(data.graph.incoming.offsets))
+    sweeps = layout.epoch.sweeps
+    assert sum(map(layout.epoch.for_labelled, sweeps)) == 1
+    whole = sum(map(layout.epoch.reads_index, sweeps)) - 1
+    assert gathered == whole * data.graph.num_edges + degrees[mask].sum()
 
 
 def test_blocks_of_columns_are_in_memory_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

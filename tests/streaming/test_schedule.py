@@ -78,3 +78,16 @@ def test_what_is_computed_once_is_kept() -> None:
     assert kept
     once = {var for task in program.tasks if task.when == "once" for var in task.defined}
     assert kept <= once
+
+
+def test_the_sweep_of_the_loss_is_for_labelled_vertices_alone() -> None:
+    found = schedule(program_of("GCN without dropout"), "epoch", symmetric=True)
+    assert [found.for_labelled(sweep) for sweep in found.sweeps] == [False, True, False, False]
+    found = schedule(program_of("APPNP"), "epoch", symmetric=True)
+    assert sum(map(found.for_labelled, found.sweeps)) == 1, "of ten gathers forward the last"
+
+
+def test_a_sweep_that_makes_more_than_the_loss_needs_is_for_all_vertices() -> None:
+    for name in ("GAT", "GCN jumping", "MLP"):
+        found = schedule(program_of(name), "epoch", symmetric=True)
+        assert not any(map(found.for_labelled, found.sweeps))

@@ -1,6 +1,7 @@
 // The kernels on plain buffers and row ranges, for callers with threads of their own (ctypes drops Python's lock).
 //
 // Each function computes rows [begin, end) on the calling thread. Arguments are trusted: Python checks them.
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 
@@ -12,7 +13,7 @@ extern "C" {
 
 // Raised whenever a signature below, a field of Rows, an operation's number or an XLA handler changes;
 // dorylax/ops/native.py checks it.
-DORYLAX_EXPORT int32_t dorylax_abi() { return 5; }
+DORYLAX_EXPORT int32_t dorylax_abi() { return 6; }
 
 DORYLAX_EXPORT const char* dorylax_instruction_set() { return dorylax::active_kernels().name; }
 
@@ -34,6 +35,15 @@ DORYLAX_EXPORT void dorylax_dot_rows(int32_t dtype, const dorylax::Rows* rows, i
 // Copies of each entry's neighbour, or of its own row where neighbours is null.
 DORYLAX_EXPORT void dorylax_expand_rows(int32_t dtype, const dorylax::Rows* rows, int64_t begin, int64_t end) {
   dorylax::active_kernels().expand[dtype](*rows, begin, end, rows->offsets[begin], rows->offsets[end]);
+}
+
+// Copies the neighbours of some of the rows, one row after the other.
+DORYLAX_EXPORT void dorylax_pack_rows(const int64_t* offsets, const int32_t* neighbours, const int64_t* rows, int64_t count,
+                                      int32_t* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t first = offsets[rows[i]], last = offsets[rows[i] + 1];
+    out = std::copy(neighbours + first, neighbours + last, out);
+  }
 }
 
 }  // extern "C"

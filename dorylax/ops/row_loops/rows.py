@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dorylax.ops import native
+
 
 class RowRange(NamedTuple):
     """R consecutive rows of a longer structure, of which nothing is copied.
@@ -22,6 +24,29 @@ class RowRange(NamedTuple):
     neighbours: np.ndarray
     edges: np.ndarray | None = None
     first_row: int = 0
+
+
+def packed(rows: RowRange, chosen: np.ndarray) -> RowRange:
+    """Some rows of a range, and their entries, one row after the other.
+
+    Args:
+        rows: a range without `edges`; its arrays are trusted.
+        chosen: which of its rows, ascending, int64.
+
+    Returns:
+        A copy. Where its rows lie among the neighbours (`first_row`) is lost.
+    """
+    lengths = np.diff(rows.offsets)[chosen]
+    offsets = np.append(0, np.cumsum(lengths))
+    neighbours = np.empty(offsets[-1], np.int32)
+    if native.status().available:
+        native.pack_rows(contiguous(rows.offsets), contiguous(rows.neighbours), contiguous(chosen), neighbours)
+    else:
+        wanted = np.zeros(len(rows.offsets) - 1, bool)
+        wanted[chosen] = True
+        first, last = rows.offsets[0], rows.offsets[-1]
+        neighbours[:] = rows.neighbours[first:last][np.repeat(wanted, np.diff(rows.offsets))]
+    return RowRange(offsets, neighbours)
 
 
 class Entries(NamedTuple):

@@ -11,6 +11,7 @@ from dorylax.program.jaxpr.global_sum import is_global_sum
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
+from dorylax.program.rows.unlabelled import without_unlabelled
 from dorylax.program.tracing.traced import Traced
 
 # Row-free results of these are made again in each stage that reads them: cheaper than to ship them.
@@ -114,6 +115,11 @@ class StepAnalysis:
     def weighted(self) -> frozenset[Var]:
         """Rows that depend on the vertices' weights, as cotangents do: where these are 0, so are sums over them."""
         return self._reached(self.traced.variables("weights", "real"), through_sums=False)
+
+    @cached_property
+    def without_unlabelled(self) -> frozenset[Var]:
+        """Rows and sums over rows of which vertices without a label have no part: see `rows/unlabelled.py`."""
+        return without_unlabelled(self.traced.step.jaxpr, self.traced.variables("weights"), self.types)
 
     @cached_property
     def constant(self) -> frozenset[Var]:

@@ -7,6 +7,7 @@ import pytest
 
 from dorylax.program.model.loss import (
     absolute_error,
+    confusion,
     confusion_counts,
     masked_loss,
     masked_sums,
@@ -59,6 +60,22 @@ def test_accuracy():
     # Vertex 1 is wrong; vertex 2 is a tie, which the first class wins.
     assert counts.tolist() == [[1, 1, 1], [2, 0, 0], [0, 0, 0], [3, 1, 1]]
     assert [micro_f1(row) for row in counts] == [0.5, 1.0, 0.0, 0.75]
+
+
+@pytest.mark.parametrize("classes", [1, 2, 7, 50])
+def test_a_hit_is_where_argmax_is(classes):
+    rng = np.random.default_rng(classes)
+    logits = rng.integers(-2, 3, (500, classes)).astype(np.float32)  # many are equal
+    logits[:20] = rng.choice([-np.inf, np.inf, 0.0], (20, classes))
+    labels = rng.integers(-1, classes + 1, 500).astype(np.int32)
+    hits = np.asarray(confusion(jnp.asarray(logits), jnp.asarray(labels)))[:, 0]
+    np.testing.assert_array_equal(hits, logits.argmax(axis=1) == labels)
+
+
+def test_where_a_logit_is_nan_nothing_is_predicted():
+    logits = jnp.array([[np.nan, 0.0], [0.0, np.nan], [np.nan, np.nan]])
+    for label in (0, 1):
+        assert not np.asarray(confusion(logits, jnp.full(3, label, jnp.int32)))[:, 0].any()
 
 
 def test_micro_f1():
