@@ -138,14 +138,17 @@ class Schedule:
     def for_labelled(self, sweep: Sweep) -> bool:
         """Whether vertices without a label add nothing to all that a sweep pulls neighbours' rows for.
 
-        So it need not be run for them: what is kept of their rows is 0.
+        So it need not be run for them: what is kept of their rows is 0. Not where rows of edges are read or made, which lie
+        as all edges do.
         """
         types, nothing = self.program.analysis.types, self.program.analysis.without_unlabelled
         writes = {var for step in sweep.steps for var in step.writes}
+        values = writes.union(*(step.reads for step in sweep.steps))
         return (
             all(step.kind == "stage" or (step.kind == "pull" and bool(step.at_random)) for step in sweep.steps)
             and self.reads_index(sweep)
-            and not any(isinstance(kind := types[var], Rows) and kind.space == "edge" for var in writes)
+            and not any(isinstance(kind := types[var], Rows) and kind.space == "edge" for var in values)
+            and not any(self.program.tasks[step.index].space == "edge" for step in sweep.steps)
             and all(var in nothing for var in self.outlive(sweep))
             and all(var in nothing for var in writes if isinstance(types[var], Summed))
         )
