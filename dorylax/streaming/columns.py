@@ -233,6 +233,8 @@ class ScratchColumn(WrittenColumn):
             self._buffer = anonymous(up(max(self._sizes)))
         self._buffer[:size].view(self._dtype).reshape(self._shapes[unit])[...] = rows
         self._file.write(self._buffer[: up(size)], int(self._positions[unit]))
+        if unit == len(self._sizes) - 1:
+            self._buffer = None
 
     def close(self) -> None:
         """See `Column`."""

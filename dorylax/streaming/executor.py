@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +40,8 @@ from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
 from dorylax.streaming.spare import SpareArrays
 from dorylax.streaming.stages import Total
 from dorylax.streaming.writing import Writer
+
+_AXES = 3  # of rows with heads and columns
 
 HandOver = Callable[[int, Sequence[np.ndarray]], None]
 """`(unit, rows)`: takes a unit's rows of `Layout.outputs`; they are valid until it returns."""
@@ -104,6 +107,7 @@ class StreamedProgram:
         self._spare: SpareArrays = SpareArrays() if like is None else like._spare
         self._made = 0  # files
         self._free: dict[Var, Any] = {}
+        self._compiled: set[Schedule] = set()
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
@@ -203,6 +207,8 @@ class StreamedProgram:
 
     def _run(self, run: _Run) -> None:
         schedule, values = run.schedule, run.values
+        compiles = schedule not in self._compiled
+        self._compiled.add(schedule)
         for number, sweep in enumerate(schedule.sweeps):
             for step in sweep.before:
                 if step.kind == "blocked":
@@ -211,23 +217,35 @@ class StreamedProgram:
                     results = self._steps.stages.free(step, [values[var] for var in step.reads])
                     values.update(zip(step.writes, results, strict=True))
             if sweep.steps:
-                self._prepare(schedule, sweep)
+                files = self._prepare(schedule, sweep)
                 self._sweep(run, sweep)
+                if compiles:
+                    gc.collect()  # whatever traced a stage holds the rows that it was called with, in a cycle
+                for var, column in files.items():
+                    self._forget(var)
+                    self._columns[var] = column
             for var in schedule.kept - schedule.lasting:
                 if max(schedule.made[var], schedule.last_read.get(var, 0)) == number:
                     self._forget(var)
-        self._prefetcher.release()
 
-    def _prepare(self, schedule: Schedule, sweep: Sweep) -> None:
-        """What a sweep reads at random is in memory, and what is read later has its place."""
+    def _prepare(self, schedule: Schedule, sweep: Sweep) -> dict[Var, Column]:
+        """What a sweep reads at random is in memory, and what is read later has its place.
+
+        Returns:
+            The files of what is in memory for this sweep alone.
+        """
+        files: dict[Var, Column] = {}
         for step in sweep.steps:
             for var in step.at_random:
                 if not isinstance(self._columns[var], WholeColumn):
+                    if var in self._layout.filed:
+                        files[var] = self._columns[var]
                     self._columns[var] = WholeColumn(self._gathered(var, None), self._units.vertices)
             for var in step.writes:
                 if var in schedule.kept and var not in self._columns:
                     self._columns[var] = self._new(var, schedule.pushed)
         self._keep_spare(schedule, sweep)
+        return files
 
     def _sweep(self, run: _Run, sweep: Sweep) -> None:
         schedule = run.schedule
@@ -304,7 +322,7 @@ class StreamedProgram:
         self._graph.push(operator, equation.params, operands, edges, totals)
 
     def _blocked(self, schedule: Schedule, step: Step) -> None:
-        """A pull over all units, some columns after the other."""
+        """A pull or push over all units, some columns after the other."""
         operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
         (result,) = equation.outvars
         columns, width = self._layout.blocked[step.index], int(size_at(type_of(result).shape[-1], {}))
@@ -315,23 +333,34 @@ class StreamedProgram:
         self._columns[result] = JoinedColumn(parts)
 
     def _block(self, operator: Operator, equation: JaxprEqn, step: Step, block: slice) -> Column:
-        """Some columns of a pull. What it holds for all vertices is spare when it returns: two blocks are never there."""
+        """Some columns of a pull or push.
+
+        What it holds for all vertices is spare when it returns: two blocks are never there.
+        """
         (result,) = equation.outvars
         whole = {var: self._gathered(var, block) for var in step.at_random}
+        if step.adds:
+            whole[result] = self._zeros(result, block)
         self._spare.clear()
         part_column = self._stored(result, block)
         needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
 
-        def begun(number: int, rows: dict[Any, Any]) -> Job:
+        def pushed(number: int, rows: dict[Any, Any]) -> Job:
+            operands = [
+                whole[var] if role == "own" else _columns_of(rows[var], block) for var, role in dense_operands(equation)
+            ]
+            edges = self._unit_rows(number, rows[INDEX], by_edge=True)
+            self.traffic.edges += len(edges.neighbours)
+            return Job([], lambda _: self._graph.push(operator, equation.params, operands, edges, [whole[result]]))
+
+        def pulled(number: int, rows: dict[Any, Any]) -> Job:
             made = aligned.empty(self._unit_shape(result, number, block), type_of(result).dtype)
             unit = Unit(self._unit_rows(number, rows[INDEX], by_edge=True), rows, {})
 
             def work(bounds: tuple[int, int]) -> None:
                 part = part_of(unit, bounds)
                 operands = [
-                    whole[var]
-                    if role == "neighbour"
-                    else _columns_of(self._steps.rows_of(var, rows[var], part), role, block)
+                    whole[var] if role == "neighbour" else _columns_of(self._steps.rows_of(var, rows[var], part), block)
                     for var, role in dense_operands(equation)
                 ]
                 (found,) = pull(operator, equation.params, operands, unit.edges.between(*bounds))
@@ -342,7 +371,11 @@ class StreamedProgram:
             return Job(self._graph.begin(work, slices), lambda _: self._write(part_column, number, made))
 
         with self._writer.finished():
+            begun = pushed if step.adds else pulled
             self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(needed)))
+            if step.adds:
+                for number in range(len(self._units)):
+                    self._write(part_column, number, whole[result][slice(*self._units.bounds("vertex", number))])
         self.traffic.written += self._writer.take()
         for array in whole.values():
             self._spare.put(array)
@@ -356,13 +389,22 @@ class StreamedProgram:
 
     def _gathered(self, var: Var, block: slice | None) -> np.ndarray:
         """A value for all vertices, or some columns of it."""
-        shape = _row_shape(var)
-        if block is not None:
-            shape = (*shape[:-1], block.stop - block.start)
-        array = self._spare.take((self._layout.num_vertices, *shape), type_of(var).dtype)
+        array = self._array(var, block)
         for unit, rows in enumerate(self._read({var: self._columns[var]})):
             first, last = self._units.bounds("vertex", unit)
             array[first:last] = rows[var] if block is None else rows[var][..., block]
+        return array
+
+    def _array(self, var: Var, block: slice | None) -> np.ndarray:
+        """A place for a value for all vertices, or for some columns of it."""
+        shape = tuple(int(size_at(dim, {})) for dim in type_of(var).shape[1:])
+        if block is not None:
+            shape = (*shape[:-1], block.stop - block.start)
+        return self._spare.take((self._layout.num_vertices, *shape), type_of(var).dtype)
+
+    def _zeros(self, var: Var, block: slice | None) -> np.ndarray:
+        array = self._array(var, block)
+        array[...] = 0
         return array
 
     def _unit_rows(self, unit: int, neighbours: np.ndarray | None, *, by_edge: bool) -> UnitRows:
@@ -387,9 +429,7 @@ class StreamedProgram:
 
     def _new(self, var: Var, pushed: Collection[Var]) -> WrittenColumn:
         if var in self._layout.whole:
-            array = self._spare.take((self._layout.num_vertices, *_row_shape(var)), type_of(var).dtype)
-            if var in pushed:
-                array[...] = 0
+            array = self._zeros(var, None) if var in pushed else self._array(var, None)
             return WholeColumn(array, self._units.vertices)
         return PiecesColumn(len(self._units)) if var in self._layout.resident else self._stored(var, None)
 
@@ -431,9 +471,6 @@ class StreamedProgram:
             self._spare.put(column.array)
 
 
-def _columns_of(rows: np.ndarray, role: str, block: slice) -> np.ndarray:
-    return np.ascontiguousarray(rows[..., block]) if role == "own" else rows
-
-
-def _row_shape(var: Var) -> tuple[int, ...]:
-    return tuple(int(size_at(dim, {})) for dim in type_of(var).shape[1:])
+def _columns_of(rows: np.ndarray, block: slice) -> np.ndarray:
+    """Some columns of rows that have heads and columns; all of what has one number for each head."""
+    return np.ascontiguousarray(rows[..., block]) if rows.ndim == _AXES else rows

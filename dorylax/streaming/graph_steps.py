@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from dorylax import aligned
 from dorylax.ops import row_operators
-from dorylax.ops.primitives.operator import Operator, Role
+from dorylax.ops.primitives.operator import Operator
 from dorylax.ops.row_loops.rows import RowRange
 
+PIECE_BYTES = 1 << 19
+"""Of the rows of sources that a thread gathers, computes and adds at a time, so that they stay in a core's cache."""
 _PIECES = 4
-"""Pieces for each thread: some rows take longer than others."""
+"""Parts for each thread: some rows take longer than others."""
 _FEWEST_ENTRIES = 16_384
 
 
-class UnitRows(NamedTuple):
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class UnitRows:
     """The in-edges of a unit.
 
     Attributes:
@@ -36,6 +42,28 @@ class UnitRows(NamedTuple):
     def between(self, first: int, last: int) -> RowRange:
         """Some of its rows, counted from its first."""
         return RowRange(self.offsets[first : last + 1], self.neighbours, None, self.first + first)
+
+    @cached_property
+    def by_source(self) -> tuple[np.ndarray, RowRange]:
+        """The edges by their sources.
+
+        The sources that there are, ascending, int32; and a row for each, whose neighbours are the unit's rows, from 0 on,
+        and whose edges are the unit's, in order.
+        """
+        entries = len(self.neighbours)
+        # One sort of integers, several times as fast as a stable argsort: sources above, places below.
+        bits = max(1, entries.bit_length())
+        keys = self.neighbours.astype(np.int64)
+        keys <<= bits
+        keys |= np.arange(entries, dtype=np.int32)
+        keys.sort()
+        edges = (keys & ((1 << bits) - 1)).astype(np.int32)
+        keys >>= bits
+        found = keys.astype(np.int32)
+        del keys
+        starts = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]]))
+        targets = np.repeat(np.arange(len(self.offsets) - 1, dtype=np.int32), np.diff(self.offsets))[edges]
+        return found[starts], RowRange(np.append(starts, entries).astype(np.int64), targets, edges)
 
 
 class Job(NamedTuple):
@@ -117,7 +145,8 @@ class GraphThreads:
     ) -> None:
         """Adds what an operator over out-edges gives for the edges into a unit.
 
-        The unit's edges are put in order of their sources first, so that each source's are summed as rows are everywhere.
+        Each source's edges are summed as those of a row are everywhere, and then added: some sources at a time, which
+        decides no bit, as no two threads have the same one.
 
         Args:
             operator: runs over out-edges.
@@ -128,43 +157,21 @@ class GraphThreads:
         """
         if not len(rows.neighbours):
             return
-        sources, by_source = transposed(rows)
-        roles = operator.roles(params)
-        own = [array[sources] if role == "own" else array for role, array in zip(roles, operands, strict=True)]
-        results = _results(operator, own, len(sources), len(rows.neighbours))
-        self._run(operator, params, own, by_source, results)
-        for total, result in zip(totals, results, strict=True):
-            bounds = np.linspace(0, len(sources), self._count + 1).astype(np.int64)
+        sources, by_source = rows.by_source
+        offsets, roles = by_source.offsets, operator.roles(params)
+        most = _rows_of_piece([*totals, *(array for array, role in zip(operands, roles, strict=True) if role == "own")])
 
-            def add(first: int, last: int, total: np.ndarray = total, result: np.ndarray = result) -> None:
-                total[sources[first:last]] += result[first:last]  # no source is there twice
-
-            self._all([_bound(add, int(first), int(last)) for first, last in itertools.pairwise(bounds)])
-
-    def _run(
-        self,
-        operator: Operator,
-        params: Mapping[str, Any],
-        operands: Sequence[np.ndarray],
-        rows: RowRange,
-        results: Sequence[np.ndarray],
-    ) -> None:
-        offsets, roles = rows.offsets, operator.roles(params)
-        per_edge = [result.per_edge for result in operator.results]
-
-        def part(role: Role, array: np.ndarray, first: int, last: int) -> np.ndarray:
-            if role == "own":
-                return array[first:last]
-            return array[offsets[first] : offsets[last]] if role == "edge" and rows.edges is None else array
-
-        def work(first: int, last: int) -> None:
-            mine = RowRange(offsets[first : last + 1], rows.neighbours, rows.edges, rows.first_row + first)
-            given = [part(role, array, first, last) for role, array in zip(roles, operands, strict=True)]
-            out = [
-                array[offsets[first] : offsets[last]] if by_edge else array[first:last]
-                for by_edge, array in zip(per_edge, results, strict=True)
-            ]
-            row_operators.run(operator.primitive.name, params, given, mine, out=out)
+        def work(begin: int, end: int) -> None:
+            for first in range(begin, end, most):
+                last = min(first + most, end)
+                mine = by_source._replace(offsets=offsets[first : last + 1])
+                numbers = sources[first:last]
+                given = [
+                    array[numbers] if role == "own" else array for array, role in zip(operands, roles, strict=True)
+                ]
+                results = row_operators.run(operator.primitive.name, params, given, mine)
+                for total, result in zip(totals, results, strict=True):
+                    total[numbers] += result  # no source is there twice
 
         self._all([_bound(work, first, last) for first, last in self._pieces(offsets)])
 
@@ -184,23 +191,8 @@ class GraphThreads:
             future.result()
 
 
-def transposed(rows: UnitRows) -> tuple[np.ndarray, RowRange]:
-    """The edges into a unit by their sources.
-
-    Returns:
-        The sources that there are, ascending, int32; and a row for each, whose neighbours are the unit's rows, from 0 on,
-        and whose edges are the unit's, in order.
-    """
-    entries = len(rows.neighbours)
-    # One sort of integers, several times as fast as a stable argsort: sources above, places below.
-    bits = max(1, entries.bit_length())
-    keys = (rows.neighbours.astype(np.int64) << bits) | np.arange(entries, dtype=np.int64)
-    keys.sort()
-    edges = (keys & ((1 << bits) - 1)).astype(np.int32)
-    found = (keys >> bits).astype(np.int32)
-    starts = np.flatnonzero(np.concatenate([[True], found[1:] != found[:-1]]))
-    targets = np.repeat(np.arange(len(rows.offsets) - 1, dtype=np.int32), np.diff(rows.offsets))[edges]
-    return found[starts], RowRange(np.append(starts, entries).astype(np.int64), targets, edges)
+def _rows_of_piece(arrays: Sequence[np.ndarray]) -> int:
+    return max(1, PIECE_BYTES // max(1, sum(array[:1].nbytes for array in arrays)))
 
 
 def _results(operator: Operator, operands: Sequence[np.ndarray], rows: int, entries: int) -> list[np.ndarray]:

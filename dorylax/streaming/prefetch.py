@@ -31,24 +31,30 @@ class Prefetcher:
 
     def __init__(self, threads: ThreadPoolExecutor, buffers: int = BUFFERS) -> None:
         self._threads, self._count = threads, buffers
-        self._buffers: list[dict[int, np.ndarray]] = [{} for _ in range(buffers)]
         self._bytes = 0
 
     def over(self, units: int, columns: Mapping[Key, Column]) -> Iterator[dict[Key, np.ndarray]]:
         """The rows of each unit in turn; they are valid until the one after the next is asked for.
 
+        Buffers last as long as this: those of another pass are of other sizes.
+
         Raises:
             OSError: they cannot be read.
         """
         pending: deque[Future[dict[Any, np.ndarray]]] = deque()
+        buffers: list[dict[int, np.ndarray]] = [{} for _ in range(self._count)]
+
+        def submit(unit: int) -> Future[dict[Any, np.ndarray]]:
+            return self._submit(unit, columns, buffers[unit % self._count])
+
         try:
             for unit in range(min(units, self._count - COMPUTED)):
-                pending.append(self._submit(unit, columns))
+                pending.append(submit(unit))
             for unit in range(units):
                 rows = pending.popleft().result()
                 # The buffers of the unit before the last are free now.
                 if (ahead := unit + self._count - COMPUTED) < units:
-                    pending.append(self._submit(ahead, columns))
+                    pending.append(submit(ahead))
                 yield rows
         finally:
             for future in pending:
@@ -58,8 +64,9 @@ class Prefetcher:
                     future.exception()  # waits: nothing may write into a buffer that is used again
             pending.clear()
 
-    def _submit(self, unit: int, columns: Mapping[Key, Column]) -> Future[dict[Any, np.ndarray]]:
-        buffers = self._buffers[unit % self._count]
+    def _submit(
+        self, unit: int, columns: Mapping[Key, Column], buffers: dict[int, np.ndarray]
+    ) -> Future[dict[Any, np.ndarray]]:
         needs = {place: size for place, column in enumerate(columns.values()) if (size := column.room(unit))}
         for place, size in needs.items():
             if place not in buffers or len(buffers[place]) < size:
@@ -75,10 +82,6 @@ class Prefetcher:
         """Bytes that were read since this was asked last."""
         found, self._bytes = self._bytes, 0
         return found
-
-    def release(self) -> None:
-        """Gives the buffers back."""
-        self._buffers = [{} for _ in range(self._count)]
 
 
 def _read(unit: int, columns: Mapping[Any, Column], buffers: Mapping[int, np.ndarray]) -> dict[Any, np.ndarray]:

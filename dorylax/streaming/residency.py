@@ -1,17 +1,18 @@
 """What of a run stays in memory, what is read from disk in order, and what is gathered some columns at a time: pure.
 
-What is read through edges must be in memory for all rows while a sweep reads it. Where that is too much, the widest is
-gathered in blocks of columns, each of which reads the index once more. What is left of the memory goes to what is read most
-often for its bytes.
+What is read or added up through edges must be in memory for all rows while a sweep does so. Where that is too much, what a
+sweep reads in order alone comes from a file, and the widest is gathered, or added up, in blocks of columns, each of which
+reads the index once more. Of such plans the one is taken that reads least. What is left of the memory goes to what is read
+most often for its bytes.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
@@ -20,10 +21,11 @@ from dorylax.jax_internals import Var, is_literal, size_at, type_of, variables
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.streaming.data import read_inputs
+from dorylax.streaming.graph_steps import PIECE_BYTES
 from dorylax.streaming.prefetch import BUFFERS, COMPUTED
 from dorylax.streaming.schedule import Schedule, Step, Sweep, kept_of_once, schedule
 from dorylax.streaming.slices import Slices, slices_for
-from dorylax.streaming.units import MOST_EDGE_ROWS, MOST_ENTRIES, Units, cut, most_rows
+from dorylax.streaming.units import Units, cut, most_entries, most_rows
 from dorylax.streaming.writing import PENDING
 
 INDEX: Literal["index"] = "index"
@@ -34,6 +36,12 @@ _IN_MEMORY = frozenset({"dot_general", "gather", "scatter-add", "sort", "cumsum"
 """Operations whose results XLA writes to memory."""
 _SORTED_BYTES = 28
 """Of each edge of a unit while its edges are put in order of sources."""
+_IN_A_PIECE = 4
+"""Pieces that a thread has in memory while it adds up at sources: operands, results, and what is added to."""
+_EDGE_COST = 12
+"""Going through an edge once more takes about as long as reading so many bytes."""
+_ONCE_COST = 0.1
+"""How much what is done once counts beside what is done in every epoch."""
 
 
 class NotStreamedError(DorylaxError, ValueError):
@@ -62,7 +70,8 @@ class Layout:
         program: what runs.
         units: the cut of the rows.
         once, epoch: its sweeps before training, and in every epoch.
-        blocked: columns of a block, by the number of the task that gathers them.
+        blocked: columns of a block, by the number of the task that goes through edges with them.
+        filed: values that are in files, and in memory only while a sweep reads them through edges.
         resident: what is read in order, and in memory all the same.
         given: inputs that take no more memory: those that follow from their numbers, or that whoever has them holds.
         needs: bytes in memory at most, for what must be there.
@@ -77,6 +86,7 @@ class Layout:
     once: Schedule
     epoch: Schedule
     blocked: Mapping[int, int]
+    filed: frozenset[Var]
     resident: frozenset[Value]
     given: frozenset[Value]
     needs: int
@@ -98,7 +108,7 @@ class Layout:
     @cached_property
     def whole(self) -> frozenset[Var]:
         """Values that lie in one array in memory while they are needed."""
-        return self.once.whole | self.epoch.whole
+        return (self.once.whole | self.epoch.whole) - self.filed
 
     @cached_property
     def lasting(self) -> frozenset[Var]:
@@ -143,14 +153,15 @@ class Layout:
 
 def unit_rows(*programs: SplitModel) -> tuple[int, int]:
     """Rows and edges that a unit may have at most, for programs that share their units."""
-    widest, by_edge = 1, False
+    widest, widest_edge = 1, 0
     for program in programs:
         types = program.analysis.types
         for var, found in types.items():
-            if isinstance(found, Rows):
-                by_edge |= found.space == "edge" and var not in _inputs(program)
-                widest = max(widest, row_bytes(var)) if found.space == "vertex" else widest
-    return most_rows(widest), MOST_EDGE_ROWS if by_edge else MOST_ENTRIES
+            if isinstance(found, Rows) and found.space == "vertex":
+                widest = max(widest, row_bytes(var))
+            elif isinstance(found, Rows) and var not in _inputs(program):
+                widest_edge = max(widest_edge, row_bytes(var))
+    return most_rows(widest), most_entries(widest_edge)
 
 
 def units_for(offsets: np.ndarray, *programs: SplitModel) -> Units:
@@ -229,6 +240,18 @@ def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> i
     return row_bytes(var) * (vertices if space == "vertex" else edges)
 
 
+class _Choice(NamedTuple):
+    """What saves memory.
+
+    Attributes:
+        blocked: numbers of tasks that go through edges with some columns at a time.
+        filed: as `Layout.filed`.
+    """
+
+    blocked: frozenset[int]
+    filed: frozenset[Var]
+
+
 class _Planner:
     def __init__(
         self,
@@ -249,67 +272,124 @@ class _Planner:
         self._given = frozenset(given if INDEX in mapped else given | {INDEX})
         self._once = kept_of_once(program)
         self._held = int(units.vertices[-1]), int(units.edges[-1])
-        self._blocked: dict[int, int] = {}
 
     def layout(self, budget: int, beside: int) -> Layout:
-        while True:
-            plan = self._plan(frozenset(), 0)
-            need, when, number = max(
-                (self._need(plan, which, number), which, number)
-                for which in ("once", "epoch")
-                for number in range(len(getattr(plan, which).sweeps))
-            )
-            if need <= budget:
+        choice = self._first(budget)
+        best = self._fitted(choice, budget)
+        while choice.blocked:  # else nothing reads less
+            found = [(other, plan) for other in self._others(choice) if (plan := self._fitted(other, budget))]
+            choice, other = min(found, key=lambda pair: _cost(pair[1]), default=(choice, best))
+            if _cost(other) >= _cost(best):
                 break
-            self._block(plan, getattr(plan, when), number, budget, need)
-        lasting = sum(map(self._size, plan.lasting))
-        return self._plan(self._most_read(plan, budget - max(need, lasting + beside)), need)
+            best = other
+        lasting = sum(map(self._size, best.lasting))
+        resident = self._most_read(best, budget - max(best.needs, lasting + beside))
+        return dataclasses.replace(best, resident=resident)
 
-    def _plan(self, resident: frozenset[Value], needs: int) -> Layout:
+    def _first(self, budget: int) -> _Choice:
+        """What to file and what to block until all sweeps fit, if that is in single columns."""
+        choice = _Choice(frozenset(), frozenset())
+        while True:
+            plan = self._plan(choice, dict.fromkeys(choice.blocked, 1))
+            need, which, number = max(self._needs(plan))
+            if need <= budget:
+                return choice
+            smaller = self._smaller(choice, plan, getattr(plan, which), number, need)
+            if smaller is None:
+                raise TooLittleMemoryError(self._program.traced.name, need, budget)
+            choice = smaller
+
+    def _fitted(self, choice: _Choice, budget: int) -> Layout | None:
+        """The plan of a choice with blocks as wide as fits, if it does."""
+        columns = dict.fromkeys(choice.blocked, 1)
+        plan = self._plan(choice, columns)
+        if max(self._needs(plan))[0] > budget:
+            return None
+        for current in (plan.once, plan.epoch):
+            for number, sweep in enumerate(current.sweeps):
+                for step in _blocked(sweep):
+                    width = _width(step)
+                    fixed = self._held_before(plan, current, number) + self._block_work(plan, step)
+                    fits = min(width, (budget - fixed) // max(1, self._column_bytes(step)))
+                    columns[step.index] = -(-width // -(-width // fits))  # blocks of about one width
+        plan = self._plan(choice, columns)
+        return dataclasses.replace(plan, needs=max(self._needs(plan))[0])
+
+    def _others(self, choice: _Choice) -> Iterator[_Choice]:
+        """Choices that differ in one thing."""
+        plan = self._plan(choice, dict.fromkeys(choice.blocked, 1))
+        may_block = {step.index for current in (plan.once, plan.epoch) for step in self._may_block(current)}
+        for index in sorted(may_block | choice.blocked):
+            yield choice._replace(blocked=choice.blocked ^ {index})
+        for var in dict.fromkeys([*_may_file(plan.once), *_may_file(plan.epoch), *choice.filed]):
+            yield choice._replace(filed=choice.filed ^ {var})
+
+    def _plan(self, choice: _Choice, columns: Mapping[int, int]) -> Layout:
         rows = self._program.analysis.types
         lasting = [var for var in self._once if isinstance(rows[var], Rows)]
-        options: Any = {"symmetric": self._symmetric, "blocked": self._blocked}
+        options: Any = {"symmetric": self._symmetric, "blocked": choice.blocked}
         once = schedule(self._program, "once", lasting=lasting, **options)
         epoch = schedule(self._program, "epoch", outputs=self._outputs, **options)
-        blocked = dict(self._blocked)
         return Layout(
             self._program,
             self._units,
             once,
             epoch,
-            blocked,
-            resident,
+            columns,
+            choice.filed,
+            frozenset(),
             self._given,
-            needs,
+            0,
             self._outputs,
             self._slices,
             self._threads,
         )
 
-    def _need(self, plan: Layout, which: str, number: int) -> int:
-        """Bytes in memory while a sweep runs, or what comes before it."""
-        current: Schedule = getattr(plan, which)
-        return max(self._need_before(plan, current, number), self._need_during(plan, current, number))
+    def _needs(self, plan: Layout) -> Iterator[tuple[int, str, int]]:
+        """Bytes in memory while each sweep runs, or what comes before it."""
+        for which in ("once", "epoch"):
+            current: Schedule = getattr(plan, which)
+            for number in range(len(current.sweeps)):
+                before = self._need_before(plan, current, number)
+                yield max(before, self._need_during(plan, current, number)), which, number
 
     def _need_before(self, plan: Layout, current: Schedule, number: int) -> int:
         """With a block of what is gathered in blocks."""
-        steps = [step for step in current.sweeps[number].before if step.kind == "blocked"]
-        blocks = [self._block_bytes(current, step.index) + self._block_work(plan, step) for step in steps]
-        if not blocks:
-            return 0
-        there = {var for var in self._live(plan, current, number) if current.made.get(var, -1) < number}
-        return sum(map(self._size, there)) + max(blocks)
+        blocks = [
+            plan.blocked[step.index] * self._column_bytes(step) + self._block_work(plan, step)
+            for step in _blocked(current.sweeps[number])
+        ]
+        return self._held_before(plan, current, number) + max(blocks) if blocks else 0
+
+    def _held_before(self, plan: Layout, current: Schedule, number: int) -> int:
+        live = self._live(plan, current, number)
+        return sum(self._size(var) for var in live if current.made.get(var, -1) < number and var not in plan.filed)
 
     def _need_during(self, plan: Layout, current: Schedule, number: int) -> int:
         """With whole values and the work on units."""
+        sweep = current.sweeps[number]
         live = sum(map(self._size, self._live(plan, current, number)))
-        return live + work_bytes(plan, current, current.sweeps[number])
+        gathered = [value_bytes(self._program, var, *self._most()) for var in _read_at_random(sweep) & plan.filed]
+        return live + max(work_bytes(plan, current, sweep), plan.buffers * max(gathered, default=0))
 
     def _block_work(self, plan: Layout, step: Step) -> int:
-        """Buffers, for a unit, of what a block is made of and gathered with."""
-        most = self._units.largest("vertex"), self._units.largest("edge")
-        read = [value_bytes(self._program, var, *most) for var in (*step.at_random, *step.in_order)]
-        return plan.buffers * (max(read) + _INDEX_BYTES * most[1])
+        """Buffers, for a unit, of what a block is made of and gathered with; and edges in order of sources."""
+        at_random, in_order = (
+            [value_bytes(self._program, var, *self._most()) for var in values]
+            for values in (step.at_random, step.in_order)
+        )
+        read = max(max(at_random, default=0), sum(in_order) + _INDEX_BYTES * self._units.largest("edge"))
+        return plan.buffers * read + (_push_bytes(plan, step) if step.adds else 0)
+
+    def _column_bytes(self, step: Step) -> int:
+        """Of a column of what is in memory while a step runs in blocks: for all vertices, and what units make and write."""
+        whole = sum(self._size(var) for var in step.through_edges)
+        (result,) = step.writes
+        made = (COMPUTED + PENDING) * value_bytes(self._program, result, *self._most())
+        return -(-(whole + made) // _width(step))
+
+    def _most(self) -> tuple[int, int]:
+        return self._units.largest("vertex"), self._units.largest("edge")
 
     def _live(self, plan: Layout, current: Schedule, number: int) -> set[Var]:
         inputs = {var for var, _ in read_inputs(self._program)}
@@ -320,46 +400,38 @@ class _Planner:
         made = current.made
         found |= {
             var
-            for var in current.whole & made.keys()
+            for var in current.whole & made.keys() - plan.filed
             if made[var] <= number <= max(current.last_read.get(var, 0), made[var])
         }
-        return found
+        return found | (_read_at_random(current.sweeps[number]) & plan.filed)
 
     def _size(self, var: Value) -> int:
         return value_bytes(self._program, var, *self._held)
 
-    def _block_bytes(self, current: Schedule, index: int) -> int:
-        (step,) = (step for sweep in current.sweeps for step in sweep.before if step.index == index)
-        columns = self._blocked[index]
-        return sum(self._size(var) // _width(var) * min(columns, _width(var)) for var in step.at_random)
-
-    def _block(self, plan: Layout, current: Schedule, number: int, budget: int, need: int) -> None:
-        """Gathers something in blocks, or in narrower ones."""
-        steps = [step for step in current.sweeps[number].before if step.kind == "blocked"]
-        if self._need_during(plan, current, number) < need:
-            widest = max(steps, key=lambda step: self._block_bytes(current, step.index))
-            width, before = max(map(_width, widest.at_random)), self._blocked[widest.index]
-            each = self._block_bytes(current, widest.index) // before
-            fits = max(1, before - -(-(need - budget) // max(1, each)))
-            if fits < before:
-                self._blocked[widest.index] = -(-width // -(-width // fits))  # blocks of about one width
-                return
-            raise self._too_little(need, budget)
+    def _smaller(self, choice: _Choice, plan: Layout, current: Schedule, number: int, need: int) -> _Choice | None:
+        """Files what a sweep that needs so much reads in order, or blocks the widest that it goes through edges with."""
         live = self._live(plan, current, number)
-        candidates = [
-            (sum(map(self._size, set(step.at_random) & live)), step)
-            for each in current.sweeps
-            for step in each.steps
-            if step.kind == "pull" and step.at_random and current.operator(step).columns_apart
-        ]
-        candidates = [(size, step) for size, step in candidates if size and max(map(_width, step.at_random)) > 1]
-        if not candidates:
-            raise self._too_little(need, budget)
-        _, chosen = max(candidates, key=lambda pair: pair[0])
-        self._blocked[chosen.index] = max(map(_width, chosen.at_random))
+        before = self._need_during(plan, current, number) < need
+        busy = frozenset() if before else _read_at_random(current.sweeps[number])
+        idle = [var for var in _may_file(current) if var in live - busy - choice.filed]
+        if idle:
+            return choice._replace(filed=choice.filed | {max(idle, key=self._size)})
+        steps = [] if before else self._may_block(current)
+        chosen = max(steps, key=lambda step: self._freed(step, live), default=None)
+        if chosen is None or not self._freed(chosen, live):
+            return None
+        return choice._replace(blocked=choice.blocked | {chosen.index})
 
-    def _too_little(self, need: int, budget: int) -> TooLittleMemoryError:
-        return TooLittleMemoryError(self._program.traced.name, need, budget)
+    def _freed(self, step: Step, live: set[Var]) -> int:
+        return sum(map(self._size, step.through_edges & live))
+
+    def _may_block(self, current: Schedule) -> list[Step]:
+        return [
+            step
+            for sweep in current.sweeps
+            for step in sweep.steps
+            if step.kind in ("pull", "push") and current.operator(step).columns_apart and _width(step) > 1
+        ]
 
     def _most_read(self, plan: Layout, left: int) -> frozenset[Value]:
         """What is read most often for its bytes, as far as memory is left."""
@@ -385,9 +457,10 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     def size_of_slice(var: Var) -> int:
         return value_bytes(program, var, *slice_most)
 
-    read = sum(map(size, current.streams(sweep))) + current.reads_index(sweep) * _INDEX_BYTES * most[1]
-    pushes = [step for step in sweep.steps if step.kind == "push"]
-    pushed = (_SORTED_BYTES * most[1] if pushes else 0) + sum(_made_bytes(program, step, size) for step in pushes)
+    there = (plan.whole & current.made.keys()) | _read_at_random(sweep)
+    read = sum(size(var) for var in current.streams(sweep) if var not in there)
+    read += current.reads_index(sweep) * _INDEX_BYTES * most[1]
+    pushed = max((_push_bytes(plan, step) for step in sweep.steps if step.kind == "push"), default=0)
     made = sum(
         _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
     )
@@ -396,6 +469,13 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     outlive = [var for var in current.outlive(sweep) if var not in plan.whole]
     kept = sum(size(var) for var in outlive if var in current.kept)
     return plan.buffers * read + pushed + plan.threads * made + COMPUTED * sum(map(size, outlive)) + PENDING * kept
+
+
+def _push_bytes(plan: Layout, step: Step) -> int:
+    """Of edges in order of sources, and of the rows that threads add up for some of these."""
+    edges = plan.units.largest("edge")
+    row = sum(map(row_bytes, step.through_edges))
+    return _SORTED_BYTES * edges + _IN_A_PIECE * min(plan.threads * max(PIECE_BYTES, row), edges * row)
 
 
 def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> int:
@@ -435,13 +515,12 @@ def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
 
     read = written = 0
     for sweep in current.sweeps:
-        read += sum(map(size, current.streams(sweep)))
+        read += sum(size(var) for var in current.streams(sweep) if var not in _read_at_random(sweep))
         written += sum(size(var) for step in sweep.steps for var in step.writes if var in current.kept)
-        for step in sweep.before:
-            if step.kind == "blocked":
-                blocks = -(-max(map(_width, step.at_random)) // plan.blocked[step.index])
-                read += blocks * sum(map(size, (*step.at_random, *step.in_order)))
-                written += sum(map(size, step.writes))
+        for step in _blocked(sweep):
+            read += _blocks(plan, step) * sum(map(size, (*step.at_random, *step.in_order)))
+            written += sum(map(size, step.writes))
+        read += sum(map(size, _read_at_random(sweep) & plan.filed))
         first = {var for step in sweep.steps for var in step.at_random if var not in current.made}
         if current is plan.once:
             read += sum(value_bytes(program, var, *held) for var in first)
@@ -450,29 +529,48 @@ def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
 
 def _index_reads(plan: Layout, current: Schedule) -> int:
     count = sum(current.reads_index(sweep) for sweep in current.sweeps)
-    for sweep in current.sweeps:
-        for step in sweep.before:
-            if step.kind == "blocked":
-                count += -(-max(map(_width, step.at_random)) // plan.blocked[step.index])
-    return count
+    return count + sum(_blocks(plan, step) for sweep in current.sweeps for step in _blocked(sweep))
 
 
-def _width(var: Var) -> int:
-    """Columns along the last axis."""
-    shape = type_of(var).shape
+def _cost(plan: Layout) -> float:
+    """Of an epoch and what comes before, in bytes that are read."""
+    edges = _EDGE_COST * plan.num_edges
+    epoch, once = (sum(_traffic(plan, each)) + edges * _index_reads(plan, each) for each in (plan.epoch, plan.once))
+    return epoch + _ONCE_COST * once
+
+
+def _blocked(sweep: Sweep) -> list[Step]:
+    return [step for step in sweep.before if step.kind == "blocked"]
+
+
+def _blocks(plan: Layout, step: Step) -> int:
+    return -(-_width(step) // plan.blocked[step.index])
+
+
+def _read_at_random(sweep: Sweep) -> frozenset[Var]:
+    """What a sweep has in memory for all vertices, and only reads."""
+    return frozenset(var for step in sweep.steps for var in step.at_random)
+
+
+def _may_file(current: Schedule) -> list[Var]:
+    """What can come from a file to a sweep that reads it in order: whole values that are made here, but not added up."""
+    return [var for var in current.made if var in current.whole - current.pushed]
+
+
+def _width(step: Step) -> int:
+    """Columns of what a step writes, along the last axis."""
+    shape = type_of(step.writes[0]).shape
     return int(size_at(shape[-1], {})) if len(shape) > 1 else 1
 
 
 def _slices(program: SplitModel, units: Units) -> Slices:
     types = program.analysis.types
-    made = [
-        (var, found.space)
-        for interface in program.interfaces
-        for var in interface.writes
-        if isinstance(found := types[var], Rows)
-    ]
-    widest = max((row_bytes(var) for var, space in made if space == "vertex"), default=1)
-    return slices_for(units, widest, by_edge=any(space == "edge" for _, space in made))
+    widest = {"vertex": 1, "edge": 0}
+    for interface in program.interfaces:
+        for var in interface.writes:
+            if isinstance(found := types[var], Rows):
+                widest[found.space] = max(widest[found.space], row_bytes(var))
+    return slices_for(units, widest["vertex"], widest["edge"])
 
 
 def _inputs(program: SplitModel) -> frozenset[Var]:

@@ -35,12 +35,13 @@ class Step:
     Attributes:
         index: of the task in the program.
         kind: "driver" needs no rows; "stage" is row-wise; "pull" is a graph operator that reads neighbours' rows; "push" one
-            that adds a unit's rows up at their neighbours; "blocked" a pull over all units, some columns after the other;
-            "output" hands over.
+            that adds a unit's rows up at their neighbours; "blocked" either of these over all units, some columns after the
+            other; "output" hands over.
         reads: what it reads, without the graph's arrays.
         writes: what others read of it.
         in_order: those of its reads that have rows and of which it reads its unit's.
         at_random: those that are read through edges, and must be there for all vertices.
+        adds: whether what it writes is added up at neighbours, and must be there for all vertices.
     """
 
     index: int
@@ -49,6 +50,12 @@ class Step:
     writes: tuple[Var, ...]
     in_order: tuple[Var, ...] = ()
     at_random: tuple[Var, ...] = ()
+    adds: bool = False
+
+    @property
+    def through_edges(self) -> frozenset[Var]:
+        """What it reads or writes through edges."""
+        return frozenset(self.at_random) | frozenset(self.writes if self.adds else ())
 
 
 @final
@@ -174,7 +181,7 @@ def schedule(
         when: which of them.
         symmetric: whether every edge comes with its reverse: rows by destination then serve as rows by source. Otherwise
             what runs over out-edges adds up at the sources.
-        blocked: numbers of tasks that read neighbours' rows some columns at a time.
+        blocked: numbers of tasks that go through edges some columns at a time.
         lasting: values that are read after all that.
         outputs: values with rows that are handed over.
     """
@@ -208,8 +215,9 @@ class _Planner:
             rows = tuple(var for var in reads if isinstance(self._types[var], Rows))
             self._over_units(Step(index, "stage", reads, interface.writes, rows))
         else:
-            kind = self._kind(index)
-            through = "own" if kind == "push" else "neighbour"
+            adds = self._adds(index)
+            kind: Kind = "blocked" if index in self._blocked else "push" if adds else "pull"
+            through = "own" if adds else "neighbour"
             operands = dense_operands(task.equations[0])
             step = Step(
                 index,
@@ -218,6 +226,7 @@ class _Planner:
                 interface.writes,
                 tuple(dict.fromkeys(var for var, role in operands if role != through)),
                 tuple(dict.fromkeys(var for var, role in operands if role == through)),
+                adds,
             )
             if kind == "blocked":
                 self._at_once(step)
@@ -228,14 +237,12 @@ class _Planner:
         """The last step, after all tasks."""
         self._over_units(Step(OUTPUT, "output", outputs, (), outputs))
 
-    def _kind(self, index: int) -> Kind:
-        if index in self._blocked:
-            return "blocked"
+    def _adds(self, index: int) -> bool:
         equation = self._program.tasks[index].equations[0]
         operator = operator_of(equation)
         if operator.side(equation.params) == "in":
-            return "pull"
-        return "pull" if self._symmetric and "edge" not in operator.roles(equation.params) else "push"
+            return False
+        return not self._symmetric or "edge" in operator.roles(equation.params)
 
     def _at_once(self, step: Step) -> None:
         number = max((self._whole[var] for var in step.reads), default=0)

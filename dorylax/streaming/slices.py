@@ -21,6 +21,8 @@ ENTRIES = 1 << 20
 calls of stages."""
 EDGE_ROWS = 1 << 16
 """The same where something has rows of edges."""
+EDGE_BYTES = 1 << 20
+"""Of the widest of these, in a slice."""
 _FEWEST_ROWS, _MOST_ROWS = 1024, 32_768
 _CLASSES = 3
 
@@ -50,16 +52,16 @@ class Slices(NamedTuple):
         return padded(count, self.rows, _CLASSES)
 
 
-def slices_for(units: Units, widest: int, *, by_edge: bool) -> Slices:
+def slices_for(units: Units, widest: int, widest_edge: int) -> Slices:
     """Slices of about equal length, whatever the units are.
 
     Args:
         units: what is cut.
         widest: bytes of the widest row of a vertex that is made.
-        by_edge: whether something has rows of edges.
+        widest_edge: bytes of the widest row of an edge that is made; 0 where nothing has rows of edges.
     """
     num_vertices, num_edges = int(units.vertices[-1]), int(units.edges[-1])
-    entries = EDGE_ROWS if by_edge else ENTRIES
+    entries = min(EDGE_ROWS, EDGE_BYTES // widest_edge) if widest_edge else ENTRIES
     wanted = min(_MOST_ROWS, max(_FEWEST_ROWS, BYTES // max(1, widest)))
     wanted = max(1, min(wanted, entries * num_vertices // max(1, num_edges)))
     most = units.largest("vertex")

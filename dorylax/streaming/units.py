@@ -18,6 +18,7 @@ MOST_ENTRIES = 1 << 22
 MOST_EDGE_ROWS = 1 << 20
 """Edges in a unit where something has."""
 _UNIT_BYTES = 16 << 20
+_EDGE_BYTES = 4 << 20
 _FEWEST_ROWS = 4096
 _CLASSES = 4
 
@@ -77,6 +78,15 @@ def most_rows(widest: int) -> int:
         widest: bytes of the widest row that is read or written.
     """
     return min(MOST_ROWS, max(_FEWEST_ROWS, _UNIT_BYTES // max(1, widest)))
+
+
+def most_entries(widest: int) -> int:
+    """How many edges a unit may have.
+
+    Args:
+        widest: bytes of the widest row of an edge that is made; 0 where nothing has rows of edges.
+    """
+    return min(MOST_EDGE_ROWS, _EDGE_BYTES // widest) if widest else MOST_ENTRIES
 
 
 def cut(offsets: np.ndarray, rows: int, entries: int) -> Units:

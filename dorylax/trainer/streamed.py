@@ -28,6 +28,7 @@ from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.serverless.rows import pad
+from dorylax.streaming.allocation import give_back_freed_memory
 from dorylax.streaming.data import StreamData, reads_edge_order
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, TooLittleMemoryError, lay_out, units_for
@@ -190,6 +191,7 @@ class StreamedRun:
                 _ = data.graph.edge_order  # made on first use, and in memory from then on
             units = units_for(as_int64(data.graph.incoming.offsets), *pair)
             data.release()
+            give_back_freed_memory()  # what compiling the step took that did not fit
             how: Any = {"symmetric": data.graph.symmetric, "mapped": self._mapped()}
             return Plan(pair, units, lay_out_both(pair, units, limit.bytes, resident_bytes(), **how))
 

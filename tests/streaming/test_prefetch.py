@@ -32,7 +32,6 @@ def test_units_in_order(tmp_path: Path, buffers: int) -> None:
             np.testing.assert_array_equal(np.concatenate(found), rows)
         assert prefetcher.take() > 2 * rows.nbytes
         assert prefetcher.take() == 0
-        prefetcher.release()
 
 
 def test_an_error_reaches_who_reads_and_the_rest_is_left(tmp_path: Path) -> None:
