@@ -18,7 +18,7 @@ MOST_ENTRIES = 1 << 22
 MOST_EDGE_ROWS = 1 << 20
 """Edges in a unit where something has."""
 _UNIT_BYTES = 16 << 20
-_EDGE_BYTES = 4 << 20
+_EDGE_BYTES = 8 << 20
 _FEWEST_ROWS = 4096
 _CLASSES = 4
 
