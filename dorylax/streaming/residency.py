@@ -40,6 +40,8 @@ _IN_A_PIECE = 4
 """Pieces that a thread has in memory while it adds up at sources: operands, results, and what is added to."""
 _EDGE_COST = 12
 """Going through an edge once more takes about as long as reading so many bytes."""
+_MOST_TRIED = 256
+"""Plans that are compared, about: a model of many layers has many, and looking at one takes milliseconds."""
 _ONCE_COST = 0.1
 """How much what is done once counts beside what is done in every epoch."""
 
@@ -276,12 +278,16 @@ class _Planner:
     def layout(self, budget: int, beside: int) -> Layout:
         choice = self._first(budget)
         best = self._fitted(choice, budget)
-        while choice.blocked:  # else nothing reads less
-            found = [(other, plan) for other in self._others(choice) if (plan := self._fitted(other, budget))]
-            choice, other = min(found, key=lambda pair: _cost(pair[1]), default=(choice, best))
-            if _cost(other) >= _cost(best):
+        assert best is not None
+        tried = 0
+        while choice.blocked and tried < _MOST_TRIED:  # without blocks nothing reads less
+            others = list(self._others(choice))
+            tried += len(others)
+            found = [(other, plan) for other in others if (plan := self._fitted(other, budget))]
+            choice, plan = min(found, key=lambda pair: _cost(pair[1]), default=(choice, best))
+            if _cost(plan) >= _cost(best):
                 break
-            best = other
+            best = plan
         lasting = sum(map(self._size, best.lasting))
         resident = self._most_read(best, budget - max(best.needs, lasting + beside))
         return dataclasses.replace(best, resident=resident)
