@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from dorylax.layers import GCN
+from dorylax.layers import GAT, GCN, GraphSAGE
 from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
@@ -94,7 +94,7 @@ def test_data_in_memory_are_not_counted_again(friendster: Program) -> None:
 
 
 def test_units_have_one_number_of_rows_but_for_dense_ones(friendster: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(residency, "MOST_ENTRIES", 20)
+    monkeypatch.setattr(residency, "most_entries", lambda _: 20)
     degrees = [2] * 20 + [30] * 4 + [2] * 20
     found = units_for(np.concatenate([[0], np.cumsum(degrees)]), friendster)
     sizes = np.diff(found.vertices)
@@ -106,3 +106,41 @@ def test_units_have_one_number_of_rows_but_for_dense_ones(friendster: Program, m
 def test_units_are_the_same_whatever_there_is(friendster: Program) -> None:
     assert unit_rows(friendster) == ((16 << 20) // (4 * C), MOST_ENTRIES)
     assert [len(layout(friendster, gib).units) for gib in (4, 100)] == [-(-V // (MOST_ENTRIES * V // E))] * 2
+
+
+def max_program() -> Program:
+    spec = DataSpec(
+        (RowSpec("vertex", (300,), name="features"),), RowSpec("vertex", (), "int32", "labels"), symmetric=True
+    )
+    model = GraphSAGE(300, 512, 25, aggregation="max", rngs=nnx.Rngs(0))
+    return optimise(trace(model, spec, metrics=None))
+
+
+def test_blocks_are_as_wide_as_fits() -> None:
+    """A block too narrow for what was left of the memory read the index 500 times."""
+    program = max_program()
+    units = even_units(293_480, 10_000_000, program)
+    found = lay_out(program, units, 900 << 20, symmetric=True, mapped=MAPPED, threads=3)
+    assert found.blocked
+    assert found.filed, "what is read in order next comes from a file, and leaves its memory to a block"
+    assert found.index_reads <= 6
+    assert found.bytes <= 900 << 20
+    reads = [
+        lay_out(program, units, mebibytes << 20, symmetric=True, mapped=MAPPED, threads=3).index_reads
+        for mebibytes in (400, 600, 900, 1500, 3000)
+    ]
+    assert reads == sorted(reads, reverse=True)
+
+
+def test_sums_at_sources_are_made_in_blocks() -> None:
+    spec = DataSpec(
+        (RowSpec("vertex", (300,), name="features"),), RowSpec("vertex", (), "int32", "labels"), symmetric=True
+    )
+    program = optimise(trace(GAT(300, 32, 25, rngs=nnx.Rngs(0)), spec, metrics=None))
+    units = even_units(293_480, 10_000_000, program)
+    found = lay_out(program, units, 600 << 20, symmetric=True, mapped=MAPPED, threads=3)
+    blocked = [step for sweep in found.epoch.sweeps for step in sweep.before if step.kind == "blocked"]
+    assert any(step.adds for step in blocked)
+    rows = 4 * 293_480 * 256
+    assert found.bytes <= 600 << 20
+    assert found.bytes < 2 * rows + (100 << 20), "rows and their gradients are not whole at once"

@@ -58,8 +58,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_machine, "estimate_trainer", never)
     monkeypatch.setattr(streamed, "resident_bytes", lambda: 0)
     monkeypatch.setattr(residency, "most_rows", lambda _: 2_000)
-    monkeypatch.setattr(residency, "MOST_ENTRIES", 100_000)
-    monkeypatch.setattr(residency, "MOST_EDGE_ROWS", 50_000)
+    monkeypatch.setattr(residency, "most_entries", lambda widest: 50_000 if widest else 100_000)
 
 
 def trainer(data: Dataset, model: str = "GCN", **options: Any) -> Trainer:
