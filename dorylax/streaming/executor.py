@@ -103,6 +103,7 @@ class StreamedProgram:
         self._mask = data.train_mask
         self.traffic = Traffic()
         self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
+        self._files: dict[Var, Column] = {}  # of what is in memory for a sweep alone
         self._borrowed: set[Column] = set()
         self._spare: SpareArrays = SpareArrays() if like is None else like._spare
         self._made = 0  # files
@@ -190,9 +191,10 @@ class StreamedProgram:
     def close(self) -> None:
         """Lets go of threads, memory and files."""
         self._closing.close()  # threads first, which may be reading
-        for column in set(self._columns.values()) - self._borrowed:
+        for column in {*self._columns.values(), *self._files.values()} - self._borrowed:
             column.close()
         self._columns.clear()
+        self._files.clear()
         self._spare.clear()
 
     def _outputs(self, changing: Mapping[int, Any], hand_over: HandOver | None) -> list[Any]:
@@ -217,35 +219,29 @@ class StreamedProgram:
                     results = self._steps.stages.free(step, [values[var] for var in step.reads])
                     values.update(zip(step.writes, results, strict=True))
             if sweep.steps:
-                files = self._prepare(schedule, sweep)
+                self._prepare(schedule, sweep)
                 self._sweep(run, sweep)
                 if compiles:
                     gc.collect()  # whatever traced a stage holds the rows that it was called with, in a cycle
-                for var, column in files.items():
+                for var in list(self._files):
                     self._forget(var)
-                    self._columns[var] = column
+                    self._columns[var] = self._files.pop(var)
             for var in schedule.kept - schedule.lasting:
                 if max(schedule.made[var], schedule.last_read.get(var, 0)) == number:
                     self._forget(var)
 
-    def _prepare(self, schedule: Schedule, sweep: Sweep) -> dict[Var, Column]:
-        """What a sweep reads at random is in memory, and what is read later has its place.
-
-        Returns:
-            The files of what is in memory for this sweep alone.
-        """
-        files: dict[Var, Column] = {}
+    def _prepare(self, schedule: Schedule, sweep: Sweep) -> None:
+        """What a sweep reads at random is in memory, and what is read later has its place."""
         for step in sweep.steps:
             for var in step.at_random:
                 if not isinstance(self._columns[var], WholeColumn):
                     if var in self._layout.filed:
-                        files[var] = self._columns[var]
+                        self._files[var] = self._columns[var]
                     self._columns[var] = WholeColumn(self._gathered(var, None), self._units.vertices)
             for var in step.writes:
                 if var in schedule.kept and var not in self._columns:
                     self._columns[var] = self._new(var, schedule.pushed)
         self._keep_spare(schedule, sweep)
-        return files
 
     def _sweep(self, run: _Run, sweep: Sweep) -> None:
         schedule = run.schedule
