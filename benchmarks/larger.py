@@ -4,12 +4,13 @@
     python benchmarks/larger.py friendster --scale 0.05 --memory 1.5GiB --folder /data/larger
     python benchmarks/larger.py reddit-small --model gat --scale 0.1 --memory 700MiB
     python benchmarks/larger.py products --layers 3 --norm layer --memory 3GiB
+    python benchmarks/larger.py reddit-small --memory 1GiB 2GiB 4GiB 8GiB 16GiB --plot memory.png
 
 A graph in one of the shapes below is generated into an archive part by part, unless one is there, in an order of its
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
 control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise with that setting alone,
-and the peak is only measured. `--memory 25%` is a quarter of what `dorylax info` says that the run takes in memory. The two
-bounds are measured in the same process after the epochs:
+and the peak is only measured. Several limits are tried in turn. `--memory 25%` is a quarter of what `dorylax info` says
+that the run takes in memory. The two bounds are measured in the same process after the epochs:
 
   gather   the edges that an epoch goes through × the time of one in a gather of the same width over rows in memory
   disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache
@@ -24,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -245,7 +247,10 @@ def main() -> None:
     parser.add_argument("shape", nargs="?", choices=SHAPES, default="reddit-small")
     parser.add_argument("--scale", type=float, default=1.0, help="of vertices and edges")
     parser.add_argument(
-        "--memory", default="1GiB", help="limit of the process, or a part of what it takes in memory (25%%)"
+        "--memory",
+        nargs="+",
+        default=["1GiB"],
+        help="limit of the process, or a part of what it takes in memory (25%%); several: one run each",
     )
     parser.add_argument("--model", choices=["gcn", "gat", "sage-max", "gin"], default="gcn")
     parser.add_argument("--layers", type=int, default=2)
@@ -254,41 +259,74 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.0, help="of all but GAT; with it nothing is computed once")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="where archive and scratch files are; a temporary one by default")
+    parser.add_argument("--plot", type=Path, help="draw seconds of an epoch against the limit here")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    arguments = parsed(parser, shape="tiny", memory="92%")
+    arguments = parsed(parser, shape="tiny", memory=["92%"])
     shape = SHAPES[arguments.shape]
     shape = shape._replace(hidden=arguments.hidden or shape.hidden)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="dorylax-larger-"))
     archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        summary: dict[str, Any] = {"schema": 1, "shape": arguments.shape, "scale": arguments.scale}
+        summary: dict[str, Any] = {"schema": 2, "shape": arguments.shape, "scale": arguments.scale}
         if not archive.exists():
-            budget = "1GiB" if arguments.memory.endswith("%") else arguments.memory
+            budget = "1GiB" if arguments.memory[0].endswith("%") else arguments.memory[0]
             with control_group(parse_bytes(budget)) as group:
                 made = in_child(generate, archive, shape, arguments.scale, budget, group)
             summary["generate_seconds"] = made
             print(f"generating and writing: {made:.1f} s", flush=True)
-        memory = bytes_of(arguments.memory, archive, shape, arguments.model, arguments.dropout)
-        print(f"the limit is {memory / 2**30:.2f} GiB", flush=True)
-        options = {
-            "epochs": arguments.epochs,
-            "memory": f"{memory >> 20}MiB",
-            "model": arguments.model,
-            "layers": arguments.layers,
-            "norm": arguments.norm,
-            "dropout": arguments.dropout,
-            "scratch": str(folder),
-        }
-        with control_group(memory) as group:
-            if group is None:
-                print("no control group can be made here: the limit is the setting's alone, and the peak is measured")
-            summary["train"] = in_child(train, archive, shape, options, group)
+        runs: list[dict[str, Any]] = []
+        summary["runs"] = runs
+        for limit in arguments.memory:
+            memory = bytes_of(limit, archive, shape, arguments.model, arguments.dropout)
+            print(f"the limit is {memory / 2**30:.2f} GiB", flush=True)
+            options = {
+                "epochs": arguments.epochs,
+                "memory": f"{memory >> 20}MiB",
+                "model": arguments.model,
+                "layers": arguments.layers,
+                "norm": arguments.norm,
+                "dropout": arguments.dropout,
+                "scratch": str(folder),
+            }
+            with control_group(memory) as group:
+                if group is None:
+                    print(
+                        "no control group can be made here: the limit is the setting's alone, and the peak is measured"
+                    )
+                runs.append({"limit": memory, **in_child(train, archive, shape, options, group)})
+            _print(runs[-1])
     finally:
         if arguments.folder is None:
             shutil.rmtree(folder)
-    _print(summary["train"])
+    if arguments.plot is not None:
+        draw(arguments.plot, arguments.shape, runs)
     write_json(arguments.json, summary)
+
+
+def draw(path: Path, shape: str, runs: list[dict[str, Any]]) -> None:
+    """Seconds of an epoch and of an evaluation against the limit."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+    limits = [run["limit"] / 2**30 for run in runs]
+    axes.plot(limits, [statistics.median(run["epoch_seconds"][1:]) for run in runs], "o-", label="epoch")
+    axes.plot(limits, [run["evaluation_seconds"] for run in runs], "s--", label="evaluation")
+    for limit, run in zip(limits, runs, strict=True):
+        if run["streamed"] is not None:
+            axes.axvspan(limit / 2**0.5, limit * 2**0.5, color="0.93", zorder=0)
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(limits[0] / 2**0.5, limits[-1] * 2**0.5)
+    axes.set_xticks(limits, [f"{limit:g} GiB" for limit in limits])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("limit of memory (grey: the run streams)")
+    axes.set_ylabel("seconds")
+    axes.set_title(shape)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
 
 
 def _print(found: dict[str, Any]) -> None:

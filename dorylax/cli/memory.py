@@ -44,7 +44,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     ways = [] if found.fits else remedies(config, found)
     streams: StreamedEstimate | None = None
     why_not = ""
-    if not found.fits and config.pipeline is None:
+    if config.pipeline is None and (not found.fits or config.single.memory == "stream"):
         try:
             streams = streamed(config, found)
         except (SplitError, NotStreamedError) as error:

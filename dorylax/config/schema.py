@@ -27,7 +27,7 @@ from dorylax.storage.location import parse
 
 Order = Literal["auto", "given", "community"]
 Gathered = Literal["float32", "bfloat16"]
-MemoryCheck = Literal["check", "ignore"]
+MemoryCheck = Literal["check", "stream", "ignore"]
 
 
 def _amount(text: str) -> str:
@@ -206,9 +206,9 @@ class SingleConfig(Section):
     memory: MemoryCheck = Field(
         default="check",
         description="what to do when a run will need more memory than there is: check: stream its data from disk, or "
-        "refuse it before it begins; ignore: try",
+        "refuse it before it begins; stream: do so even where it fits, for the same bits whatever memory there is; "
+        "ignore: try",
     )
-
     memory_limit: Annotated[Text, AfterValidator(_amount)] | None = Field(
         default=None,
         description="memory that a run may use, as 8GiB or 500MiB; null: what the machine or its control group has. A run "
@@ -242,6 +242,8 @@ class SingleConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> SingleConfig:
+        if self.memory == "stream" and self.only_in_memory:
+            raise ConfigError.of("single.memory", f"= stream cannot be: {self.only_in_memory}")
         if self.optimize:
             return self
         if self.order == "community":
@@ -299,12 +301,13 @@ def check_together(
             f"= {pipeline.switch_margin} needs train.target_accuracy, from which it is measured",
         )
     _check_gathered(single, "a pipeline")
-    if single.memory_limit is not None:
-        raise ConfigError(
-            f"single.memory_limit and {_named(pipeline)} exclude each other: servers hold their rows in memory, and only "
-            "one machine without them streams. Leave one of them out",
-            "single.memory_limit",
-        )
+    for key, given in (("memory_limit", single.memory_limit is not None), ("memory", single.memory == "stream")):
+        if given:
+            raise ConfigError(
+                f"single.{key}{'=stream' * (key == 'memory')} and {_named(pipeline)} exclude each other: servers hold their "
+                "rows in memory, and only one machine without them streams. Leave one of them out",
+                f"single.{key}",
+            )
 
 
 def _check_gathered(single: SingleConfig, other: str) -> None:

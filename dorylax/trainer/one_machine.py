@@ -16,6 +16,7 @@ from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
+from dorylax.machine import Limit
 from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
@@ -94,31 +95,38 @@ class OneMachine:
         """Decides whether the run streams: by what there is now, until it has begun."""
         self._decided = True
         data, limit = self._data, self._single.limit
-        unknown = self._evaluates_only or self._single.memory == "ignore" or limit is None
-        if unknown or not isinstance(data, Dataset) or self._streamed is not None or "arrays" in self.__dict__:
+        ignores = self._evaluates_only or self._single.memory == "ignore"
+        if ignores or not isinstance(data, Dataset) or self._streamed is not None or "arrays" in self.__dict__:
             return
-        assert limit is not None
         self._refusal = ""
+        if self._single.memory == "stream":
+            self._stream(data, limit, "single.memory=stream: the run")
+        elif limit is not None:
+            self._stream_if_large(data, limit)
+
+    def _stream_if_large(self, data: Dataset, limit: Limit) -> None:
         gradient, _ = self.choose_gradient()
         community = self._order_in_memory == "community"
         found, self._checked_seconds = estimate_trainer(
             self._functions, gradient, self._parts, data, limit, community=community, edge_ids=self._edge_ids
         )
-        if found is None or found.fits:
-            return
+        if found is not None and not found.fits:
+            self._stream(data, limit, f"{refusal(found, community=community)}. It", "either")
+
+    def _stream(self, data: Dataset, limit: Limit | None, otherwise: str, *more: str) -> None:
+        """Has the run stream; where it cannot, it is refused with `otherwise` and why."""
         try:
-            self._check_streamed()
+            if self._single.only_in_memory:
+                raise NotStreamedError(self._single.only_in_memory)
+            if not self._row_outputs:
+                raise NotStreamedError(f"{self._parts.name} returns something that has no row per vertex")
+            if limit is None:
+                raise NotStreamedError("this system does not say how much memory there is: give single.memory_limit")
             self._streamed = StreamedRun(
                 self._parts, data, self._spec, self._functions.objective, limit=limit, scratch=self._scratch
             )
         except (SplitError, NotStreamedError) as error:
-            self._refusal = f"{refusal(found, community=community)}. It cannot be streamed from disk either: {error}"
-
-    def _check_streamed(self) -> None:
-        if self._single.only_in_memory:
-            raise NotStreamedError(self._single.only_in_memory)
-        if not self._row_outputs:
-            raise NotStreamedError(f"{self._parts.name} returns something that has no row per vertex")
+            self._refusal = f"{' '.join([otherwise, 'cannot be streamed from disk', *more])}: {error}"
 
     @cached_property
     def _order_in_memory(self) -> Literal["given", "community"]:

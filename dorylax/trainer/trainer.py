@@ -127,7 +127,8 @@ class Trainer:
         gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
             bytes to read and rounded (`program.single.narrow`). What is computed once, evaluations and `predict` are exact.
         memory: "check": a run that will need more memory than there is streams its data from disk, or is refused where that
-            cannot be (`OneMachine.streamed`); "ignore": try. Of one machine's step only.
+            cannot be (`OneMachine.streamed`); "stream": a run streams even where it fits, so that it gives the same bits
+            whatever memory there is; "ignore": try. Of one machine's step only.
         memory_limit: memory that the run may use, as "8GiB"; None: what the machine or its control group has.
         scratch: a folder for the files of a run that streams; None: the run directory, or else the system's
             temporary folder.

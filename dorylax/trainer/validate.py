@@ -59,7 +59,11 @@ def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None
         raise TaskError(
             f"{name} trains on one machine only: a pipeline predicts for each vertex. Leave pipeline.* and tensor.* out"
         )
-    for key, value, usual in (("order", single.order, "community"), ("gathered", single.gathered, "bfloat16")):
+    for key, value, usual in (
+        ("order", single.order, "community"),
+        ("gathered", single.gathered, "bfloat16"),
+        ("memory", single.memory, "stream"),
+    ):
         if value == usual:
             raise TaskError(f"single.{key}={value} needs a task of vertices, and {name} is another one: leave it out")
     if single.memory_limit is not None:

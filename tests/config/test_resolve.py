@@ -262,5 +262,7 @@ def test_a_limit_of_memory_is_of_one_machine() -> None:
     assert RunConfig.resolve({"single.memory_limit": "8GiB"}).single.limit is not None
     with pytest.raises(ConfigError, match=r"single\.memory_limit and pipeline\.mode.* exclude each other"):
         RunConfig.resolve({"single.memory_limit": "8GiB", "pipeline.mode": "pipe"})
+    with pytest.raises(ConfigError, match=r"single\.memory=stream and pipeline\.mode.* exclude each other"):
+        RunConfig.resolve({"single.memory": "stream", "pipeline.mode": "pipe"})
     with pytest.raises(ConfigError, match=r"single.memory_limit is wrong: expected an amount of memory such as 4GiB"):
         RunConfig.resolve({"single.memory_limit": "much"})

@@ -106,7 +106,8 @@ def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
         raise NotStreamedError("servers hold their rows in memory: leave out pipeline.*")
     if config.single.only_in_memory:
         raise NotStreamedError(config.single.only_in_memory)
-    assert found.limit is not None
+    if found.limit is None:
+        raise NotStreamedError("this system does not say how much memory there is: give single.memory_limit")
     functions, parts, _ = _model(config, found.shape)
     scratch = None if config.single.scratch is None else Path(config.single.scratch)
     return estimate_streamed(found, parts, functions.objective, found.limit, scratch)
@@ -125,6 +126,7 @@ def check_config(config: RunConfig) -> None:
     limit = config.single.limit
     inline = config.pipeline is not None and config.pipeline.hosts == "inline"
     of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
+    streams = config.single.memory == "stream"
     if config.single.memory == "ignore" or inline or limit is None or not of_vertices:
         return
     shards = shards_for(config)
@@ -132,14 +134,16 @@ def check_config(config: RunConfig) -> None:
     if shape is None:
         return
     _, parts, shape = _model(config, shape)
-    if config.pipeline is None and clearly_fits(shape, parts, limit.bytes):
+    if not streams and config.pipeline is None and clearly_fits(shape, parts, limit.bytes):
         return
     found = _estimate(config, shape, shards=shards)
-    if found.fits:
+    if found.fits and not streams:
         return
     try:
         streamed(config, found)
     except (SplitError, NotStreamedError) as error:
+        if found.fits:
+            raise MemoryLimitError(f"single.memory=stream: the run cannot be streamed from disk: {error}") from None
         reason = "" if config.pipeline is not None else f". It cannot be streamed from disk either: {error}"
         raise MemoryLimitError(found.refusal(remedies(config, found)) + reason) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,9 @@ from flax import nnx
 import dorylax
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
+from dorylax.memory.estimate import MemoryLimitError
 from dorylax.runs.result import TrainResult
+from dorylax.settings.errors import ConfigError
 from dorylax.streaming import residency
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer import Trainer, one_machine, streamed
@@ -109,6 +112,38 @@ def test_every_limit_gives_the_same_bits(archive: Path, small: None, tmp_path: P
     assert losses(found[0]) == losses(found[1])
     for a, b in zip(jax.tree.leaves(found[0].params), jax.tree.leaves(found[1].params), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_what_fits_streams_if_asked_to_and_gives_the_bits_of_less_memory(archive: Path, tmp_path: Path) -> None:
+    data = Dataset.from_npz(archive)
+    asked = trainer(data, memory="stream", scratch=tmp_path)
+    found = asked.fit()
+    assert asked._machine.streamed is not None
+    assert asked._machine.streamed.layouts.training.traffic == (0, 0)
+    tight = trainer(data, memory="stream", memory_limit=tight_limit(data, tmp_path), scratch=tmp_path)
+    again = tight.fit()
+    assert tight._machine.streamed.layouts.training.traffic[0] > 0  # type: ignore[union-attr]
+    assert losses(again) == losses(found)
+    for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(again.params), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def tight_limit(data: Dataset, scratch: Path) -> str:
+    """The least that will do, which a refusal says, and a little more."""
+    refused = r"single\.memory=stream: the run cannot be streamed from disk: .*single\.memory_limit=(\d+)MiB"
+    with pytest.raises(MemoryLimitError, match=refused) as info:
+        trainer(data, memory="stream", memory_limit="1MiB", scratch=scratch).fit()
+    number = re.search(refused, str(info.value))
+    assert number is not None
+    return f"{int(number[1]) + 4}MiB"
+
+
+def test_what_cannot_stream_is_refused_where_that_is_asked_for(archive: Path) -> None:
+    data = Dataset.from_npz(archive)
+    with pytest.raises(ConfigError, match=r"single\.memory = stream cannot be: single\.order=community holds"):
+        trainer(data, memory="stream", order="community")
+    with pytest.raises(ConfigError, match=r"single\.memory = stream cannot be: single\.optimize=false trains on"):
+        trainer(data, memory="stream", optimize=False)
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(archive: Path, small: None, tmp_path: Path) -> None:
