@@ -130,7 +130,8 @@ class SliceSteps:
         found = self._rows(var)
         cut(place, found.axis, found.factor, *part.rows[found.space])[...] = rows if part.chosen is None else 0
         if part.chosen is not None:
-            place[(*(slice(None),) * found.axis, entries_of(part.chosen, found.factor))] = rows
+            chosen: tuple[Any, ...] = (*(slice(None),) * found.axis, entries_of(part.chosen, found.factor))
+            place[chosen] = rows
 
     def _rows(self, var: Var) -> Rows:
         found = self._types[var]
