@@ -226,14 +226,13 @@ def gather_in_memory(data: Any, width: int) -> float:
 
     from dorylax.calibration.streamed import edge_seconds
     from dorylax.graph.compressed import as_int64
-    from dorylax.streaming.direct import anonymous, collapse
+    from dorylax.streaming.direct import anonymous
     from dorylax.streaming.graph_steps import UnitRows
 
     offsets, neighbours = as_int64(data.graph.incoming.offsets), data.graph.incoming.neighbours
     V = len(offsets) - 1
     x = anonymous(4 * V * width).view(np.float32).reshape(V, 1, width)
     x[...] = 1
-    collapse(x)
     rows = min(V, 100_000)
     first = (V - rows) // 2
     mine = offsets[first : first + rows + 1]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import sys
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -20,7 +19,6 @@ BLOCK = 4096
 
 _DIRECT = getattr(os, "O_DIRECT", 0)
 _HUGE = getattr(mmap, "MADV_HUGEPAGE", None)
-_COLLAPSE = 25  # MADV_COLLAPSE of Linux 6.1, which Python's mmap has no name for
 _HUGE_BYTES = 2 << 20
 
 
@@ -38,21 +36,6 @@ def anonymous(size: int) -> np.ndarray:
             memory.madvise(_HUGE)
     array: np.ndarray = np.frombuffer(memory, np.uint8)[:size]
     return array
-
-
-def collapse(array: np.ndarray) -> None:
-    """Puts an array of `anonymous` on huge pages where it is on small ones, as it is where memory was in pieces at first.
-
-    A gather from 4 GB takes 12 ns an edge on small pages and 7 on huge ones. The system may refuse: the array is what it
-    was either way.
-    """
-    base: Any = array
-    while isinstance(base, np.ndarray):
-        base = base.base
-    memory = base.obj if isinstance(base, memoryview) else None
-    if sys.platform == "linux" and isinstance(memory, mmap.mmap) and len(memory) >= _HUGE_BYTES:
-        with contextlib.suppress(OSError):
-            memory.madvise(_COLLAPSE)
 
 
 @final

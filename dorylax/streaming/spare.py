@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.streaming.direct import anonymous, collapse
+from dorylax.streaming.direct import anonymous
 
 
 @final
@@ -36,7 +36,6 @@ class SpareArrays:
 
     def put(self, array: np.ndarray) -> None:
         """Takes one back, which nobody reads any more."""
-        collapse(array)
         self._spare.append(array)
 
     def keep(self, size: int) -> None:

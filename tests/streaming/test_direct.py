@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from dorylax.streaming import direct
-from dorylax.streaming.direct import BLOCK, DirectFile, anonymous, collapse, room, up
+from dorylax.streaming.direct import BLOCK, DirectFile, anonymous, room, up
 
 
 @pytest.fixture(params=[True, False], ids=["direct", "refused"])
@@ -73,33 +72,3 @@ def test_memory_is_aligned_and_zero() -> None:
         assert len(found) == size
         assert not found.any()
     assert [up(size) for size in (0, 1, BLOCK, BLOCK + 1)] == [0, BLOCK, BLOCK, 2 * BLOCK]
-
-
-def test_small_pages_become_huge_and_keep_what_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct, "_HUGE", None)
-    array = anonymous(8 * direct._HUGE_BYTES)
-    array[:] = np.arange(len(array)) % 251
-    collapse(np.zeros(2 * direct._HUGE_BYTES, np.uint8))  # not ours: nothing happens
-    if not can_collapse():
-        pytest.skip("this system has no huge pages to give")
-    before = huge_bytes()
-    collapse(array.view(np.float32).reshape(-1, 16))
-    assert huge_bytes() - before >= 6 * direct._HUGE_BYTES
-    np.testing.assert_array_equal(array, np.arange(len(array)) % 251)
-
-
-def can_collapse() -> bool:
-    """Whether the system does so for a mapping of its own."""
-    memory = mmap.mmap(-1, 4 * direct._HUGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory[:] = bytes(len(memory))
-    try:
-        memory.madvise(direct._COLLAPSE)
-    except OSError:
-        return False
-    return huge_bytes() > 0
-
-
-def huge_bytes() -> int:
-    """Of this process."""
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages:"))
