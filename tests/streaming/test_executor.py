@@ -85,6 +85,13 @@ def symmetric_data(num_vertices: int, num_edges: int, width: int, *, seed: int =
     return RunData(graph, (x,), labels, training_weights(mask))
 
 
+def symmetric_program(parts: ModelParts, data: RunData) -> Program:
+    spec = DataSpec(
+        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
+    )
+    return optimise(trace(parts, spec))
+
+
 SYMMETRIC = {
     "GCN": lambda rngs: GCN(40, 24, zoo.C, rngs=rngs),
     "GAT": lambda rngs: GAT(40, 8, zoo.C, heads=2, rngs=rngs),
@@ -97,10 +104,7 @@ SYMMETRIC = {
 def test_every_budget_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     data = symmetric_data(600, 3000, 40)
     parts = take_apart(SYMMETRIC[name](nnx.Rngs(0)), data.graph, *data.inputs)
-    spec = DataSpec(
-        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
-    )
-    program = optimise(trace(parts, spec))
+    program = symmetric_program(parts, data)
     least = tightest(program, data, 25)
     layouts = [layout_of(program, data, 25, budget) for budget in (1 << 40, 2 * least, least)]
     ample, between, tight = layouts
@@ -127,10 +131,7 @@ def test_what_only_the_loss_reads_is_gathered_for_labelled_vertices(name: str, s
     data = dataclasses.replace(data, weights=training_weights(mask))
     models = {**SYMMETRIC, "SAGE mean": lambda rngs: GraphSAGE(40, 24, zoo.C, rngs=rngs)}
     parts = take_apart(models[name](nnx.Rngs(0)), data.graph, *data.inputs)
-    spec = DataSpec(
-        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
-    )
-    program = optimise(trace(parts, spec))
+    program = symmetric_program(parts, data)
     layout = dataclasses.replace(layout_of(program, data, 50), slices=Slices(16, 1 << 30), threads=3)
     with contextlib.closing(streamed(layout, data, tmp_path)) as running:
         running.traffic.edges = 0
@@ -169,10 +170,7 @@ def test_what_is_let_go_of_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.M
     """Whatever traced the stages of a first epoch holds no rows of it."""
     data = symmetric_data(600, 3000, 40)
     parts = take_apart(SYMMETRIC["SAGE max"](nnx.Rngs(0)), data.graph, *data.inputs)
-    spec = DataSpec(
-        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
-    )
-    program = optimise(trace(parts, spec))
+    program = symmetric_program(parts, data)
     layout = layout_of(program, data, 25, 2 * tightest(program, data, 25))
     assert layout.blocked
     clear, cleared = SpareArrays.clear, 0
@@ -196,10 +194,7 @@ def test_what_is_let_go_of_is_gone_at_once(tmp_path: Path, monkeypatch: pytest.M
 def test_blocks_of_columns_are_in_memory_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = symmetric_data(600, 3000, 40)
     parts = take_apart(SYMMETRIC["GCN"](nnx.Rngs(0)), data.graph, *data.inputs)
-    spec = DataSpec(
-        (RowSpec("vertex", (40,)),), RowSpec("vertex", (), "int32"), self_loops=data.graph.self_loops, symmetric=True
-    )
-    program = optimise(trace(parts, spec))
+    program = symmetric_program(parts, data)
     layout = layout_of(program, data, 25, tightest(program, data, 25))
     gathered, blocks = StreamedProgram._gathered, []
 
