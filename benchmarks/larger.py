@@ -10,9 +10,11 @@ A graph in one of the shapes below is generated into an archive part by part, un
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
 control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise with that setting alone,
 and the peak is only measured. Several limits are tried in turn. `--memory 25%` is a quarter of what `dorylax info` says
-that the run takes in memory. The two bounds are measured in the same process after the epochs:
+that the run takes in memory. The two bounds are medians of what is measured in the same process before and after the
+epochs:
 
-  gather   the edges that an epoch goes through × the time of one in a gather of the same width over rows in memory
+  gather   the edges of the graph × the gathers of an epoch × the time of an edge in a gather of the same width over rows in
+           memory, in passes through 16 windows of this graph; whether or not an epoch can leave out some of these edges
   disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache
 
 The shapes are the paper's (`amazon`, `friendster`, `reddit-small`) and those of GriNNder with its width (`products`,
@@ -58,7 +60,9 @@ SHAPES = {
     "igb-medium": Shape(10_000_000, 120_077_694, 1024, 19, 256),
 }
 _GROUPS = Path("/sys/fs/cgroup/memory")
-_EDGES = 8_000_000
+_WINDOWS = 16
+_EDGES = 8_000_000  # of a window
+_PASSES = 3
 _COMMUNITY = 50_000  # vertices
 
 
@@ -141,14 +145,13 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     from flax import nnx
 
     from dorylax import layers
+    from dorylax.calibration.streamed import disk_bandwidth
     from dorylax.graph.dataset import Dataset
     from dorylax.trainer import Trainer
 
     begin = time.perf_counter()
     data = Dataset.from_npz(archive)
     loaded = time.perf_counter() - begin
-    data.release()
-    forget_peak()  # what was mapped while data were loaded and checked
     clock = Clock()
     widths = (data.num_features, shape.hidden, data.num_classes)
     deep: dict[str, Any] = {"num_layers": options["layers"], "norm": options["norm"], "rngs": nnx.Rngs(0)}
@@ -170,6 +173,19 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         scratch=options["scratch"],
         observers=[clock],
     )
+    run = clock.run = trainer._machine.streamed
+    gathers, bandwidths = [], []
+
+    def measure() -> None:
+        if run is not None:
+            # What is gathered in blocks of columns is in memory some columns at a time.
+            width = min([shape.hidden, *run.layouts.training.blocked.values()])
+            gathers.extend(gather_in_memory(data, width))
+            bandwidths.append(disk_bandwidth(archive))
+
+    measure()
+    data.release()
+    forget_peak()  # what was mapped while data were loaded and checked, and what was measured
     result = trainer.fit(interactive=False)
     found: dict[str, Any] = {
         "load_seconds": loaded,
@@ -182,29 +198,44 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         "peak_bytes": peak_bytes(),
         "group_bytes": None if group is None else int((group / "memory.max_usage_in_bytes").read_text()),
     }
-    run = trainer._machine.streamed
     if run is None:
         return {**found, "streamed": None}
+    measure()
     layout = run.layouts.training
     read, written = layout.traffic
     edges = layout.index_reads * layout.num_edges
-    found["streamed"] = {"read": read, "written": written, "edges": edges, "planned_bytes": layout.bytes}
-    from dorylax.calibration.streamed import disk_bandwidth
-
-    # What is gathered in blocks of columns is in memory some columns at a time.
-    bandwidth, width = disk_bandwidth(archive), min([shape.hidden, *layout.blocked.values()])
-    each = gather_in_memory(data, width)
-    bounds = {"gather": edges * each, "disk": (read + written) / bandwidth}
-    found["bounds"] = {**bounds, "bytes_per_second": bandwidth, "nanoseconds_per_edge": 1e9 * each, "width": width}
+    found["streamed"] = {
+        "read": read,
+        "written": written,
+        "gathers": layout.index_reads,
+        "edges": edges,
+        "edges_gone_through": clock.edges[-1],
+        "planned_bytes": layout.bytes,
+    }
+    bandwidth, each = statistics.median(bandwidths), statistics.median(gathers)
+    found["bounds"] = {
+        "gather": edges * each,
+        "disk": (read + written) / bandwidth,
+        "bytes_per_second": bandwidth,
+        "nanoseconds_per_edge": 1e9 * each,
+        "nanoseconds_per_edge_of_passes": [1e9 * one for one in gathers],
+    }
     return found
 
 
 class Clock:
-    """Seconds of all cores that each epoch took, its evaluation included."""
+    """Seconds of all cores that each epoch took, its evaluation included, and the edges that it went through.
+
+    Attributes:
+        run: what is streamed, if anything is.
+    """
 
     def __init__(self) -> None:
+        self.run: Any = None
         self.core_seconds: list[float] = []
+        self.edges: list[int] = []
         self._before = 0.0
+        self._edges = 0
 
     def started(self, epochs: int, first_epoch: int) -> None:
         """See `Observer`."""
@@ -214,14 +245,22 @@ class Clock:
         now = time.process_time()
         self.core_seconds.append(now - self._before)
         self._before = now
+        if self.run is not None:
+            edges = self.run.training.traffic.edges
+            self.edges.append(edges - self._edges)
+            self._edges = edges
         print(f"epoch {record.epoch}: loss {record.loss:.6f}, {record.seconds:.2f} s", flush=True)
 
     def finished(self, result: Any) -> None:
         """See `Observer`."""
 
 
-def gather_in_memory(data: Any, width: int) -> float:
-    """Seconds an edge of sums over neighbours, of rows that are in memory on huge pages, over some of this graph."""
+def gather_in_memory(data: Any, width: int) -> list[float]:
+    """Seconds an edge of sums over neighbours, of rows that are in memory on huge pages: one figure for each of some passes.
+
+    A pass goes once through windows that are spread over the whole graph, as an epoch does: rows that a window has read are
+    in no cache when it comes again.
+    """
     import numpy as np
 
     from dorylax.calibration.streamed import edge_seconds
@@ -230,16 +269,16 @@ def gather_in_memory(data: Any, width: int) -> float:
     from dorylax.streaming.graph_steps import UnitRows
 
     offsets, neighbours = as_int64(data.graph.incoming.offsets), data.graph.incoming.neighbours
-    V = len(offsets) - 1
+    V, E = len(offsets) - 1, len(neighbours)
     x = anonymous(4 * V * width).view(np.float32).reshape(V, 1, width)
     x[...] = 1
-    rows = min(V, 100_000)
-    first = (V - rows) // 2
-    mine = offsets[first : first + rows + 1]
-    last = int(np.searchsorted(mine, mine[0] + _EDGES, side="right")) - 1
-    mine = mine[: max(1, last) + 1]
-    unit = UnitRows(mine - mine[0], np.array(neighbours[mine[0] : mine[-1]]), first)
-    return edge_seconds(x, unit)
+    units = []
+    for k in range(_WINDOWS):
+        first = int(np.searchsorted(offsets, k * E // _WINDOWS))
+        end = int(np.searchsorted(offsets, offsets[first] + min(_EDGES, E // _WINDOWS), side="right")) - 1
+        mine = offsets[first : max(first + 1, end) + 1]
+        units.append(UnitRows(mine - mine[0], np.array(neighbours[mine[0] : mine[-1]]), first))
+    return [edge_seconds(x, units) for _ in range(_PASSES)]
 
 
 def main() -> None:
@@ -268,7 +307,7 @@ def main() -> None:
     archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        summary: dict[str, Any] = {"schema": 2, "shape": arguments.shape, "scale": arguments.scale}
+        summary: dict[str, Any] = {"schema": 3, "shape": arguments.shape, "scale": arguments.scale}
         if not archive.exists():
             budget = "1GiB" if arguments.memory[0].endswith("%") else arguments.memory[0]
             with control_group(parse_bytes(budget)) as group:
@@ -346,11 +385,13 @@ def _print(found: dict[str, Any]) -> None:
     bounds = found["bounds"]
     largest = max(bounds["gather"], bounds["disk"])
     print(
-        f"an epoch goes through {streamed['edges'] / 1e6:,.1f} M edges, reads {streamed['read'] / 1e9:.2f} GB and writes "
-        f"{streamed['written'] / 1e9:.2f} GB"
+        f"an epoch has {streamed['gathers']} gathers, {streamed['edges'] / 1e6:,.1f} M edges, of which "
+        f"{streamed['edges_gone_through'] / 1e6:,.1f} M have a part in the loss; it reads {streamed['read'] / 1e9:.2f} GB "
+        f"and writes {streamed['written'] / 1e9:.2f} GB"
     )
+    passes = ", ".join(f"{one:.1f}" for one in bounds["nanoseconds_per_edge_of_passes"])
     print(
-        f"bounds: gather {bounds['gather']:.2f} s ({bounds['nanoseconds_per_edge']:.1f} ns an edge), disk "
+        f"bounds: gather {bounds['gather']:.2f} s ({bounds['nanoseconds_per_edge']:.1f} ns an edge: {passes}), disk "
         f"{bounds['disk']:.2f} s ({bounds['bytes_per_second'] / 1e9:.2f} GB/s); the last epoch is "
         f"{found['epoch_seconds'][-1] / largest:.2f} × the larger one"
     )

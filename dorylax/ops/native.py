@@ -24,7 +24,7 @@ import numpy as np
 
 from dorylax.native_library import SWITCH, candidates, is_off
 
-_ABI = 6  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_ABI = 7  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
 _HANDLERS = (
     "dorylax_ffi_reduce",
     "dorylax_ffi_scaled_sum",
@@ -190,6 +190,31 @@ def pack_rows(offsets: np.ndarray, neighbours: np.ndarray, rows: np.ndarray, out
     library.dorylax_pack_rows(_address(offsets), _address(neighbours), _address(rows), len(rows), _address(out))
 
 
+def keep_neighbours(
+    offsets: np.ndarray, neighbours: np.ndarray, bits: np.ndarray, kept_offsets: np.ndarray, kept: np.ndarray
+) -> None:
+    """Copies those neighbours of consecutive rows whose bits are set, without Python's lock, and checks nothing.
+
+    Args:
+        offsets: int64 `[R+1]`.
+        neighbours: int32 `[E]`.
+        bits: uint8, one bit for each vertex, the lowest first.
+        kept_offsets: int64 `[R+1]`, to be filled, from 0 on.
+        kept: int32, to be filled; one longer than these rows have entries.
+    """
+    library, reason = _load()
+    if library is None:
+        raise RuntimeError(f"no native kernels: {reason}")
+    library.dorylax_keep_neighbours(
+        _address(offsets),
+        _address(neighbours),
+        len(offsets) - 1,
+        _address(bits),
+        _address(kept_offsets),
+        _address(kept),
+    )
+
+
 class _Rows(ctypes.Structure):
     """`struct Rows` of kernel/rows.h."""
 
@@ -241,11 +266,14 @@ def _declare(library: ctypes.CDLL) -> None:
     library.dorylax_reduce_rows.argtypes = [number, number, rows, *bounds]
     library.dorylax_dot_rows.argtypes = library.dorylax_expand_rows.argtypes = [number, rows, *bounds]
     library.dorylax_pack_rows.argtypes = [*[ctypes.c_void_p] * 3, ctypes.c_int64, ctypes.c_void_p]
+    pointer = ctypes.c_void_p
+    library.dorylax_keep_neighbours.argtypes = [pointer, pointer, ctypes.c_int64, pointer, pointer, pointer]
     for function in (
         library.dorylax_reduce_rows,
         library.dorylax_dot_rows,
         library.dorylax_expand_rows,
         library.dorylax_pack_rows,
+        library.dorylax_keep_neighbours,
     ):
         function.restype = None
 

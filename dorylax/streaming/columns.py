@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -42,6 +42,9 @@ class Column(ABC):
 
 class WrittenColumn(Column):
     """A column whose rows are made here."""
+
+    on_disk: ClassVar[bool] = False
+    """Whether rows that are written go to a file."""
 
     @abstractmethod
     def write(self, unit: int, rows: np.ndarray) -> None:
@@ -195,46 +198,54 @@ class ScratchColumn(WrittenColumn):
     Args:
         folder: where the file is made, and its name forgotten at once.
         name: what messages call it.
-        shapes: of each unit's rows.
+        count: of units. Their rows are written in order first, and have the same shapes whenever they are written again.
         dtype: of the elements.
 
     Raises:
         OSError: it cannot be made.
     """
 
-    def __init__(self, folder: Path, name: str, shapes: list[tuple[int, ...]], dtype: Any) -> None:
-        self._shapes, self._dtype = shapes, np.dtype(dtype)
-        sizes = [int(np.prod(shape, dtype=np.int64)) * self._dtype.itemsize for shape in shapes]
-        self._sizes = sizes
-        self._positions = np.concatenate([[0], np.cumsum([up(size) for size in sizes])])
+    on_disk = True
+
+    def __init__(self, folder: Path, name: str, count: int, dtype: Any) -> None:
+        self._count, self._dtype = count, np.dtype(dtype)
+        self._shapes: list[tuple[int, ...]] = []
+        self._positions = [0]
         self._file = DirectFile(folder / f"{name}-{os.getpid()}.rows", writes=True)
         self._buffer: np.ndarray | None = None
 
     @property
     def bytes(self) -> int:
         """How long the file becomes."""
-        return int(self._positions[-1])
+        return self._positions[-1]
 
     def room(self, unit: int) -> int:
         """See `Column`."""
-        return room(self._sizes[unit])
+        return room(self._size(unit))
 
     def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
         """See `Column`."""
         assert buffer is not None
-        found = self._file.read(buffer, int(self._positions[unit]), self._sizes[unit])
+        found = self._file.read(buffer, self._positions[unit], self._size(unit))
         rows: np.ndarray = found.view(self._dtype).reshape(self._shapes[unit])
         return rows
 
     def write(self, unit: int, rows: np.ndarray) -> None:
         """See `Column`."""
-        size = self._sizes[unit]
+        if unit == len(self._shapes):
+            self._shapes.append(rows.shape)
+            self._positions.append(self._positions[-1] + up(self._size(unit)))
+        assert rows.shape == self._shapes[unit]
+        size = self._size(unit)
         if self._buffer is None or len(self._buffer) < up(size):
-            self._buffer = anonymous(up(max(self._sizes)))
-        self._buffer[:size].view(self._dtype).reshape(self._shapes[unit])[...] = rows
-        self._file.write(self._buffer[: up(size)], int(self._positions[unit]))
-        if unit == len(self._sizes) - 1:
+            self._buffer = anonymous(up(size))
+        self._buffer[:size].view(self._dtype).reshape(rows.shape)[...] = rows
+        self._file.write(self._buffer[: up(size)], self._positions[unit])
+        if unit == self._count - 1:
             self._buffer = None
+
+    def _size(self, unit: int) -> int:
+        return int(np.prod(self._shapes[unit], dtype=np.int64)) * self._dtype.itemsize
 
     def close(self) -> None:
         """See `Column`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from dorylax.graph.compressed import as_int64
 from dorylax.graph.mapped import mapping_of, release
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, type_of
 from dorylax.ops.primitives.operator import Operator
+from dorylax.ops.row_loops.rows import kept
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, Summed
@@ -33,8 +33,9 @@ from dorylax.streaming.columns import (
 )
 from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
+from dorylax.streaming.labelled_edges import piece_of, unpacked
 from dorylax.streaming.prefetch import Prefetcher
-from dorylax.streaming.residency import INDEX, Layout, work_bytes
+from dorylax.streaming.residency import INDEX, LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
 from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
 from dorylax.streaming.spare import SpareArrays
@@ -108,7 +109,6 @@ class StreamedProgram:
         self._spare: SpareArrays = SpareArrays() if like is None else like._spare
         self._made = 0  # files
         self._free: dict[Var, Any] = {}
-        self._compiled: set[Schedule] = set()
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
@@ -122,6 +122,8 @@ class StreamedProgram:
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
+            if layout.labelled_edges is not None:
+                self._columns[LABELLED] = self._edges_from_labelled()
             stack.pop_all()
 
     def _take_data(self, data: StreamData, like: StreamedProgram | None) -> None:
@@ -209,8 +211,6 @@ class StreamedProgram:
 
     def _run(self, run: _Run) -> None:
         schedule, values = run.schedule, run.values
-        compiles = schedule not in self._compiled
-        self._compiled.add(schedule)
         for number, sweep in enumerate(schedule.sweeps):
             for step in sweep.before:
                 if step.kind == "blocked":
@@ -221,8 +221,6 @@ class StreamedProgram:
             if sweep.steps:
                 self._prepare(schedule, sweep)
                 self._sweep(run, sweep)
-                if compiles:
-                    gc.collect()  # whatever traced a stage holds the rows that it was called with, in a cycle
                 for var in list(self._files):
                     self._forget(var)
                     self._columns[var] = self._files.pop(var)
@@ -247,16 +245,20 @@ class StreamedProgram:
         schedule = run.schedule
         columns: dict[Any, Column] = {var: self._columns[var] for var in schedule.streams(sweep)}
         if indexed := schedule.reads_index(sweep):
-            columns[INDEX] = self._columns[INDEX]
+            index = self._layout.index_of(schedule, sweep)
+            columns[index] = self._columns[index]
         stages = [step for step in sweep.steps if step.kind == "stage"]
         by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in stages)
         chosen = self._labelled if schedule.for_labelled(sweep) else lambda _: None
+        bits = self._labelled_bits() if schedule.from_labelled(sweep) and LABELLED not in columns else None
         run.totals.clear()
 
         def begun(number: int, rows: dict[Any, Any]) -> Job:
-            edges = self._unit_rows(number, rows.pop(INDEX, None), by_edge=by_edge)
             made = {var: self._place_of(schedule, var, number) for var in schedule.outlive(sweep)}
-            return self._begun(run, sweep, number, Unit(edges, rows, made, chosen(number)))
+            edges, lengths = self._unit_rows(number, rows.pop(INDEX, None), by_edge=by_edge), None
+            if (piece := rows.pop(LABELLED, None)) is not None:
+                edges, lengths = unpacked(piece, len(edges.offsets) - 1, edges.first), edges.offsets
+            return self._begun(run, sweep, number, Unit(edges, rows, made, chosen(number), bits, lengths))
 
         with self._writer.finished():
             self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(columns)))
@@ -268,7 +270,7 @@ class StreamedProgram:
     def _begun(self, run: _Run, sweep: Sweep, number: int, unit: Unit) -> Job:
         """A sweep's steps on a unit whose rows are read: slices are at work, and what needs all of them is to come."""
         offsets = unit.offsets
-        self.traffic.edges += int(offsets[-1])
+        self.traffic.edges += int((unit.edges.offsets if unit.chosen is None else offsets)[-1])
         if len(offsets) == 1:  # no slice will do it
             for place in unit.made.values():
                 place[...] = 0
@@ -301,6 +303,30 @@ class StreamedProgram:
         first, last = self._units.bounds("vertex", unit)
         chosen = np.flatnonzero(self._mask[first:last])
         return None if len(chosen) == last - first else chosen
+
+    def _edges_from_labelled(self) -> Column:
+        """The in-edges of each unit that come from vertices with a label, once."""
+        column, bits = self._pieces(LABELLED, np.int32), self._labelled_bits()
+        assert bits is not None
+
+        def begun(number: int, neighbours: np.ndarray) -> Job:
+            edges = self._unit_rows(number, neighbours, by_edge=True)
+            parts = self._graph.begin(
+                lambda bounds: kept(edges.between(*bounds), bits), self._layout.slices.of(edges.offsets)
+            )
+            return Job(parts, lambda found: self._write(column, number, piece_of(found)))
+
+        with self._writer.finished():
+            units = self._read({INDEX: self._columns[INDEX]})
+            self._graph.overlapped(begun(number, rows[INDEX]) for number, rows in enumerate(units))
+        self.traffic.written += self._writer.take()
+        release(self._offsets)
+        give_back_freed_memory()
+        return column
+
+    def _labelled_bits(self) -> np.ndarray | None:
+        """The vertices that have a part in the loss, a bit for each; None: all."""
+        return None if self._mask.all() else np.packbits(self._mask, bitorder="little")
 
     def _place_of(self, schedule: Schedule, var: Var, unit: int) -> np.ndarray:
         """Where slices put a unit's rows of a value."""
@@ -338,7 +364,7 @@ class StreamedProgram:
         if step.adds:
             whole[result] = self._zeros(result, block)
         self._spare.clear()
-        part_column = self._stored(result, block)
+        part_column = self._stored(type_of(result).dtype)
         needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
 
         def pushed(number: int, rows: dict[Any, Any]) -> Job:
@@ -427,13 +453,16 @@ class StreamedProgram:
         if var in self._layout.whole:
             array = self._zeros(var, None) if var in pushed else self._array(var, None)
             return WholeColumn(array, self._units.vertices)
-        return PiecesColumn(len(self._units)) if var in self._layout.resident else self._stored(var, None)
+        return self._pieces(var, type_of(var).dtype)
 
-    def _stored(self, var: Var, block: slice | None) -> WrittenColumn:
-        """A new file for the rows of a value, or for some columns of them."""
-        shapes = [self._unit_shape(var, unit, block) for unit in range(len(self._units))]
+    def _pieces(self, value: Value, dtype: Any) -> WrittenColumn:
+        """A place for each unit's rows of a value: in memory where they are to stay there, or in a file."""
+        return PiecesColumn(len(self._units)) if value in self._layout.resident else self._stored(dtype)
+
+    def _stored(self, dtype: Any) -> WrittenColumn:
+        """A new file for rows."""
         self._made += 1
-        return ScratchColumn(self._scratch, f"{id(self):x}-{self._made}", shapes, type_of(var).dtype)
+        return ScratchColumn(self._scratch, f"{id(self):x}-{self._made}", len(self._units), dtype)
 
     def _unit_shape(self, var: Var, unit: int, block: slice | None = None) -> tuple[int, ...]:
         """Of a unit's rows of a value, or of some of their columns."""
@@ -451,8 +480,9 @@ class StreamedProgram:
     def _keep_spare(self, schedule: Schedule, sweep: Sweep) -> None:
         """Keeps spare arrays as far as the sweep leaves some of what the plan needs anyway."""
         layout = self._layout
-        whole = {id(column): column for column in self._columns.values() if isinstance(column, WholeColumn)}
-        there = sum(column.array.nbytes for column in whole.values() if mapping_of(column.array) is None)
+        planned = layout.once.whole | layout.epoch.whole  # not data that whoever has them holds
+        whole = [self._columns[var] for var in planned & self._columns.keys()]
+        there = sum(one.array.nbytes for one in whole if isinstance(one, WholeColumn) and mapping_of(one.array) is None)
         self._spare.keep(layout.needs - there - work_bytes(layout, schedule, sweep))
 
     def _write(self, column: Column, unit: int, rows: np.ndarray) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, final
@@ -30,8 +31,11 @@ from dorylax.streaming.writing import PENDING
 
 INDEX: Literal["index"] = "index"
 """What stands for the neighbours of all vertices beside values of the program."""
-Value = Var | Literal["index"]
+LABELLED: Literal["index from labelled"] = "index from labelled"
+"""And for those of them that have a label (`labelled_edges`)."""
+Value = Var | Literal["index", "index from labelled"]
 _INDEX_BYTES = 4
+_OFFSET_BYTES = 8
 _IN_MEMORY = frozenset({"dot_general", "gather", "scatter-add", "sort", "cumsum"})
 """Operations whose results XLA writes to memory."""
 _SORTED_BYTES = 28
@@ -80,6 +84,8 @@ class Layout:
         outputs: rows that are handed over.
         slices: of a unit, one for a thread at a time.
         threads: that compute.
+        labelled_edges: how many edges come from vertices with a label, where these are kept apart; None: they are not, or
+            nothing goes through them alone.
         buffers: units in memory at a time, of what is read in order.
     """
 
@@ -95,6 +101,7 @@ class Layout:
     outputs: tuple[Var, ...]
     slices: Slices
     threads: int
+    labelled_edges: int | None = None
     buffers: int = BUFFERS
 
     @property
@@ -120,15 +127,22 @@ class Layout:
     @cached_property
     def lasting_bytes(self) -> int:
         """Bytes in memory between epochs."""
-        return sum(
-            value_bytes(self.program, var, self.num_vertices, self.num_edges) for var in (*self.resident, *self.lasting)
-        )
+        return sum(map(self.size, (*self.resident, *self.lasting)))
 
     @property
     def bytes(self) -> int:
         """Bytes in memory at most."""
-        kept = sum(value_bytes(self.program, var, self.num_vertices, self.num_edges) for var in self.resident)
-        return self.needs + kept
+        return self.needs + sum(map(self.size, self.resident))
+
+    def size(self, value: Value) -> int:
+        """Bytes of all rows of a value."""
+        if value == LABELLED:
+            return _INDEX_BYTES * (self.num_vertices + (self.labelled_edges or 0))
+        return value_bytes(self.program, value, self.num_vertices, self.num_edges)
+
+    def index_of(self, current: Schedule, sweep: Sweep) -> Value:
+        """Which edges a sweep goes through."""
+        return LABELLED if self.labelled_edges is not None and current.from_labelled(sweep) else INDEX
 
     @cached_property
     def traffic(self) -> tuple[int, int]:
@@ -138,18 +152,22 @@ class Layout:
     @cached_property
     def traffic_of_once(self) -> tuple[int, int]:
         """Bytes that are read and written before training."""
-        return _traffic(self, self.once)
+        read, written = _traffic(self, self.once)
+        if self.labelled_edges is None:
+            return read, written
+        return read + _moved(self, INDEX), written + _moved(self, LABELLED)
 
     @cached_property
     def scratch_bytes(self) -> int:
         """Bytes on disk."""
-        held = self.num_vertices, self.num_edges
-        kept = (self.once.kept | self.epoch.kept) - self.whole
-        return sum(value_bytes(self.program, var, *held) for var in kept if var not in self.resident)
+        kept: set[Value] = {*(self.once.kept | self.epoch.kept) - self.whole}
+        if self.labelled_edges is not None:
+            kept.add(LABELLED)
+        return sum(map(self.size, kept - self.resident))
 
     @cached_property
     def index_reads(self) -> int:
-        """How often an epoch goes through all edges."""
+        """How often an epoch goes through edges: through all, or all that count."""
         return _index_reads(self, self.epoch)
 
 
@@ -197,6 +215,7 @@ def lay_out(
     mapped: frozenset[str],
     beside: int = 0,
     threads: int = 1,
+    labelled_edges: int | None = None,
 ) -> Layout:
     """Decides what stays in memory.
 
@@ -208,6 +227,7 @@ def lay_out(
         mapped: names of those inputs that lie in files, `INDEX` among them; all others are in memory anyway.
         beside: bytes that something else takes between two epochs.
         threads: that compute.
+        labelled_edges: how many edges come from vertices with a label, so that these may be kept apart; None: they may not.
 
     Raises:
         NotStreamedError: it returns something that has no row per vertex.
@@ -224,7 +244,7 @@ def lay_out(
                 f"{traced.name} gives {output.role} {output.name} for every {kind.space}, which cannot be streamed: "
                 "train it with more memory (single.memory_limit), or on hosts (pipeline.hosts)"
             )
-    planner = _Planner(program, units, symmetric, with_rows, mapped, threads=threads)
+    planner = _Planner(program, units, symmetric, with_rows, mapped, threads=threads, labelled_edges=labelled_edges)
     return planner.layout(budget, beside)
 
 
@@ -235,9 +255,9 @@ def row_bytes(var: Var) -> int:
 
 
 def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> int:
-    """Bytes of all rows of a value."""
-    if var == INDEX:
-        return _INDEX_BYTES * edges
+    """Bytes of so many rows of a value."""
+    if isinstance(var, str):
+        return _INDEX_BYTES * (edges if var == INDEX else vertices + edges)
     space = program.analysis.types[var].space  # type: ignore[union-attr]
     return row_bytes(var) * (vertices if space == "vertex" else edges)
 
@@ -264,7 +284,9 @@ class _Planner:
         mapped: frozenset[str],
         *,
         threads: int,
+        labelled_edges: int | None,
     ) -> None:
+        self._labelled_edges = labelled_edges
         self._slices, self._threads = _slices(program, units), threads
         self._program, self._units, self._symmetric, self._outputs = program, units, symmetric, outputs
         computed = ("real", "weights", "ids", "places")
@@ -288,9 +310,30 @@ class _Planner:
             if _cost(plan) >= _cost(best):
                 break
             best = plan
+        best = self._with_spare(self._with_labelled(best, budget), budget)
         lasting = sum(map(self._size, best.lasting))
         resident = self._most_read(best, budget - max(best.needs, lasting + beside))
         return dataclasses.replace(best, resident=resident)
+
+    def _with_labelled(self, plan: Layout, budget: int) -> Layout:
+        """With the edges from vertices with a label kept apart, where something goes through them alone."""
+        if self._labelled_edges is None or not any(map(plan.epoch.from_labelled, plan.epoch.sweeps)):
+            return plan
+        kept = dataclasses.replace(plan, labelled_edges=self._labelled_edges)
+        rows, edges = self._most()
+        pieces = self._threads + COMPUTED + PENDING
+        making = plan.lasting_bytes + plan.buffers * _INDEX_BYTES * edges + self._held[0] // 8
+        making += pieces * value_bytes(self._program, LABELLED, rows, edges)
+        needs = max([making, *(need for need, _, _ in self._needs(kept))])
+        return dataclasses.replace(kept, needs=needs) if needs <= budget else plan
+
+    def _with_spare(self, plan: Layout, budget: int) -> Layout:
+        """With room in every sweep for all whole values of another: memory that is used again need not be cleared."""
+        sweeps = range(len(plan.epoch.sweeps))
+        whole = [sum(map(self._size, self._live(plan, plan.epoch, number))) for number in sweeps]
+        work = [self._need_during(plan, plan.epoch, number) - whole[number] for number in sweeps]
+        needs = max(plan.needs, max(whole) + max(work))
+        return dataclasses.replace(plan, needs=needs) if needs <= budget else plan
 
     def _first(self, budget: int) -> _Choice:
         """What to file and what to block until all sweeps fit, if that is in single columns."""
@@ -442,12 +485,12 @@ class _Planner:
     def _most_read(self, plan: Layout, left: int) -> frozenset[Value]:
         """What is read most often for its bytes, as far as memory is left."""
         resident: set[Value] = set()
-        reads = _reads(plan.epoch)
-        for var in sorted(reads, key=lambda var: (-reads[var], self._size(var), str(var))):
-            there = var in self._given or (var != INDEX and var in plan.whole)
-            if reads[var] and not there and self._size(var) <= left:
+        reads = _reads(plan)
+        for var in sorted(reads, key=lambda var: (-reads[var], plan.size(var), str(var))):
+            there = var in self._given or var in plan.whole
+            if reads[var] and not there and plan.size(var) <= left:
                 resident.add(var)
-                left -= self._size(var)
+                left -= plan.size(var)
         return frozenset(resident)
 
 
@@ -465,16 +508,21 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
 
     there = (plan.whole & current.made.keys()) | _read_at_random(sweep)
     read = sum(size(var) for var in current.streams(sweep) if var not in there)
-    read += current.reads_index(sweep) * _INDEX_BYTES * most[1]
+    read += current.reads_index(sweep) * value_bytes(program, plan.index_of(current, sweep), *most)
     pushed = max((_push_bytes(plan, step) for step in sweep.steps if step.kind == "push"), default=0)
     made = sum(
         _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
     )
     if current.for_labelled(sweep):  # copies of what is read
         made += sum(map(size_of_slice, current.streams(sweep))) + _INDEX_BYTES * slice_most[1]
+    bits = 0
+    if current.from_labelled(sweep) and plan.labelled_edges is None:  # copies of edges
+        made += _INDEX_BYTES * slice_most[1] + _OFFSET_BYTES * slice_most[0]
+        bits = plan.num_vertices // 8
     outlive = [var for var in current.outlive(sweep) if var not in plan.whole]
     kept = sum(size(var) for var in outlive if var in current.kept)
-    return plan.buffers * read + pushed + plan.threads * made + COMPUTED * sum(map(size, outlive)) + PENDING * kept
+    work = plan.buffers * read + pushed + plan.threads * made
+    return work + bits + COMPUTED * sum(map(size, outlive)) + PENDING * kept
 
 
 def _push_bytes(plan: Layout, step: Step) -> int:
@@ -497,27 +545,22 @@ def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> 
     return sum(map(size, made & lasting)) + 2 * max(map(size, made), default=0)
 
 
-def _reads(current: Schedule) -> dict[Value, int]:
+def _reads(plan: Layout) -> Counter[Value]:
     """How often an epoch reads, or writes, each value in order."""
-    found: dict[Value, int] = {INDEX: 0}
+    current, found = plan.epoch, Counter[Value]()
     for sweep in current.sweeps:
-        for var in current.streams(sweep):
-            found[var] = found.get(var, 0) + 1
-        found[INDEX] += current.reads_index(sweep)
+        found.update(current.streams(sweep))
+        found[plan.index_of(current, sweep)] += current.reads_index(sweep)
         for step in sweep.steps:
             for var in step.writes:
                 if var in current.kept and var not in current.whole:
-                    found[var] = found.get(var, 0) + 1
+                    found[var] += 1
     return found
 
 
 def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
-    held = plan.num_vertices, plan.num_edges
-    program = plan.program
-
     def size(var: Value) -> int:
-        stays = var in plan.resident or var in plan.given or (var != INDEX and var in plan.whole)
-        return 0 if stays else value_bytes(program, var, *held)
+        return _moved(plan, var)
 
     read = written = 0
     for sweep in current.sweeps:
@@ -529,8 +572,16 @@ def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
         read += sum(map(size, _read_at_random(sweep) & plan.filed))
         first = {var for step in sweep.steps for var in step.at_random if var not in current.made}
         if current is plan.once:
-            read += sum(value_bytes(program, var, *held) for var in first)
-    return read + _index_reads(plan, current) * size(INDEX), written
+            read += sum(map(plan.size, first))
+        read += current.reads_index(sweep) * size(plan.index_of(current, sweep))
+        read += sum(_blocks(plan, step) for step in _blocked(sweep)) * size(INDEX)
+    return read, written
+
+
+def _moved(plan: Layout, value: Value) -> int:
+    """Bytes that go through a file whenever a value is read or written."""
+    stays = value in plan.resident or value in plan.given or value in plan.whole
+    return 0 if stays else plan.size(value)
 
 
 def _index_reads(plan: Layout, current: Schedule) -> int:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Literal, final
 
 from dorylax.jax_internals import Var, close, variables
+from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.operator import Operator
 from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.jaxpr.simplify import live
@@ -158,6 +159,21 @@ class Schedule:
             and not any(self.program.tasks[step.index].space == "edge" for step in sweep.steps)
             and all(var in nothing for var in self.outlive(sweep))
             and all(var in nothing for var in writes if isinstance(types[var], Summed))
+        )
+
+    def from_labelled(self, sweep: Sweep) -> bool:
+        """Whether all that a sweep goes through edges for are sums of neighbours' rows that are 0 without a label.
+
+        So it need not go through the edges from vertices without one.
+        """
+        nothing = self.program.analysis.without_unlabelled
+        pulls = [step for step in sweep.steps if step.kind != "stage"]
+        return (
+            bool(pulls)
+            and not self.for_labelled(sweep)
+            and all(step.kind == "pull" and self.operator(step).name == gather_sum.name for step in pulls)
+            and all(var in nothing for step in pulls for var in step.at_random)
+            and not any(self.program.tasks[step.index].space == "edge" for step in sweep.steps)
         )
 
     def operator(self, step: Step) -> Operator:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.jax_internals import Var
-from dorylax.ops.row_loops.rows import RowRange, packed
+from dorylax.ops.row_loops.rows import RowRange, kept, packed
 from dorylax.program.jaxpr.graph_operators import operator_of
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows.types import Rows
@@ -29,16 +29,22 @@ class Unit(NamedTuple):
         read: its rows of what is read, by value.
         made: where slices put their rows of what is needed later.
         chosen: the rows that are computed, ascending; the others become 0. None: all.
+        bits: of the vertices whose edges are gone through, as of `kept`. None: of all that are there.
+        lengths: by how many edges of each row slices are cut, as offsets, where these are others than `edges` has.
     """
 
     edges: UnitRows
     read: Mapping[Any, Any]
     made: Mapping[Var, np.ndarray]
     chosen: np.ndarray | None = None
+    bits: np.ndarray | None = None
+    lengths: np.ndarray | None = None
 
     @property
     def offsets(self) -> np.ndarray:
         """Offsets of the in-edges of the rows that are computed, int64 `[R+1]`, of which slices are cut."""
+        if self.lengths is not None:
+            return self.lengths
         if self.chosen is None:
             return self.edges.offsets
         return np.append(0, np.cumsum(np.diff(self.edges.offsets)[self.chosen]))
@@ -153,7 +159,9 @@ def part_of(unit: Unit, bounds: tuple[int, int]) -> Part:
 def _edges(unit: Unit, part: Part) -> RowRange:
     first, last = part.rows["vertex"]
     mine = unit.edges.between(first, last)
-    return mine if part.chosen is None else packed(mine, part.chosen - first)
+    if part.chosen is not None:
+        return packed(mine, part.chosen - first)
+    return mine if unit.bits is None else kept(mine, unit.bits)
 
 
 def entries_of(rows: np.ndarray, factor: int) -> np.ndarray:

@@ -105,9 +105,8 @@ class Stages:
                 if space is not None:
                     closed = instantiate(closed, {SYMBOLS[space]: rows})
                 function = jax.jit(_evaluator(closed), compiler_options=_ONE_THREAD)
-                results: Sequence[Any] = function(*operands)
-                self._functions[key] = function
-                return results
+                # By types: what is traced with rows holds them, in a cycle, until Python looks for such.
+                self._functions[key] = function.lower(*map(jax.typeof, operands)).compile()
         return self._functions[key](*operands)
 
 

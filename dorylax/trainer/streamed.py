@@ -6,6 +6,7 @@ What trains and what evaluates share the memory, the cut of the rows, and what b
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 import shutil
@@ -81,22 +82,23 @@ class Plan(NamedTuple):
     layouts: Layouts
 
 
-def plan_within(room: int, plan: Callable[[bool], Plan], folder: Path) -> Plan:
+def plan_within(room: int, plan: Callable[[bool, bool], Plan], folder: Path) -> Plan:
     """A plan whose files the disk has room for.
 
-    What never changes is computed once, and is read from a file in every epoch. Where there is no room for such files, it is
-    computed anew in every epoch.
+    What never changes is computed once, and is read from a file in every epoch, and so are the edges from vertices with a
+    label, where something goes through them alone. Where there is no room for such files, the one or the other is computed
+    anew in every epoch.
 
     Args:
         room: bytes.
-        plan: makes one; whether what never changes is computed once.
+        plan: makes one; whether what never changes is computed once, and whether edges are kept apart.
         folder: whose room it is.
 
     Raises:
         SplitError, NotStreamedError: as `plan`; or there is not enough room either way.
     """
-    for hoists in (True, False):
-        found = plan(hoists)
+    for hoists, keeps_apart in itertools.product((True, False), repeat=2):
+        found = plan(hoists, keeps_apart)
         needed = found.layouts.training.scratch_bytes
         if needed <= room:
             return found
@@ -106,6 +108,14 @@ def plan_within(room: int, plan: Callable[[bool], Plan], folder: Path) -> Plan:
     )
 
 
+def edges_from_labelled(data: Dataset) -> int | None:
+    """How many edges come from vertices that train; None: all, or that is not known without a look at the edges."""
+    mask = data.train_mask
+    if not data.graph.symmetric or mask.all():
+        return None
+    return int(np.diff(as_int64(data.graph.incoming.offsets))[mask].sum())
+
+
 def free_bytes(folder: Path) -> int:
     """What the disk has room for, on which a folder is or will be."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
@@ -113,7 +123,14 @@ def free_bytes(folder: Path) -> int:
 
 
 def lay_out_both(
-    pair: Programs, units: Units, limit: int, base: int, *, symmetric: bool, mapped: frozenset[str]
+    pair: Programs,
+    units: Units,
+    limit: int,
+    base: int,
+    *,
+    symmetric: bool,
+    mapped: frozenset[str],
+    labelled_edges: int | None,
 ) -> Layouts:
     """What stays in memory of a run.
 
@@ -124,6 +141,7 @@ def lay_out_both(
         base: what it holds without them.
         symmetric: whether every edge comes with its reverse.
         mapped: names of the inputs that lie in files, `INDEX` among them.
+        labelled_edges: as of `lay_out`, for what trains.
 
     Raises:
         NotStreamedError: one of them cannot be streamed, or not within that; says how much it takes at least.
@@ -135,7 +153,7 @@ def lay_out_both(
         budget = round(memory * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
         # What training keeps in memory between its sweeps is there while an evaluation runs.
         least = lay_out(pair.evaluation, units, budget, **options).needs
-        training = lay_out(pair.training, units, budget, beside=least, **options)
+        training = lay_out(pair.training, units, budget, beside=least, labelled_edges=labelled_edges, **options)
         return Layouts(training, lay_out(pair.evaluation, units, budget - training.lasting_bytes, **options))
 
     enough = limit
@@ -185,7 +203,7 @@ class StreamedRun:
     ) -> None:
         self._parts, self._data, self._objective, self._scratch = parts, data, objective, scratch
 
-        def plan(hoists: bool) -> Plan:
+        def plan(hoists: bool, keeps_apart: bool) -> Plan:
             pair = programs(parts, spec, objective, hoists=hoists)
             if reads_edge_order(*pair):
                 _ = data.graph.edge_order  # made on first use, and in memory from then on
@@ -193,6 +211,7 @@ class StreamedRun:
             data.release()
             give_back_freed_memory()  # what compiling the step took that did not fit
             how: Any = {"symmetric": data.graph.symmetric, "mapped": self._mapped()}
+            how["labelled_edges"] = edges_from_labelled(data) if keeps_apart else None
             return Plan(pair, units, lay_out_both(pair, units, limit.bytes, resident_bytes(), **how))
 
         folder = Path(tempfile.gettempdir()) if scratch is None else scratch

@@ -38,7 +38,7 @@ def test_what_is_written_is_read(kind: str, tmp_path: Path) -> None:
     column = {
         "whole": lambda: WholeColumn(np.zeros_like(ROWS), BOUNDS),
         "pieces": lambda: PiecesColumn(3),
-        "scratch": lambda: ScratchColumn(tmp_path, "x", shapes(), np.float32),
+        "scratch": lambda: ScratchColumn(tmp_path, "x", len(shapes()), np.float32),
     }[kind]()
     for _ in range(2):  # the second time it is used again
         for unit in range(3):
@@ -70,8 +70,7 @@ def test_rows_of_a_mapped_file(tmp_path: Path) -> None:
 def test_blocks_of_columns_side_by_side(tmp_path: Path) -> None:
     parts = []
     for block in (slice(0, 2), slice(2, 3)):
-        width = block.stop - block.start
-        part = ScratchColumn(tmp_path, f"{block.start}", [(*shape[:-1], width) for shape in shapes()], np.float32)
+        part = ScratchColumn(tmp_path, f"{block.start}", len(shapes()), np.float32)
         for unit in range(3):
             part.write(unit, ROWS[BOUNDS[unit] : BOUNDS[unit + 1], :, block])
         parts.append(part)

@@ -26,8 +26,9 @@ from dorylax.program.passes import optimise
 from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, StepResult, training_weights
 from dorylax.program.tracing.spec import DataSpec, RowSpec
+from dorylax.streaming import spare
 from dorylax.streaming.executor import StreamedProgram
-from dorylax.streaming.residency import Layout
+from dorylax.streaming.residency import LABELLED, Layout
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.spare import SpareArrays
 
@@ -141,8 +142,34 @@ def test_what_only_the_loss_reads_is_gathered_for_labelled_vertices(name: str, s
     degrees = np.diff(as_int64(data.graph.incoming.offsets))
     sweeps = layout.epoch.sweeps
     assert sum(map(layout.epoch.for_labelled, sweeps)) == 1
-    whole = sum(map(layout.epoch.reads_index, sweeps)) - 1
-    assert gathered == whole * data.graph.num_edges + degrees[mask].sum()
+    assert sum(map(layout.epoch.from_labelled, sweeps)) == 1
+    some = 1 if share == 1 else 2
+    whole = sum(map(layout.epoch.reads_index, sweeps)) - some
+    assert gathered == whole * data.graph.num_edges + some * degrees[mask].sum()
+    unkept = dataclasses.replace(layout, labelled_edges=None, resident=layout.resident - {LABELLED})
+    assert_equal(step(unkept, parts, data, tmp_path), found)
+
+
+def test_what_is_whole_takes_the_same_memory_in_every_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system clears every page that it gives out, which took a tenth of an epoch."""
+    data = symmetric_data(20_000, 60_000, 40)
+    parts = take_apart(GCN(40, zoo.C, zoo.C, rngs=nnx.Rngs(0)), data.graph, *data.inputs)
+    layout = layout_of(symmetric_program(parts, data), data, 500)
+    assert layout.labelled_edges is not None
+    made = 0
+
+    def counted(size: int) -> np.ndarray:
+        nonlocal made
+        made += 1
+        return np.zeros(size, np.uint8)
+
+    monkeypatch.setattr(spare, "anonymous", counted)
+    with contextlib.closing(streamed(layout, data, tmp_path)) as program:
+        counts = []
+        for epoch in range(3):
+            program.step(parts.params, parts.streams, parts.state, seed=1, epoch=epoch)
+            counts.append(made)
+    assert counts[0] == counts[1] == counts[2] > 1
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)

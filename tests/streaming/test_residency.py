@@ -87,6 +87,23 @@ def least(friendster: Program) -> int:
             return size
 
 
+def test_edges_from_labelled_vertices_are_kept_apart(friendster: Program) -> None:
+    def planned(gib: float, edges: int | None) -> Layout:
+        units = even_units(V, E, friendster)
+        options = {"symmetric": True, "mapped": MAPPED, "labelled_edges": edges}
+        return lay_out(friendster, units, round(gib * 2**30), **options)
+
+    plain, apart = planned(10, None), planned(10, E // 2)
+    index, kept = 4 * E, 4 * (V + E // 2)
+    assert apart.traffic[0] == plain.traffic[0] - index + kept
+    assert apart.scratch_bytes == plain.scratch_bytes + kept
+    assert apart.traffic_of_once == (plain.traffic_of_once[0] + index, plain.traffic_of_once[1] + kept)
+    assert apart.index_reads == plain.index_reads
+    assert planned(64, E // 2).traffic == (0, 0)
+    assert planned(64, E // 2).scratch_bytes == 0
+    assert planned(4, E // 2).bytes <= 4 * 2**30
+
+
 def test_data_in_memory_are_not_counted_again(friendster: Program) -> None:
     units = even_units(V, E, friendster)
     found = lay_out(friendster, units, 100 << 30, symmetric=True, mapped=frozenset())

@@ -87,6 +87,13 @@ def test_the_sweep_of_the_loss_is_for_labelled_vertices_alone() -> None:
     assert sum(map(found.for_labelled, found.sweeps)) == 1, "of ten gathers forward the last"
 
 
+def test_the_first_sweep_backward_goes_through_edges_from_labelled_vertices_alone() -> None:
+    found = schedule(program_of("GCN without dropout"), "epoch", symmetric=True)
+    assert [found.from_labelled(sweep) for sweep in found.sweeps] == [False, False, True, False]
+    found = schedule(program_of("APPNP"), "epoch", symmetric=True)
+    assert sum(map(found.from_labelled, found.sweeps)) == 1, "of ten gathers backward the first"
+
+
 def test_a_sweep_that_makes_more_than_the_loss_needs_is_for_all_vertices() -> None:
     for name in ("GAT", "GCN jumping", "MLP"):
         found = schedule(program_of(name), "epoch", symmetric=True)

@@ -22,7 +22,7 @@ def write(writer: Writer, column: ScratchColumn, count: int) -> None:
 
 
 def test_everything_is_written_in_the_end(tmp_path: Path) -> None:
-    column = ScratchColumn(tmp_path, "x", [(2,)] * 10, np.float32)
+    column = ScratchColumn(tmp_path, "x", 10, np.float32)
     with ThreadPoolExecutor(1) as threads:
         writer = Writer(threads)
         write(writer, column, 10)
@@ -45,7 +45,7 @@ def test_what_stays_in_memory_is_there_at_once() -> None:
 
 @pytest.mark.parametrize("count", [1, 9], ids=["at the end", "on the way"])
 def test_a_full_disk_reaches_whoever_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    column = ScratchColumn(tmp_path, "x", [(2,)] * 10, np.float32)
+    column = ScratchColumn(tmp_path, "x", 10, np.float32)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

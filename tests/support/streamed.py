@@ -23,10 +23,13 @@ def units_of(graph: Any, rows: int, entries: int = 1 << 30) -> Units:
 
 
 def layout_of(program: Program, data: RunData, rows: int, budget: int = PLENTY) -> Layout:
-    """As if all inputs lay in files."""
+    """As if all inputs lay in files, with the edges from labelled vertices kept apart where that may be."""
     names = {entry.name for entry in program.traced.inputs} | {INDEX}
-    units = units_of(data.graph, rows)
-    return lay_out(program, units, budget, symmetric=data.graph.symmetric, mapped=frozenset(names))
+    units, symmetric = units_of(data.graph, rows), data.graph.symmetric
+    labelled = np.asarray(data.weights) != 0
+    edges = np.diff(as_int64(data.graph.incoming.offsets))[labelled].sum()
+    kept_apart = int(edges) if symmetric and not labelled.all() else None
+    return lay_out(program, units, budget, symmetric=symmetric, mapped=frozenset(names), labelled_edges=kept_apart)
 
 
 def tightest(program: Program, data: RunData, rows: int) -> int:

@@ -13,7 +13,7 @@ extern "C" {
 
 // Raised whenever a signature below, a field of Rows, an operation's number or an XLA handler changes;
 // dorylax/ops/native.py checks it.
-DORYLAX_EXPORT int32_t dorylax_abi() { return 6; }
+DORYLAX_EXPORT int32_t dorylax_abi() { return 7; }
 
 DORYLAX_EXPORT const char* dorylax_instruction_set() { return dorylax::active_kernels().name; }
 
@@ -44,6 +44,23 @@ DORYLAX_EXPORT void dorylax_pack_rows(const int64_t* offsets, const int32_t* nei
     const int64_t first = offsets[rows[i]], last = offsets[rows[i] + 1];
     out = std::copy(neighbours + first, neighbours + last, out);
   }
+}
+
+// Copies those neighbours of consecutive rows whose bits are set, and says where each row's begin. One more is written than
+// is kept.
+DORYLAX_EXPORT void dorylax_keep_neighbours(const int64_t* offsets, const int32_t* neighbours, int64_t count,
+                                            const uint8_t* bits, int64_t* kept_offsets, int32_t* kept) {
+  int32_t* out = kept;
+  for (int64_t i = 0; i < count; ++i) {
+    kept_offsets[i] = out - kept;
+    // No branch: it would be guessed wrong as often as not.
+    for (int64_t k = offsets[i]; k < offsets[i + 1]; ++k) {
+      const uint32_t neighbour = static_cast<uint32_t>(neighbours[k]);
+      *out = neighbours[k];
+      out += bits[neighbour >> 3] >> (neighbour & 7) & 1;
+    }
+  }
+  kept_offsets[count] = out - kept;
 }
 
 }  // extern "C"

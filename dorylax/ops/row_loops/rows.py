@@ -49,6 +49,28 @@ def packed(rows: RowRange, chosen: np.ndarray) -> RowRange:
     return RowRange(offsets, neighbours)
 
 
+def kept(rows: RowRange, bits: np.ndarray) -> RowRange:
+    """A range without the entries of some neighbours.
+
+    Args:
+        rows: a range without `edges`; its arrays are trusted.
+        bits: uint8, one bit for each neighbour that there may be, the lowest first (`numpy.packbits`): whether its entries
+            stay.
+
+    Returns:
+        A copy.
+    """
+    length = int(rows.offsets[-1] - rows.offsets[0])
+    if native.status().available:
+        offsets, neighbours = np.empty(len(rows.offsets), np.int64), np.empty(length + 1, np.int32)
+        native.keep_neighbours(contiguous(rows.offsets), contiguous(rows.neighbours), bits, offsets, neighbours)
+        return RowRange(offsets, neighbours[: offsets[-1]], None, rows.first_row)
+    mine = rows.neighbours[rows.offsets[0] : rows.offsets[-1]]
+    stays = (bits[mine >> 3] >> (mine & 7) & 1).astype(bool)
+    offsets = np.append(0, np.cumsum(stays))[rows.offsets - rows.offsets[0]]
+    return RowRange(offsets, mine[stays], None, rows.first_row)
+
+
 class Entries(NamedTuple):
     """A row range that has been checked.
 

@@ -58,7 +58,7 @@ class StreamedEstimate:
 
     @property
     def disk(self) -> int:
-        """Bytes of files while it runs."""
+        """Bytes of files while it runs, at most."""
         return sum(layout.scratch_bytes for layout in self.layouts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,10 +114,12 @@ def estimate_streamed(
     spec = dataclasses.replace(DataSpec.of(abstract_data(shape), parts.keywords), edge_ids_fit=shape.edge_ids_fit)
     base = found.process.libraries + held(shape, ordered=False)
 
-    def plan(hoists: bool) -> Plan:
+    def plan(hoists: bool, keeps_apart: bool) -> Plan:
         pair = programs(parts, spec, objective, hoists=hoists)
         units = even_units(shape.num_vertices, shape.num_edges, *pair)
         how: Any = {"symmetric": shape.symmetric, "mapped": _mapped(shape)}
+        # As if all vertices had a label, which takes most: nothing has been read that says how many have.
+        how["labelled_edges"] = shape.num_edges if keeps_apart and shape.symmetric else None
         return Plan(pair, units, lay_out_both(pair, units, limit.bytes, base + order_of(pair), **how))
 
     def order_of(pair: Programs) -> int:

@@ -66,12 +66,12 @@ class WorkerActor:
         return self._place is not None and not self._life.done() and not self._given_up.done()
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until the cluster has room for it, for `ray.timeout`, and then until events may come; see `Sandboxed`.
+        """Waits until the cluster has started it, for `ray.timeout`, and then until events may come; see `Sandboxed`.
 
         Raises:
-            InvokeError: "throttled", where there is no room: there may be some later.
+            InvokeError: "throttled", where it has not started, for want of room or of time: there may be some later.
         """
-        place = self._result(self._actor.place.remote, self._config.timeout, "starting", late=self._no_room)
+        place = self._result(self._actor.place.remote, self._config.timeout, "starting", late=self._not_started)
         self._place = Place(*place)
         if self._place.problem is not None:
             raise self._failed("refused", f"{self._name} cannot work: {self._place.problem}")
@@ -129,7 +129,7 @@ class WorkerActor:
             raise late()
         raise self._failed("timeout", f"{self._name} was ended: {doing} took over {timeout:g} s")
 
-    def _no_room(self) -> InvokeError:
+    def _not_started(self) -> InvokeError:
         cpus = self._config.worker_cpus
         try:
             nodes = described(nodes_of(self._ray))
@@ -137,9 +137,9 @@ class WorkerActor:
             nodes = f"whose nodes cannot be listed ({cause_of(error)})"
         return self._failed(
             "throttled",
-            f"the Ray cluster has had no room for a worker for {self._config.timeout:g} s (ray.timeout): each needs "
-            f"{cpus:g} CPU{'s' * (cpus != 1)} (ray.worker_cpus), {nodes}: use fewer "
-            "(tensor.workers), or add nodes",
+            f"the Ray cluster has started no worker within {self._config.timeout:g} s (ray.timeout): each needs "
+            f"{cpus:g} CPU{'s' * (cpus != 1)} (ray.worker_cpus), {nodes}: use fewer (tensor.workers), add nodes, or "
+            "raise ray.timeout",
         )
 
     def _refuse_if_disconnected(self) -> None:

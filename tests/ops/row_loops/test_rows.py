@@ -1,4 +1,4 @@
-"""Some rows of a range, packed."""
+"""Some rows, or some entries, of a range."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dorylax.ops import native
-from dorylax.ops.row_loops.rows import RowRange, packed
+from dorylax.ops.row_loops.rows import RowRange, kept, packed
 
 
 @pytest.fixture(params=["native", "numpy"])
@@ -29,4 +29,15 @@ def test_packed_rows_have_their_neighbours_one_row_after_the_other(rows: RowRang
     for place, row in enumerate(chosen):
         mine = found.neighbours[found.offsets[place] : found.offsets[place + 1]]
         np.testing.assert_array_equal(mine, rows.neighbours[rows.offsets[row] : rows.offsets[row + 1]])
+    assert found.offsets[-1] == len(found.neighbours)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_rows_keep_the_entries_of_some_neighbours(rows: RowRange, share: float) -> None:
+    stays = np.random.default_rng(0).random(100) < share
+    found = kept(rows, np.packbits(stays, bitorder="little"))
+    assert (found.offsets[0], found.neighbours.dtype, found.first_row) == (0, np.int32, rows.first_row)
+    for row in range(len(rows.offsets) - 1):
+        mine = rows.neighbours[rows.offsets[row] : rows.offsets[row + 1]]
+        np.testing.assert_array_equal(found.neighbours[found.offsets[row] : found.offsets[row + 1]], mine[stays[mine]])
     assert found.offsets[-1] == len(found.neighbours)

@@ -201,12 +201,24 @@ def test_what_never_changes_is_computed_anew_where_the_disk_has_no_room(
     np.testing.assert_allclose(losses(found[0]), losses(found[1]), rtol=2e-5)
 
 
+def test_edges_give_way_before_what_never_changes() -> None:
+    needs = {(True, True): 5, (True, False): 4, (False, True): 2, (False, False): 1}
+
+    def plan(*options: bool) -> Any:
+        training = SimpleNamespace(scratch_bytes=needs[options])
+        return streamed.Plan(None, None, SimpleNamespace(training=training))  # type: ignore[arg-type]
+
+    for room in needs.values():
+        found = streamed.plan_within(room, plan, Path("fast"))
+        assert found.layouts.training.scratch_bytes == room
+
+
 def test_a_disk_without_room_is_told_before_anything_runs() -> None:
     layouts = SimpleNamespace(training=SimpleNamespace(scratch_bytes=3 << 30))
     with pytest.raises(
         NotStreamedError, match=r"takes 3\.0 GiB of files in fast, whose disk has 1\.0 GiB free: make room"
     ):
-        streamed.plan_within(1 << 30, lambda _: SimpleNamespace(layouts=layouts), Path("fast"))  # type: ignore[arg-type]
+        streamed.plan_within(1 << 30, lambda *_: SimpleNamespace(layouts=layouts), Path("fast"))  # type: ignore[arg-type]
 
 
 def test_the_room_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
