@@ -34,7 +34,7 @@ from dorylax.streaming.columns import (
 from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
 from dorylax.streaming.labelled_edges import piece_of, unpacked
-from dorylax.streaming.prefetch import Prefetcher
+from dorylax.streaming.prefetch import COMPUTED, Prefetcher
 from dorylax.streaming.residency import INDEX, LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
 from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
@@ -114,7 +114,7 @@ class StreamedProgram:
             stack.callback(self.close)
             count = layout.threads
             pool = self._closing.enter_context(ThreadPoolExecutor(count, "dorylax-graph"))
-            reader = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-read"))
+            reader = self._closing.enter_context(ThreadPoolExecutor(layout.buffers - COMPUTED, "dorylax-read"))
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
             self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)

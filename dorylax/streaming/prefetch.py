@@ -1,4 +1,4 @@
-"""Rows read ahead: while a unit is computed, one thread reads those after it, each into buffers that are used in turn."""
+"""Rows read ahead: while a unit is computed, threads read those after it, each into buffers that are used in turn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Prefetcher:
     """Reads columns, unit after unit.
 
     Args:
-        threads: of one thread, which reads.
+        threads: which read, each a unit: a disk gives a fifth more where it is asked for two things at a time.
         buffers: units in memory at a time, ≥ 3.
     """
 
