@@ -72,6 +72,7 @@ class DataShape:
         origin: how it is loaded.
         features_in: how features lie once they are loaded.
         graph_in: how the graph's rows lie.
+        num_labelled: how many vertices train, where an archive says which; None: not known.
         stored_bytes: what loading holds besides the result's own arrays: stored forms that have to be converted.
     """
 
@@ -91,6 +92,7 @@ class DataShape:
     origin: Origin = "archive"
     features_in: Storage = "elsewhere"
     graph_in: Storage = "elsewhere"
+    num_labelled: int | None = None
     stored_bytes: int = 0
 
     @classmethod

@@ -17,16 +17,16 @@ from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of, is_kept
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
-from dorylax.graph.npz import ORDER, Archive, feature_names, open_npz, vertex_names
+from dorylax.graph.npz import MASKS, ORDER, Archive, feature_names, open_npz, vertex_names
 from dorylax.graph.validate import GraphError
 
 
 def shape_of(config: DataConfig) -> DataShape | None:
     """The sizes of the data set that the `data` section names.
 
-    Of an archive only headers are read, and single numbers; its labels where it does not say how many classes there
-    are. An archive that does not say whether its graph is directed, or has self-loops, is taken for one that is and has
-    some: that takes more.
+    Of an archive only headers are read, single numbers, and which vertices train; its labels where it does not say how many
+    classes there are. An archive that does not say whether its graph is directed, or has self-loops, is taken for one that
+    is and has some: that takes more.
 
     Returns:
         The shape; None where there is no such data set, or it is none (loading it says why).
@@ -105,6 +105,7 @@ def archive_shape(path: Path, *, verify: bool = True) -> DataShape | None:
             ),
             features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
+            num_labelled=int(np.count_nonzero(archive.fetch(MASKS[0]))) if MASKS[0] in archive else None,
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
         )
 

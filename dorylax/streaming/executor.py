@@ -16,7 +16,7 @@ from dorylax.graph.compressed import as_int64
 from dorylax.graph.mapped import mapping_of, release
 from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, type_of
 from dorylax.ops.primitives.operator import Operator
-from dorylax.ops.row_loops.rows import kept
+from dorylax.ops.row_loops.rows import RowRange, kept, packed
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Rows, Summed
@@ -35,7 +35,7 @@ from dorylax.streaming.data import StreamData, data_columns, free_values, index_
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
 from dorylax.streaming.labelled_edges import piece_of, unpacked
 from dorylax.streaming.prefetch import COMPUTED, Prefetcher
-from dorylax.streaming.residency import INDEX, LABELLED, Layout, Value, work_bytes
+from dorylax.streaming.residency import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
 from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
 from dorylax.streaming.spare import SpareArrays
@@ -122,8 +122,8 @@ class StreamedProgram:
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
-            if layout.labelled_edges is not None:
-                self._columns[LABELLED] = self._edges_from_labelled()
+            if layout.apart:
+                self._keep_apart()
             stack.pop_all()
 
     def _take_data(self, data: StreamData, like: StreamedProgram | None) -> None:
@@ -250,15 +250,19 @@ class StreamedProgram:
         stages = [step for step in sweep.steps if step.kind == "stage"]
         by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in stages)
         chosen = self._labelled if schedule.for_labelled(sweep) else lambda _: None
-        bits = self._labelled_bits() if schedule.from_labelled(sweep) and LABELLED not in columns else None
+        bits = self._labelled_bits() if schedule.from_labelled(sweep) and INDEX in columns else None
         run.totals.clear()
 
         def begun(number: int, rows: dict[Any, Any]) -> Job:
             made = {var: self._place_of(schedule, var, number) for var in schedule.outlive(sweep)}
-            edges, lengths = self._unit_rows(number, rows.pop(INDEX, None), by_edge=by_edge), None
-            if (piece := rows.pop(LABELLED, None)) is not None:
-                edges, lengths = unpacked(piece, len(edges.offsets) - 1, edges.first), edges.offsets
-            return self._begun(run, sweep, number, Unit(edges, rows, made, chosen(number), bits, lengths))
+            edges = self._unit_rows(number, rows.pop(INDEX, None), by_edge=by_edge)
+            count, first = len(edges.offsets) - 1, edges.first
+            unit = Unit(count, edges, rows, made, chosen(number), bits)
+            if (piece := rows.pop(FROM_LABELLED, None)) is not None:
+                unit = unit._replace(edges=unpacked(piece, count, first), lengths=edges.offsets)
+            elif (neighbours := rows.pop(TO_LABELLED, None)) is not None:
+                unit = unit._replace(edges=UnitRows(unit.offsets, neighbours, first), packed=True)
+            return self._begun(run, sweep, number, unit)
 
         with self._writer.finished():
             self._graph.overlapped(begun(number, rows) for number, rows in enumerate(self._read(columns)))
@@ -304,17 +308,27 @@ class StreamedProgram:
         chosen = np.flatnonzero(self._mask[first:last])
         return None if len(chosen) == last - first else chosen
 
-    def _edges_from_labelled(self) -> Column:
-        """The in-edges of each unit that come from vertices with a label, once."""
-        column, bits = self._pieces(LABELLED, np.int32), self._labelled_bits()
+    def _keep_apart(self) -> None:
+        """Writes the edges from, and to, vertices with a label, once."""
+        columns = {value: self._pieces(value, np.int32) for value in self._layout.apart}
+        self._columns.update(columns)  # which are closed whatever happens
+        bits = self._labelled_bits()
         assert bits is not None
 
         def begun(number: int, neighbours: np.ndarray) -> Job:
             edges = self._unit_rows(number, neighbours, by_edge=True)
-            parts = self._graph.begin(
-                lambda bounds: kept(edges.between(*bounds), bits), self._layout.slices.of(edges.offsets)
-            )
-            return Job(parts, lambda found: self._write(column, number, piece_of(found)))
+            whole = edges.between(0, len(edges.offsets) - 1)
+
+            def finish(found: list[RowRange]) -> None:
+                if FROM_LABELLED in columns:
+                    self._write(columns[FROM_LABELLED], number, piece_of(found))
+                if TO_LABELLED in columns:
+                    chosen = self._labelled(number)
+                    mine = whole if chosen is None else packed(whole, chosen)
+                    self._write(columns[TO_LABELLED], number, np.array(mine.neighbours))
+
+            slices = self._layout.slices.of(edges.offsets) if FROM_LABELLED in columns else []
+            return Job(self._graph.begin(lambda bounds: kept(edges.between(*bounds), bits), slices), finish)
 
         with self._writer.finished():
             units = self._read({INDEX: self._columns[INDEX]})
@@ -322,7 +336,6 @@ class StreamedProgram:
         self.traffic.written += self._writer.take()
         release(self._offsets)
         give_back_freed_memory()
-        return column
 
     def _labelled_bits(self) -> np.ndarray | None:
         """The vertices that have a part in the loss, a bit for each; None: all."""
@@ -377,7 +390,8 @@ class StreamedProgram:
 
         def pulled(number: int, rows: dict[Any, Any]) -> Job:
             made = aligned.empty(self._unit_shape(result, number, block), type_of(result).dtype)
-            unit = Unit(self._unit_rows(number, rows[INDEX], by_edge=True), rows, {})
+            edges = self._unit_rows(number, rows[INDEX], by_edge=True)
+            unit = Unit(len(edges.offsets) - 1, edges, rows, {})
 
             def work(bounds: tuple[int, int]) -> None:
                 part = part_of(unit, bounds)

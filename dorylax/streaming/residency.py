@@ -31,9 +31,11 @@ from dorylax.streaming.writing import PENDING
 
 INDEX: Literal["index"] = "index"
 """What stands for the neighbours of all vertices beside values of the program."""
-LABELLED: Literal["index from labelled"] = "index from labelled"
+FROM_LABELLED: Literal["index from labelled"] = "index from labelled"
 """And for those of them that have a label (`labelled_edges`)."""
-Value = Var | Literal["index", "index from labelled"]
+TO_LABELLED: Literal["index to labelled"] = "index to labelled"
+"""And for the neighbours of vertices that have a label."""
+Value = Var | Literal["index", "index from labelled", "index to labelled"]
 _INDEX_BYTES = 4
 _OFFSET_BYTES = 8
 _IN_MEMORY = frozenset({"dot_general", "gather", "scatter-add", "sort", "cumsum"})
@@ -84,8 +86,8 @@ class Layout:
         outputs: rows that are handed over.
         slices: of a unit, one for a thread at a time.
         threads: that compute.
-        labelled_edges: how many edges come from vertices with a label, where these are kept apart; None: they are not, or
-            nothing goes through them alone.
+        labelled_edges: how many edges come from vertices with a label, and how many lead to such, where these are kept
+            apart; None: they are not, or nothing goes through them alone.
         buffers: units in memory at a time, of what is read in order.
     """
 
@@ -136,13 +138,20 @@ class Layout:
 
     def size(self, value: Value) -> int:
         """Bytes of all rows of a value."""
-        if value == LABELLED:
-            return _INDEX_BYTES * (self.num_vertices + (self.labelled_edges or 0))
-        return value_bytes(self.program, value, self.num_vertices, self.num_edges)
+        edges = (self.labelled_edges or 0) if value in (FROM_LABELLED, TO_LABELLED) else self.num_edges
+        return value_bytes(self.program, value, self.num_vertices, edges)
 
     def index_of(self, current: Schedule, sweep: Sweep) -> Value:
         """Which edges a sweep goes through."""
-        return LABELLED if self.labelled_edges is not None and current.from_labelled(sweep) else INDEX
+        if self.labelled_edges is None:
+            return INDEX
+        return FROM_LABELLED if current.from_labelled(sweep) else TO_LABELLED if current.for_labelled(sweep) else INDEX
+
+    @cached_property
+    def apart(self) -> frozenset[Value]:
+        """Which edges are kept apart."""
+        found = {self.index_of(self.epoch, sweep) for sweep in self.epoch.sweeps}
+        return frozenset(found - {INDEX})
 
     @cached_property
     def traffic(self) -> tuple[int, int]:
@@ -153,17 +162,13 @@ class Layout:
     def traffic_of_once(self) -> tuple[int, int]:
         """Bytes that are read and written before training."""
         read, written = _traffic(self, self.once)
-        if self.labelled_edges is None:
-            return read, written
-        return read + _moved(self, INDEX), written + _moved(self, LABELLED)
+        return read + bool(self.apart) * _moved(self, INDEX), written + sum(_moved(self, one) for one in self.apart)
 
     @cached_property
     def scratch_bytes(self) -> int:
         """Bytes on disk."""
-        kept: set[Value] = {*(self.once.kept | self.epoch.kept) - self.whole}
-        if self.labelled_edges is not None:
-            kept.add(LABELLED)
-        return sum(map(self.size, kept - self.resident))
+        kept = (self.once.kept | self.epoch.kept) - self.whole
+        return sum(map(self.size, (kept | self.apart) - self.resident))
 
     @cached_property
     def index_reads(self) -> int:
@@ -227,7 +232,8 @@ def lay_out(
         mapped: names of those inputs that lie in files, `INDEX` among them; all others are in memory anyway.
         beside: bytes that something else takes between two epochs.
         threads: that compute.
-        labelled_edges: how many edges come from vertices with a label, so that these may be kept apart; None: they may not.
+        labelled_edges: how many edges come from vertices with a label, and lead to such, so that these may be kept apart;
+            None: they may not.
 
     Raises:
         NotStreamedError: it returns something that has no row per vertex.
@@ -257,7 +263,7 @@ def row_bytes(var: Var) -> int:
 def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> int:
     """Bytes of so many rows of a value."""
     if isinstance(var, str):
-        return _INDEX_BYTES * (edges if var == INDEX else vertices + edges)
+        return _INDEX_BYTES * (edges + vertices * (var == FROM_LABELLED))
     space = program.analysis.types[var].space  # type: ignore[union-attr]
     return row_bytes(var) * (vertices if space == "vertex" else edges)
 
@@ -316,14 +322,14 @@ class _Planner:
         return dataclasses.replace(best, resident=resident)
 
     def _with_labelled(self, plan: Layout, budget: int) -> Layout:
-        """With the edges from vertices with a label kept apart, where something goes through them alone."""
-        if self._labelled_edges is None or not any(map(plan.epoch.from_labelled, plan.epoch.sweeps)):
-            return plan
+        """With the edges of vertices with a label kept apart, where something goes through them alone."""
         kept = dataclasses.replace(plan, labelled_edges=self._labelled_edges)
+        if not kept.apart:
+            return plan
         rows, edges = self._most()
         pieces = self._threads + COMPUTED + PENDING
         making = plan.lasting_bytes + plan.buffers * _INDEX_BYTES * edges + self._held[0] // 8
-        making += pieces * value_bytes(self._program, LABELLED, rows, edges)
+        making += pieces * sum(value_bytes(self._program, one, rows, edges) for one in kept.apart)
         needs = max([making, *(need for need, _, _ in self._needs(kept))])
         return dataclasses.replace(kept, needs=needs) if needs <= budget else plan
 
@@ -514,7 +520,8 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
         _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
     )
     if current.for_labelled(sweep):  # copies of what is read
-        made += sum(map(size_of_slice, current.streams(sweep))) + _INDEX_BYTES * slice_most[1]
+        made += sum(map(size_of_slice, current.streams(sweep)))
+        made += (plan.labelled_edges is None) * _INDEX_BYTES * slice_most[1]
     bits = 0
     if current.from_labelled(sweep) and plan.labelled_edges is None:  # copies of edges
         made += _INDEX_BYTES * slice_most[1] + _OFFSET_BYTES * slice_most[0]

@@ -25,27 +25,31 @@ class Unit(NamedTuple):
     """A unit that is at work.
 
     Attributes:
-        edges: its in-edges.
+        rows: how many it has.
+        edges: its in-edges that are gone through, or, while `bits` is there, among which these are.
         read: its rows of what is read, by value.
         made: where slices put their rows of what is needed later.
         chosen: the rows that are computed, ascending; the others become 0. None: all.
         bits: of the vertices whose edges are gone through, as of `kept`. None: of all that are there.
         lengths: by how many edges of each row slices are cut, as offsets, where these are others than `edges` has.
+        packed: whether `edges` are those of the rows that are computed, and of no other.
     """
 
+    rows: int
     edges: UnitRows
     read: Mapping[Any, Any]
     made: Mapping[Var, np.ndarray]
     chosen: np.ndarray | None = None
     bits: np.ndarray | None = None
     lengths: np.ndarray | None = None
+    packed: bool = False
 
     @property
     def offsets(self) -> np.ndarray:
         """Offsets of the in-edges of the rows that are computed, int64 `[R+1]`, of which slices are cut."""
         if self.lengths is not None:
             return self.lengths
-        if self.chosen is None:
+        if self.chosen is None or self.packed:
             return self.edges.offsets
         return np.append(0, np.cumsum(np.diff(self.edges.offsets)[self.chosen]))
 
@@ -54,10 +58,12 @@ class Part(NamedTuple):
     """The part of a unit that is a slice.
 
     Attributes:
+        bounds: the first row and the one after the last, counted among those of the unit that are computed.
         rows: of each space, the first and the one after the last, among those of the unit.
         chosen: the rows of vertices among them that are computed, counted from the unit's first; None: all.
     """
 
+    bounds: tuple[int, int]
     rows: Mapping[Space, tuple[int, int]]
     chosen: np.ndarray | None
 
@@ -149,14 +155,16 @@ def part_of(unit: Unit, bounds: tuple[int, int]) -> Part:
     """A slice of a unit: of `unit.offsets`, between two rows. Rows that are not computed belong to the slice before them."""
     offsets = unit.edges.offsets
     if unit.chosen is None:
-        return Part({"vertex": bounds, "edge": (int(offsets[bounds[0]]), int(offsets[bounds[1]]))}, None)
+        return Part(bounds, {"vertex": bounds, "edge": (int(offsets[bounds[0]]), int(offsets[bounds[1]]))}, None)
     first, last = bounds
     begin = int(unit.chosen[first]) if first else 0
-    end = int(unit.chosen[last]) if last < len(unit.chosen) else len(offsets) - 1
-    return Part({"vertex": (begin, end)}, unit.chosen[first:last])
+    end = int(unit.chosen[last]) if last < len(unit.chosen) else unit.rows
+    return Part(bounds, {"vertex": (begin, end)}, unit.chosen[first:last])
 
 
 def _edges(unit: Unit, part: Part) -> RowRange:
+    if unit.packed:
+        return unit.edges.between(*part.bounds)
     first, last = part.rows["vertex"]
     mine = unit.edges.between(first, last)
     if part.chosen is not None:

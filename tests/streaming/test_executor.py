@@ -28,7 +28,7 @@ from dorylax.program.tracing.arguments import RunData, StepResult, training_weig
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming import spare
 from dorylax.streaming.executor import StreamedProgram
-from dorylax.streaming.residency import LABELLED, Layout
+from dorylax.streaming.residency import Layout
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.spare import SpareArrays
 
@@ -146,7 +146,7 @@ def test_what_only_the_loss_reads_is_gathered_for_labelled_vertices(name: str, s
     some = 1 if share == 1 else 2
     whole = sum(map(layout.epoch.reads_index, sweeps)) - some
     assert gathered == whole * data.graph.num_edges + some * degrees[mask].sum()
-    unkept = dataclasses.replace(layout, labelled_edges=None, resident=layout.resident - {LABELLED})
+    unkept = dataclasses.replace(layout, labelled_edges=None, resident=layout.resident - layout.apart)
     assert_equal(step(unkept, parts, data, tmp_path), found)
 
 

@@ -58,7 +58,7 @@ class StreamedEstimate:
 
     @property
     def disk(self) -> int:
-        """Bytes of files while it runs, at most."""
+        """Bytes of files while it runs."""
         return sum(layout.scratch_bytes for layout in self.layouts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,8 +118,7 @@ def estimate_streamed(
         pair = programs(parts, spec, objective, hoists=hoists)
         units = even_units(shape.num_vertices, shape.num_edges, *pair)
         how: Any = {"symmetric": shape.symmetric, "mapped": _mapped(shape)}
-        # As if all vertices had a label, which takes most: nothing has been read that says how many have.
-        how["labelled_edges"] = shape.num_edges if keeps_apart and shape.symmetric else None
+        how["labelled_edges"] = _labelled_edges(shape) if keeps_apart else None
         return Plan(pair, units, lay_out_both(pair, units, limit.bytes, base + order_of(pair), **how))
 
     def order_of(pair: Programs) -> int:
@@ -128,6 +127,14 @@ def estimate_streamed(
     room = sys.maxsize if scratch is None else free_bytes(scratch)
     found_plan = plan_within(room, plan, scratch or Path())
     return StreamedEstimate(found_plan.layouts, base + order_of(found_plan.programs))
+
+
+def _labelled_edges(shape: DataShape) -> int | None:
+    """As of `edges_from_labelled`, on average; of all vertices, which takes most, where it is not known how many train."""
+    V, train = shape.num_vertices, shape.num_labelled
+    if not shape.symmetric or train == V:
+        return None
+    return shape.num_edges if train is None else round(shape.num_edges * train / V)
 
 
 def _mapped_parts(shape: DataShape) -> list[str]:

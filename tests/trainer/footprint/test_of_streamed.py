@@ -21,10 +21,11 @@ from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 _GIB = 2**30
 
 
-def shape(**options: str) -> DataShape:
+def shape(**options: str | int) -> DataShape:
     """Of the study's graph, in an archive."""
     given = {"features_in": "mapped", "graph_in": "mapped"} | options
     found = DataShape(65_600_000, 3_600_000_000, 32, 50, symmetric=True, self_loops="none", origin="archive")
+    given = {"num_labelled": 39_360_000} | given
     return dataclasses.replace(found, **given)  # type: ignore[arg-type]
 
 
@@ -58,6 +59,16 @@ def test_the_studys_graph_within_twelve_gibibytes() -> None:
     assert 28e9 < content["epoch"]["read"] < 60e9
     assert "goes through the edges 2 times" in str(found)
     of_config.check_config(config("12GiB"))
+
+
+def test_files_are_as_large_as_edges_of_vertices_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for train in (None, 65_600_000, 656_000):
+        monkeypatch.setattr(of_config, "shape_of", lambda _, train=train: shape(num_labelled=train))
+        found.append(estimate(config("12GiB")).disk)
+    unknown, all_of_them, few = found
+    assert unknown - all_of_them == 8 * 3_600_000_000 + 4 * 65_600_000
+    assert few == all_of_them, "edges of a hundredth of the vertices are in memory"
 
 
 @pytest.mark.usefixtures("mapped")
