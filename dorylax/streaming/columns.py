@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -245,7 +246,7 @@ class ScratchColumn(WrittenColumn):
             self._buffer = None
 
     def _size(self, unit: int) -> int:
-        return int(np.prod(self._shapes[unit], dtype=np.int64)) * self._dtype.itemsize
+        return math.prod(self._shapes[unit]) * int(self._dtype.itemsize)
 
     def close(self) -> None:
         """See `Column`."""
