@@ -386,7 +386,7 @@ def _print(found: dict[str, Any]) -> None:
     largest = max(bounds["gather"], bounds["disk"])
     print(
         f"an epoch has {streamed['gathers']} gathers, {streamed['edges'] / 1e6:,.1f} M edges, of which "
-        f"{streamed['edges_gone_through'] / 1e6:,.1f} M have a part in the loss; it reads {streamed['read'] / 1e9:.2f} GB "
+        f"{streamed['edges_gone_through'] / 1e6:,.1f} M are gone through; it reads {streamed['read'] / 1e9:.2f} GB "
         f"and writes {streamed['written'] / 1e9:.2f} GB"
     )
     passes = ", ".join(f"{one:.1f}" for one in bounds["nanoseconds_per_edge_of_passes"])

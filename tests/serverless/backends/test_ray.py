@@ -217,7 +217,6 @@ def test_workers_that_die_hang_and_are_lost_with_their_node_change_not_a_bit(ray
             for _ in range(2):
                 found.train()
             counters = found.pipeline.counters()
-            # One that is killed between two tasks may be known to be gone before it is given another.
-            assert counters["retries"] + counters["late"] >= 1
+            assert counters["retries"] + counters["late"] >= 2
         check(found, undisturbed)
         until(lambda: not living(*pids, *there) and sum(one["Alive"] for one in ray.nodes()) == 3)
