@@ -10,12 +10,14 @@ A graph in one of the shapes below is generated into an archive part by part, un
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
 control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise with that setting alone,
 and the peak is only measured. Several limits are tried in turn. `--memory 25%` is a quarter of what `dorylax info` says
-that the run takes in memory. The two bounds are medians of what is measured in the same process before and after the
-epochs:
+that the run takes in memory. The two bounds are measured in the same process:
 
   gather   the edges of the graph × the gathers of an epoch × the time of an edge in a gather of the same width over rows in
-           memory, in passes through 16 windows of this graph; whether or not an epoch can leave out some of these edges
-  disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache
+           memory; whether or not an epoch can leave out some of these edges. A pass goes through 16 windows of this graph;
+           there are three before the epochs, one after each, and three in the end. Of an epoch those right before and right
+           after it count, as others on the machine may slow it down for minutes
+  disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache, the median of
+           what is measured before and after the epochs
 
 The shapes are the paper's (`amazon`, `friendster`, `reddit-small`) and those of GriNNder with its width (`products`,
 `igb-medium`; docs/memory.md), and OGB's `papers100m`; `--scale` multiplies vertices and edges. Printed: seconds of each
@@ -25,14 +27,18 @@ epoch, their bounds, the ratio to the larger one, peak memory, losses.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dorylax.settings.byte_sizes import parse_bytes
 from harness.child import in_child
@@ -61,7 +67,7 @@ SHAPES = {
 }
 _GROUPS = Path("/sys/fs/cgroup/memory")
 _WINDOWS = 16
-_EDGES = 8_000_000  # of a window
+_EDGES = 4_000_000  # of a window
 _PASSES = 3
 _COMMUNITY = 50_000  # vertices
 
@@ -174,16 +180,14 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         observers=[clock],
     )
     run = clock.run = trainer._machine.streamed
-    gathers, bandwidths = [], []
-
-    def measure() -> None:
-        if run is not None:
-            # What is gathered in blocks of columns is in memory some columns at a time.
-            width = min([shape.hidden, *run.layouts.training.blocked.values()])
-            gathers.extend(gather_in_memory(data, width))
-            bandwidths.append(disk_bandwidth(archive))
-
-    measure()
+    bandwidths: list[float] = []
+    windows: Windows | None = None
+    if run is not None:
+        # What is gathered in blocks of columns is in memory some columns at a time.
+        windows = Windows(data, min([shape.hidden, *run.layouts.training.blocked.values()]))
+        clock.passes.append(windows.passes(_PASSES))
+        clock.windows = windows
+        bandwidths.append(disk_bandwidth(archive))
     data.release()
     forget_peak()  # what was mapped while data were loaded and checked, and what was measured
     result = trainer.fit(interactive=False)
@@ -198,9 +202,10 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         "peak_bytes": peak_bytes(),
         "group_bytes": None if group is None else int((group / "memory.max_usage_in_bytes").read_text()),
     }
-    if run is None:
+    if run is None or windows is None:
         return {**found, "streamed": None}
-    measure()
+    clock.passes[-1] += windows.passes(_PASSES)
+    bandwidths.append(disk_bandwidth(archive))
     layout = run.layouts.training
     read, written = layout.traffic
     edges = layout.index_reads * layout.num_edges
@@ -212,13 +217,17 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         "edges_gone_through": clock.edges[-1],
         "planned_bytes": layout.bytes,
     }
-    bandwidth, each = statistics.median(bandwidths), statistics.median(gathers)
+    bandwidth = statistics.median(bandwidths)
+    all_passes = [one for passes in clock.passes for one in passes]
+    each = [statistics.median([*before, *after] or all_passes) for before, after in pairwise(clock.passes)]
+    disk = (read + written) / bandwidth
     found["bounds"] = {
-        "gather": edges * each,
-        "disk": (read + written) / bandwidth,
+        "gather": [edges * one for one in each],
+        "disk": disk,
         "bytes_per_second": bandwidth,
-        "nanoseconds_per_edge": 1e9 * each,
-        "nanoseconds_per_edge_of_passes": [1e9 * one for one in gathers],
+        "nanoseconds_per_edge": [1e9 * one for one in each],
+        "nanoseconds_per_edge_of_passes": [[1e9 * one for one in passes] for passes in clock.passes],
+        "ratios": [seconds / max(edges * one, disk) for seconds, one in zip(found["epoch_seconds"], each, strict=True)],
     }
     return found
 
@@ -228,10 +237,14 @@ class Clock:
 
     Attributes:
         run: what is streamed, if anything is.
+        windows: of its graph.
+        passes: seconds of an edge in passes before the first epoch and after each.
     """
 
     def __init__(self) -> None:
         self.run: Any = None
+        self.windows: Windows | None = None
+        self.passes: list[list[float]] = []
         self.core_seconds: list[float] = []
         self.edges: list[int] = []
         self._before = 0.0
@@ -242,43 +255,71 @@ class Clock:
 
     def epoch(self, record: Any) -> None:
         """See `Observer`."""
-        now = time.process_time()
-        self.core_seconds.append(now - self._before)
-        self._before = now
+        self.core_seconds.append(time.process_time() - self._before)
         if self.run is not None:
             edges = self.run.training.traffic.edges
             self.edges.append(edges - self._edges)
             self._edges = edges
         print(f"epoch {record.epoch}: loss {record.loss:.6f}, {record.seconds:.2f} s", flush=True)
+        if self.windows is not None:
+            self.passes.append(self.windows.passes_over(self.run.training))
+        self._before = time.process_time()
 
     def finished(self, result: Any) -> None:
         """See `Observer`."""
 
 
-def gather_in_memory(data: Any, width: int) -> list[float]:
-    """Seconds an edge of sums over neighbours, of rows that are in memory on huge pages: one figure for each of some passes.
+class Windows:
+    """Parts of a graph, spread over all of it, whose edges are gone through in sums over neighbours.
 
-    A pass goes once through windows that are spread over the whole graph, as an epoch does: rows that a window has read are
-    in no cache when it comes again.
+    A pass goes once through all, as an epoch does: rows that a window has read are in no cache when it comes again.
+
+    Args:
+        data: with the graph.
+        width: float32 numbers in a row.
     """
-    import numpy as np
 
-    from dorylax.calibration.streamed import edge_seconds
-    from dorylax.graph.compressed import as_int64
-    from dorylax.streaming.direct import anonymous
-    from dorylax.streaming.graph_steps import UnitRows
+    def __init__(self, data: Any, width: int) -> None:
+        from dorylax.graph.compressed import as_int64
 
-    offsets, neighbours = as_int64(data.graph.incoming.offsets), data.graph.incoming.neighbours
-    V, E = len(offsets) - 1, len(neighbours)
-    x = anonymous(4 * V * width).view(np.float32).reshape(V, 1, width)
-    x[...] = 1
-    units = []
-    for k in range(_WINDOWS):
-        first = int(np.searchsorted(offsets, k * E // _WINDOWS))
-        end = int(np.searchsorted(offsets, offsets[first] + min(_EDGES, E // _WINDOWS), side="right")) - 1
-        mine = offsets[first : max(first + 1, end) + 1]
-        units.append(UnitRows(mine - mine[0], np.array(neighbours[mine[0] : mine[-1]]), first))
-    return [edge_seconds(x, units) for _ in range(_PASSES)]
+        self._data = data
+        offsets = as_int64(data.graph.incoming.offsets)
+        V, E = len(offsets) - 1, data.graph.num_edges
+        self._shape = (V, 1, width)
+        self._bounds = []
+        for k in range(_WINDOWS):
+            first = int(np.searchsorted(offsets, k * E // _WINDOWS))
+            end = int(np.searchsorted(offsets, offsets[first] + min(_EDGES, E // _WINDOWS), side="right")) - 1
+            self._bounds.append((first, max(first + 1, end)))
+
+    def passes(self, count: int) -> list[float]:
+        """Seconds of an edge in some passes, over rows of ones on huge pages."""
+        from dorylax.streaming.direct import anonymous
+
+        x = anonymous(4 * math.prod(self._shape)).view(np.float32).reshape(self._shape)
+        x[...] = 1
+        return [self._seconds(x) for _ in range(count)]
+
+    def passes_over(self, program: Any) -> list[float]:
+        """Those of a pass over the very memory in which a program gathers, between two epochs; none where that is gone."""
+        spare = [one for one in program._spare._spare if one.nbytes == 4 * math.prod(self._shape)]
+        return [self._seconds(one.reshape(-1).view(np.float32).reshape(self._shape)) for one in spare[:1]]
+
+    def _seconds(self, x: np.ndarray) -> float:
+        from dorylax.calibration.streamed import edge_seconds
+        from dorylax.graph.compressed import as_int64
+        from dorylax.streaming.graph_steps import UnitRows
+
+        incoming = self._data.graph.incoming
+        offsets, neighbours = as_int64(incoming.offsets), incoming.neighbours
+        seconds = edges = 0.0
+        for first, end in self._bounds:
+            mine = offsets[first : end + 1]
+            unit = UnitRows(mine - mine[0], np.array(neighbours[mine[0] : mine[-1]]), first)
+            seconds += edge_seconds(x, [unit]) * len(unit.neighbours)
+            edges += len(unit.neighbours)
+        self._data.release()  # what was mapped would take memory from the run
+        return seconds / edges
 
 
 def main() -> None:
@@ -307,7 +348,7 @@ def main() -> None:
     archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        summary: dict[str, Any] = {"schema": 3, "shape": arguments.shape, "scale": arguments.scale}
+        summary: dict[str, Any] = {"schema": 4, "shape": arguments.shape, "scale": arguments.scale}
         if not archive.exists():
             budget = "1GiB" if arguments.memory[0].endswith("%") else arguments.memory[0]
             with control_group(parse_bytes(budget)) as group:
@@ -383,17 +424,19 @@ def _print(found: dict[str, Any]) -> None:
         print("it fits: nothing was streamed")
         return
     bounds = found["bounds"]
-    largest = max(bounds["gather"], bounds["disk"])
     print(
         f"an epoch has {streamed['gathers']} gathers, {streamed['edges'] / 1e6:,.1f} M edges, of which "
         f"{streamed['edges_gone_through'] / 1e6:,.1f} M are gone through; it reads {streamed['read'] / 1e9:.2f} GB "
         f"and writes {streamed['written'] / 1e9:.2f} GB"
     )
-    passes = ", ".join(f"{one:.1f}" for one in bounds["nanoseconds_per_edge_of_passes"])
+    passes = " | ".join(", ".join(f"{one:.1f}" for one in some) for some in bounds["nanoseconds_per_edge_of_passes"])
+    gathers = ", ".join(f"{one:.1f}" for one in bounds["gather"])
+    print(f"bounds: gather {gathers} s (ns an edge before, between and after epochs: {passes})")
+    print(f"        disk {bounds['disk']:.2f} s ({bounds['bytes_per_second'] / 1e9:.2f} GB/s)")
+    ratios = ", ".join(f"{one:.2f}" for one in bounds["ratios"])
+    after = bounds["ratios"][1:] or bounds["ratios"]
     print(
-        f"bounds: gather {bounds['gather']:.2f} s ({bounds['nanoseconds_per_edge']:.1f} ns an edge: {passes}), disk "
-        f"{bounds['disk']:.2f} s ({bounds['bytes_per_second'] / 1e9:.2f} GB/s); the last epoch is "
-        f"{found['epoch_seconds'][-1] / largest:.2f} × the larger one"
+        f"epochs take {ratios} × the larger bound, those after the first {statistics.median(after):.2f} in the middle"
     )
 
 

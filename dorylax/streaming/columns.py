@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -44,8 +44,9 @@ class Column(ABC):
 class WrittenColumn(Column):
     """A column whose rows are made here."""
 
-    on_disk: ClassVar[bool] = False
-    """Whether rows that are written go to a file."""
+    def on_disk(self, unit: int) -> bool:  # noqa: ARG002
+        """Whether a unit's rows that are written go to a file."""
+        return False
 
     @abstractmethod
     def write(self, unit: int, rows: np.ndarray) -> None:
@@ -199,26 +200,29 @@ class ScratchColumn(WrittenColumn):
     Args:
         folder: where the file is made, and its name forgotten at once.
         name: what messages call it.
-        count: of units. Their rows are written in order first, and have the same shapes whenever they are written again.
+        count: of units. Their rows have the same shapes whenever they are written again.
         dtype: of the elements.
 
     Raises:
         OSError: it cannot be made.
     """
 
-    on_disk = True
-
     def __init__(self, folder: Path, name: str, count: int, dtype: Any) -> None:
         self._count, self._dtype = count, np.dtype(dtype)
-        self._shapes: list[tuple[int, ...]] = []
-        self._positions = [0]
+        self._shapes: dict[int, tuple[int, ...]] = {}
+        self._positions: dict[int, int] = {}
+        self._end = 0
         self._file = DirectFile(folder / f"{name}-{os.getpid()}.rows", writes=True)
         self._buffer: np.ndarray | None = None
 
     @property
     def bytes(self) -> int:
         """How long the file becomes."""
-        return self._positions[-1]
+        return self._end
+
+    def on_disk(self, unit: int) -> bool:  # noqa: ARG002
+        """See `WrittenColumn`."""
+        return True
 
     def room(self, unit: int) -> int:
         """See `Column`."""
@@ -233,9 +237,9 @@ class ScratchColumn(WrittenColumn):
 
     def write(self, unit: int, rows: np.ndarray) -> None:
         """See `Column`."""
-        if unit == len(self._shapes):
-            self._shapes.append(rows.shape)
-            self._positions.append(self._positions[-1] + up(self._size(unit)))
+        if unit not in self._shapes:
+            self._shapes[unit], self._positions[unit] = rows.shape, self._end
+            self._end += up(self._size(unit))
         assert rows.shape == self._shapes[unit]
         size = self._size(unit)
         if self._buffer is None or len(self._buffer) < up(size):
@@ -252,6 +256,44 @@ class ScratchColumn(WrittenColumn):
         """See `Column`."""
         self._file.close()
         self._buffer = None
+
+
+@final
+class PartlyColumn(WrittenColumn):
+    """The rows of some units in memory, and those of all others in another column.
+
+    Args:
+        units: whose rows are in memory, once they have been written.
+        count: of all units.
+        others: where the rows of all others are.
+    """
+
+    def __init__(self, units: Collection[int], count: int, others: Column) -> None:
+        self._units, self._others = units, others
+        self._pieces = PiecesColumn(count)
+
+    def room(self, unit: int) -> int:
+        """See `Column`."""
+        return 0 if unit in self._units else self._others.room(unit)
+
+    def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
+        """See `Column`."""
+        return self._pieces.read(unit, None) if unit in self._units else self._others.read(unit, buffer)
+
+    def on_disk(self, unit: int) -> bool:
+        """See `WrittenColumn`."""
+        return unit not in self._units
+
+    def write(self, unit: int, rows: np.ndarray) -> None:
+        """See `Column`."""
+        column = self._pieces if unit in self._units else self._others
+        assert isinstance(column, WrittenColumn)
+        column.write(unit, rows)
+
+    def close(self) -> None:
+        """See `Column`."""
+        self._pieces.close()
+        self._others.close()
 
 
 @final

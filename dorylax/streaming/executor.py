@@ -26,6 +26,7 @@ from dorylax.streaming.allocation import give_back_freed_memory, keep_freed_memo
 from dorylax.streaming.columns import (
     Column,
     JoinedColumn,
+    PartlyColumn,
     PiecesColumn,
     ScratchColumn,
     WholeColumn,
@@ -34,8 +35,8 @@ from dorylax.streaming.columns import (
 from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
 from dorylax.streaming.labelled_edges import piece_of, unpacked
+from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.prefetch import COMPUTED, Prefetcher
-from dorylax.streaming.residency import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.schedule import Schedule, Step, Sweep, keys_of_once
 from dorylax.streaming.slice_steps import SliceSteps, Unit, part_of
 from dorylax.streaming.spare import SpareArrays
@@ -144,7 +145,7 @@ class StreamedProgram:
         """The columns of data that are there in pieces, by role and name of their input; and that of the index."""
         names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
         for value, column in self._columns.items():
-            if isinstance(column, PiecesColumn) and (value == INDEX or value in names):
+            if isinstance(column, PiecesColumn | PartlyColumn) and (value == INDEX or value in names):
                 yield names.get(value, INDEX), column
 
     def _compute_once(self) -> None:
@@ -244,18 +245,16 @@ class StreamedProgram:
     def _sweep(self, run: _Run, sweep: Sweep) -> None:
         schedule = run.schedule
         columns: dict[Any, Column] = {var: self._columns[var] for var in schedule.streams(sweep)}
-        if indexed := schedule.reads_index(sweep):
+        if schedule.reads_index(sweep):
             index = self._layout.index_of(schedule, sweep)
             columns[index] = self._columns[index]
-        stages = [step for step in sweep.steps if step.kind == "stage"]
-        by_edge = indexed or any(self._program.tasks[step.index].space == "edge" for step in stages)
         chosen = self._labelled if schedule.for_labelled(sweep) else lambda _: None
         bits = self._labelled_bits() if schedule.from_labelled(sweep) and INDEX in columns else None
         run.totals.clear()
 
         def begun(number: int, rows: dict[Any, Any]) -> Job:
             made = {var: self._place_of(schedule, var, number) for var in schedule.outlive(sweep)}
-            edges = self._unit_rows(number, rows.pop(INDEX, None), by_edge=by_edge)
+            edges = self._unit_rows(number, rows.pop(INDEX, None))
             count, first = len(edges.offsets) - 1, edges.first
             unit = Unit(count, edges, rows, made, chosen(number), bits)
             if (piece := rows.pop(FROM_LABELLED, None)) is not None:
@@ -274,7 +273,8 @@ class StreamedProgram:
     def _begun(self, run: _Run, sweep: Sweep, number: int, unit: Unit) -> Job:
         """A sweep's steps on a unit whose rows are read: slices are at work, and what needs all of them is to come."""
         offsets = unit.offsets
-        self.traffic.edges += int((unit.edges.offsets if unit.chosen is None else offsets)[-1])
+        if run.schedule.reads_index(sweep):
+            self.traffic.edges += int((unit.edges.offsets if unit.chosen is None else offsets)[-1])
         if len(offsets) == 1:  # no slice will do it
             for place in unit.made.values():
                 place[...] = 0
@@ -316,7 +316,7 @@ class StreamedProgram:
         assert bits is not None
 
         def begun(number: int, neighbours: np.ndarray) -> Job:
-            edges = self._unit_rows(number, neighbours, by_edge=True)
+            edges = self._unit_rows(number, neighbours)
             whole = edges.between(0, len(edges.offsets) - 1)
 
             def finish(found: list[RowRange]) -> None:
@@ -379,18 +379,19 @@ class StreamedProgram:
         self._spare.clear()
         part_column = self._stored(type_of(result).dtype)
         needed = {value: self._columns[value] for value in (INDEX, *step.in_order)}
+        bits = self._labelled_bits() if step.index in self._layout.epoch.of_labelled else None
 
         def pushed(number: int, rows: dict[Any, Any]) -> Job:
             operands = [
                 whole[var] if role == "own" else _columns_of(rows[var], block) for var, role in dense_operands(equation)
             ]
-            edges = self._unit_rows(number, rows[INDEX], by_edge=True)
+            edges = self._unit_rows(number, rows[INDEX])
             self.traffic.edges += len(edges.neighbours)
             return Job([], lambda _: self._graph.push(operator, equation.params, operands, edges, [whole[result]]))
 
         def pulled(number: int, rows: dict[Any, Any]) -> Job:
             made = aligned.empty(self._unit_shape(result, number, block), type_of(result).dtype)
-            edges = self._unit_rows(number, rows[INDEX], by_edge=True)
+            edges = self._unit_rows(number, rows[INDEX])
             unit = Unit(len(edges.offsets) - 1, edges, rows, {})
 
             def work(bounds: tuple[int, int]) -> None:
@@ -399,7 +400,8 @@ class StreamedProgram:
                     whole[var] if role == "neighbour" else _columns_of(self._steps.rows_of(var, rows[var], part), block)
                     for var, role in dense_operands(equation)
                 ]
-                (found,) = pull(operator, equation.params, operands, unit.edges.between(*bounds))
+                mine = unit.edges.between(*bounds)
+                (found,) = pull(operator, equation.params, operands, mine if bits is None else kept(mine, bits))
                 made[slice(*bounds)] = found
 
             slices = self._layout.slices.of(unit.offsets)
@@ -420,7 +422,7 @@ class StreamedProgram:
 
     def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
         """The rows of each unit in turn."""
-        yield from self._prefetcher.over(len(self._units), columns)
+        yield from self._prefetcher.over(range(len(self._units)), columns)
         self.traffic.read += self._prefetcher.take()
 
     def _gathered(self, var: Var, block: slice | None) -> np.ndarray:
@@ -443,25 +445,24 @@ class StreamedProgram:
         array[...] = 0
         return array
 
-    def _unit_rows(self, unit: int, neighbours: np.ndarray | None, *, by_edge: bool) -> UnitRows:
-        """The edges of a unit; none, where a sweep does not care for them."""
+    def _unit_rows(self, unit: int, neighbours: np.ndarray | None) -> UnitRows:
+        """The edges of a unit; where a sweep does not read their ends it is cut by them all the same, as in every plan."""
         first, last = self._units.bounds("vertex", unit)
-        if neighbours is None:
-            neighbours = np.zeros(0, np.int32)
-        if not by_edge:
-            return UnitRows(np.zeros(last - first + 1, np.int64), neighbours, first)
         offsets = self._offsets[first : last + 1]
-        return UnitRows(offsets - offsets[0], neighbours, first)
+        return UnitRows(offsets - offsets[0], np.zeros(0, np.int32) if neighbours is None else neighbours, first)
 
     def _settled(self, value: Any, column: Column) -> Column:
         """The column in memory, where it is to stay there."""
-        if value not in self._layout.resident or not column.room(0):
+        count, units = len(self._units), self._layout.partly.get(value, frozenset())
+        if not column.room(0) or not (units or value in self._layout.resident):
             return column
-        pieces = PiecesColumn(len(self._units))
-        for unit, rows in enumerate(self._prefetcher.over(len(self._units), {value: column})):
-            pieces.write(unit, rows[value])
-        column.close()
-        return pieces
+        found: WrittenColumn = PartlyColumn(units, count, column) if units else PiecesColumn(count)
+        taken = sorted(units) or range(count)
+        for unit, rows in zip(taken, self._prefetcher.over(taken, {value: column}), strict=True):
+            found.write(unit, rows[value])
+        if not units:
+            column.close()
+        return found
 
     def _new(self, var: Var, pushed: Collection[Var]) -> WrittenColumn:
         if var in self._layout.whole:
@@ -471,7 +472,10 @@ class StreamedProgram:
 
     def _pieces(self, value: Value, dtype: Any) -> WrittenColumn:
         """A place for each unit's rows of a value: in memory where they are to stay there, or in a file."""
-        return PiecesColumn(len(self._units)) if value in self._layout.resident else self._stored(dtype)
+        count, units = len(self._units), self._layout.partly.get(value, frozenset())
+        if value in self._layout.resident:
+            return PiecesColumn(count)
+        return PartlyColumn(units, count, self._stored(dtype)) if units else self._stored(dtype)
 
     def _stored(self, dtype: Any) -> WrittenColumn:
         """A new file for rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, final
 
@@ -33,10 +33,14 @@ class Prefetcher:
         self._threads, self._count = threads, buffers
         self._bytes = 0
 
-    def over(self, units: int, columns: Mapping[Key, Column]) -> Iterator[dict[Key, np.ndarray]]:
+    def over(self, units: Sequence[int], columns: Mapping[Key, Column]) -> Iterator[dict[Key, np.ndarray]]:
         """The rows of each unit in turn; they are valid until the one after the next is asked for.
 
         Buffers last as long as this: those of another pass are of other sizes.
+
+        Args:
+            units: their numbers, in order.
+            columns: what is read.
 
         Raises:
             OSError: they cannot be read.
@@ -44,16 +48,16 @@ class Prefetcher:
         pending: deque[Future[dict[Any, np.ndarray]]] = deque()
         buffers: list[dict[int, np.ndarray]] = [{} for _ in range(self._count)]
 
-        def submit(unit: int) -> Future[dict[Any, np.ndarray]]:
-            return self._submit(unit, columns, buffers[unit % self._count])
+        def submit(place: int) -> Future[dict[Any, np.ndarray]]:
+            return self._submit(units[place], columns, buffers[place % self._count])
 
         try:
-            for unit in range(min(units, self._count - COMPUTED)):
-                pending.append(submit(unit))
-            for unit in range(units):
+            for place in range(min(len(units), self._count - COMPUTED)):
+                pending.append(submit(place))
+            for place in range(len(units)):
                 rows = pending.popleft().result()
                 # The buffers of the unit before the last are free now.
-                if (ahead := unit + self._count - COMPUTED) < units:
+                if (ahead := place + self._count - COMPUTED) < len(units):
                     pending.append(submit(ahead))
                 yield rows
         finally:

@@ -9,41 +9,36 @@ most often for its bytes.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, Literal, NamedTuple, final
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from dorylax.errors import DorylaxError
-from dorylax.jax_internals import Var, is_literal, size_at, type_of, variables
+from dorylax.jax_internals import Var, is_literal
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.streaming.data import read_inputs
-from dorylax.streaming.graph_steps import PIECE_BYTES
-from dorylax.streaming.prefetch import BUFFERS, COMPUTED
-from dorylax.streaming.schedule import Schedule, Step, Sweep, kept_of_once, schedule
+from dorylax.streaming.layout import (
+    INDEX,
+    INDEX_BYTES,
+    Layout,
+    Value,
+    filtering_bytes,
+    push_bytes,
+    read_at_random,
+    row_bytes,
+    value_bytes,
+    width_of,
+    work_bytes,
+)
+from dorylax.streaming.prefetch import COMPUTED
+from dorylax.streaming.schedule import Schedule, Step, blocked_steps, kept_of_once, schedule
 from dorylax.streaming.slices import Slices, slices_for
 from dorylax.streaming.units import Units, cut, most_entries, most_rows
 from dorylax.streaming.writing import PENDING
 
-INDEX: Literal["index"] = "index"
-"""What stands for the neighbours of all vertices beside values of the program."""
-FROM_LABELLED: Literal["index from labelled"] = "index from labelled"
-"""And for those of them that have a label (`labelled_edges`)."""
-TO_LABELLED: Literal["index to labelled"] = "index to labelled"
-"""And for the neighbours of vertices that have a label."""
-Value = Var | Literal["index", "index from labelled", "index to labelled"]
-_INDEX_BYTES = 4
-_OFFSET_BYTES = 8
-_IN_MEMORY = frozenset({"dot_general", "gather", "scatter-add", "sort", "cumsum"})
-"""Operations whose results XLA writes to memory."""
-_SORTED_BYTES = 28
-"""Of each edge of a unit while its edges are put in order of sources."""
-_IN_A_PIECE = 4
-"""Pieces that a thread has in memory while it adds up at sources: operands, results, and what is added to."""
 _EDGE_COST = 12
 """Going through an edge once more takes about as long as reading so many bytes."""
 _MOST_TRIED = 256
@@ -67,113 +62,6 @@ class TooLittleMemoryError(NotStreamedError):
     def __init__(self, name: str, need: int, budget: int) -> None:
         super().__init__(f"{name} takes {need:,} bytes where it takes least, and {max(0, budget):,} are left")
         self.missing = need - budget
-
-
-@final
-@dataclasses.dataclass(frozen=True, eq=False)
-class Layout:
-    """Where everything of a program lies.
-
-    Attributes:
-        program: what runs.
-        units: the cut of the rows.
-        once, epoch: its sweeps before training, and in every epoch.
-        blocked: columns of a block, by the number of the task that goes through edges with them.
-        filed: values that are in files, and in memory only while a sweep reads them through edges.
-        resident: what is read in order, and in memory all the same.
-        given: inputs that take no more memory: those that follow from their numbers, or that whoever has them holds.
-        needs: bytes in memory at most, for what must be there.
-        outputs: rows that are handed over.
-        slices: of a unit, one for a thread at a time.
-        threads: that compute.
-        labelled_edges: how many edges come from vertices with a label, and how many lead to such, where these are kept
-            apart; None: they are not, or nothing goes through them alone.
-        buffers: units in memory at a time, of what is read in order.
-    """
-
-    program: SplitModel
-    units: Units
-    once: Schedule
-    epoch: Schedule
-    blocked: Mapping[int, int]
-    filed: frozenset[Var]
-    resident: frozenset[Value]
-    given: frozenset[Value]
-    needs: int
-    outputs: tuple[Var, ...]
-    slices: Slices
-    threads: int
-    labelled_edges: int | None = None
-    buffers: int = BUFFERS
-
-    @property
-    def num_vertices(self) -> int:
-        """V."""
-        return int(self.units.vertices[-1])
-
-    @property
-    def num_edges(self) -> int:
-        """E."""
-        return int(self.units.edges[-1])
-
-    @cached_property
-    def whole(self) -> frozenset[Var]:
-        """Values that lie in one array in memory while they are needed."""
-        return (self.once.whole | self.epoch.whole) - self.filed
-
-    @cached_property
-    def lasting(self) -> frozenset[Var]:
-        """Those of `whole` that are in memory between epochs, too."""
-        return frozenset(var for var in self.epoch.whole if var not in self.epoch.made)
-
-    @cached_property
-    def lasting_bytes(self) -> int:
-        """Bytes in memory between epochs."""
-        return sum(map(self.size, (*self.resident, *self.lasting)))
-
-    @property
-    def bytes(self) -> int:
-        """Bytes in memory at most."""
-        return self.needs + sum(map(self.size, self.resident))
-
-    def size(self, value: Value) -> int:
-        """Bytes of all rows of a value."""
-        edges = (self.labelled_edges or 0) if value in (FROM_LABELLED, TO_LABELLED) else self.num_edges
-        return value_bytes(self.program, value, self.num_vertices, edges)
-
-    def index_of(self, current: Schedule, sweep: Sweep) -> Value:
-        """Which edges a sweep goes through."""
-        if self.labelled_edges is None:
-            return INDEX
-        return FROM_LABELLED if current.from_labelled(sweep) else TO_LABELLED if current.for_labelled(sweep) else INDEX
-
-    @cached_property
-    def apart(self) -> frozenset[Value]:
-        """Which edges are kept apart."""
-        found = {self.index_of(self.epoch, sweep) for sweep in self.epoch.sweeps}
-        return frozenset(found - {INDEX})
-
-    @cached_property
-    def traffic(self) -> tuple[int, int]:
-        """Bytes that an epoch reads, and that it writes."""
-        return _traffic(self, self.epoch)
-
-    @cached_property
-    def traffic_of_once(self) -> tuple[int, int]:
-        """Bytes that are read and written before training."""
-        read, written = _traffic(self, self.once)
-        return read + bool(self.apart) * _moved(self, INDEX), written + sum(_moved(self, one) for one in self.apart)
-
-    @cached_property
-    def scratch_bytes(self) -> int:
-        """Bytes on disk."""
-        kept = (self.once.kept | self.epoch.kept) - self.whole
-        return sum(map(self.size, (kept | self.apart) - self.resident))
-
-    @cached_property
-    def index_reads(self) -> int:
-        """How often an epoch goes through edges: through all, or all that count."""
-        return _index_reads(self, self.epoch)
 
 
 def unit_rows(*programs: SplitModel) -> tuple[int, int]:
@@ -254,20 +142,6 @@ def lay_out(
     return planner.layout(budget, beside)
 
 
-def row_bytes(var: Var) -> int:
-    """Bytes of one row of a value."""
-    itemsize: int = type_of(var).dtype.itemsize
-    return math.prod(int(size_at(dim, {"n": 1, "e": 1})) for dim in type_of(var).shape) * itemsize
-
-
-def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> int:
-    """Bytes of so many rows of a value."""
-    if isinstance(var, str):
-        return _INDEX_BYTES * (edges + vertices * (var == FROM_LABELLED))
-    space = program.analysis.types[var].space  # type: ignore[union-attr]
-    return row_bytes(var) * (vertices if space == "vertex" else edges)
-
-
 class _Choice(NamedTuple):
     """What saves memory.
 
@@ -318,8 +192,7 @@ class _Planner:
             best = plan
         best = self._with_spare(self._with_labelled(best, budget), budget)
         lasting = sum(map(self._size, best.lasting))
-        resident = self._most_read(best, budget - max(best.needs, lasting + beside))
-        return dataclasses.replace(best, resident=resident)
+        return self._with_most_read(best, budget - max(best.needs, lasting + beside))
 
     def _with_labelled(self, plan: Layout, budget: int) -> Layout:
         """With the edges of vertices with a label kept apart, where something goes through them alone."""
@@ -328,7 +201,7 @@ class _Planner:
             return plan
         rows, edges = self._most()
         pieces = self._threads + COMPUTED + PENDING
-        making = plan.lasting_bytes + plan.buffers * _INDEX_BYTES * edges + self._held[0] // 8
+        making = plan.lasting_bytes + plan.buffers * INDEX_BYTES * edges + self._held[0] // 8
         making += pieces * sum(value_bytes(self._program, one, rows, edges) for one in kept.apart)
         needs = max([making, *(need for need, _, _ in self._needs(kept))])
         return dataclasses.replace(kept, needs=needs) if needs <= budget else plan
@@ -362,8 +235,8 @@ class _Planner:
             return None
         for current in (plan.once, plan.epoch):
             for number, sweep in enumerate(current.sweeps):
-                for step in _blocked(sweep):
-                    width = _width(step)
+                for step in blocked_steps(sweep):
+                    width = width_of(step)
                     fixed = self._held_before(plan, current, number) + self._block_work(plan, step)
                     fits = min(width, (budget - fixed) // max(1, self._column_bytes(step)))
                     columns[step.index] = -(-width // -(-width // fits))  # blocks of about one width
@@ -412,7 +285,7 @@ class _Planner:
         """With a block of what is gathered in blocks."""
         blocks = [
             plan.blocked[step.index] * self._column_bytes(step) + self._block_work(plan, step)
-            for step in _blocked(current.sweeps[number])
+            for step in blocked_steps(current.sweeps[number])
         ]
         return self._held_before(plan, current, number) + max(blocks) if blocks else 0
 
@@ -424,7 +297,7 @@ class _Planner:
         """With whole values and the work on units."""
         sweep = current.sweeps[number]
         live = sum(map(self._size, self._live(plan, current, number)))
-        gathered = [value_bytes(self._program, var, *self._most()) for var in _read_at_random(sweep) & plan.filed]
+        gathered = [value_bytes(self._program, var, *self._most()) for var in read_at_random(sweep) & plan.filed]
         return live + max(work_bytes(plan, current, sweep), plan.buffers * max(gathered, default=0))
 
     def _block_work(self, plan: Layout, step: Step) -> int:
@@ -433,15 +306,16 @@ class _Planner:
             [value_bytes(self._program, var, *self._most()) for var in values]
             for values in (step.at_random, step.in_order)
         )
-        read = max(max(at_random, default=0), sum(in_order) + _INDEX_BYTES * self._units.largest("edge"))
-        return plan.buffers * read + (_push_bytes(plan, step) if step.adds else 0)
+        read = max(max(at_random, default=0), sum(in_order) + INDEX_BYTES * self._units.largest("edge"))
+        filtered = filtering_bytes(plan) if step.index in plan.epoch.of_labelled else 0
+        return plan.buffers * read + filtered + (push_bytes(plan, step) if step.adds else 0)
 
     def _column_bytes(self, step: Step) -> int:
         """Of a column of what is in memory while a step runs in blocks: for all vertices, and what units make and write."""
         whole = sum(self._size(var) for var in step.through_edges)
         (result,) = step.writes
         made = (COMPUTED + PENDING) * value_bytes(self._program, result, *self._most())
-        return -(-(whole + made) // _width(step))
+        return -(-(whole + made) // width_of(step))
 
     def _most(self) -> tuple[int, int]:
         return self._units.largest("vertex"), self._units.largest("edge")
@@ -458,7 +332,7 @@ class _Planner:
             for var in current.whole & made.keys() - plan.filed
             if made[var] <= number <= max(current.last_read.get(var, 0), made[var])
         }
-        return found | (_read_at_random(current.sweeps[number]) & plan.filed)
+        return found | (read_at_random(current.sweeps[number]) & plan.filed)
 
     def _size(self, var: Value) -> int:
         return value_bytes(self._program, var, *self._held)
@@ -467,7 +341,7 @@ class _Planner:
         """Files what a sweep that needs so much reads in order, or blocks the widest that it goes through edges with."""
         live = self._live(plan, current, number)
         before = self._need_during(plan, current, number) < need
-        busy = frozenset() if before else _read_at_random(current.sweeps[number])
+        busy = frozenset() if before else read_at_random(current.sweeps[number])
         idle = [var for var in _may_file(current) if var in live - busy - choice.filed]
         if idle:
             return choice._replace(filed=choice.filed | {max(idle, key=self._size)})
@@ -485,71 +359,24 @@ class _Planner:
             step
             for sweep in current.sweeps
             for step in sweep.steps
-            if step.kind in ("pull", "push") and current.operator(step).columns_apart and _width(step) > 1
+            if step.kind in ("pull", "push") and current.operator(step).columns_apart and width_of(step) > 1
         ]
 
-    def _most_read(self, plan: Layout, left: int) -> frozenset[Value]:
-        """What is read most often for its bytes, as far as memory is left."""
+    def _with_most_read(self, plan: Layout, left: int) -> Layout:
+        """What is read most often for its bytes in memory, as far as that is left; a part of the first that does not fit."""
         resident: set[Value] = set()
+        partly: dict[Value, frozenset[int]] = {}
         reads = _reads(plan)
         for var in sorted(reads, key=lambda var: (-reads[var], plan.size(var), str(var))):
-            there = var in self._given or var in plan.whole
-            if reads[var] and not there and plan.size(var) <= left:
+            if not reads[var] or var in self._given or var in plan.whole:
+                continue
+            if plan.size(var) <= left:
                 resident.add(var)
                 left -= plan.size(var)
-        return frozenset(resident)
-
-
-def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
-    """Bytes that the largest units take in a sweep: what is read in order, what threads compute, what is kept."""
-    program, units = plan.program, plan.units
-    most = units.largest("vertex"), units.largest("edge")
-    slice_most = min(most[0], plan.slices.rows), min(most[1], plan.slices.entries)
-
-    def size(var: Var) -> int:
-        return value_bytes(program, var, *most)
-
-    def size_of_slice(var: Var) -> int:
-        return value_bytes(program, var, *slice_most)
-
-    there = (plan.whole & current.made.keys()) | _read_at_random(sweep)
-    read = sum(size(var) for var in current.streams(sweep) if var not in there)
-    read += current.reads_index(sweep) * value_bytes(program, plan.index_of(current, sweep), *most)
-    pushed = max((_push_bytes(plan, step) for step in sweep.steps if step.kind == "push"), default=0)
-    made = sum(
-        _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
-    )
-    if current.for_labelled(sweep):  # copies of what is read
-        made += sum(map(size_of_slice, current.streams(sweep)))
-        made += (plan.labelled_edges is None) * _INDEX_BYTES * slice_most[1]
-    bits = 0
-    if current.from_labelled(sweep) and plan.labelled_edges is None:  # copies of edges
-        made += _INDEX_BYTES * slice_most[1] + _OFFSET_BYTES * slice_most[0]
-        bits = plan.num_vertices // 8
-    outlive = [var for var in current.outlive(sweep) if var not in plan.whole]
-    kept = sum(size(var) for var in outlive if var in current.kept)
-    work = plan.buffers * read + pushed + plan.threads * made
-    return work + bits + COMPUTED * sum(map(size, outlive)) + PENDING * kept
-
-
-def _push_bytes(plan: Layout, step: Step) -> int:
-    """Of edges in order of sources, and of the rows that threads add up for some of these."""
-    edges = plan.units.largest("edge")
-    row = sum(map(row_bytes, step.through_edges))
-    return _SORTED_BYTES * edges + _IN_A_PIECE * min(plan.threads * max(PIECE_BYTES, row), edges * row)
-
-
-def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> int:
-    """Bytes of a step's rows of a unit: what it writes, results of products, and two of what XLA computes on the way.
-
-    Element by element XLA goes through many operations at a time.
-    """
-    equations = program.tasks[step.index].equations
-    types = program.analysis.types
-    made = {var for equation in equations for var in variables(equation.outvars) if isinstance(types[var], Rows)}
-    lasting = {var for equation in equations if equation.primitive.name in _IN_MEMORY for var in equation.outvars}
-    lasting.update(step.writes)
-    return sum(map(size, made & lasting)) + 2 * max(map(size, made), default=0)
+            elif not partly and var not in plan.apart and (units := _spread(plan, var, left)):
+                partly[var] = units
+                left -= sum(plan.size_of_unit(var, unit) for unit in units)
+        return dataclasses.replace(plan, resident=frozenset(resident), partly=partly)
 
 
 def _reads(plan: Layout) -> Counter[Value]:
@@ -565,66 +392,29 @@ def _reads(plan: Layout) -> Counter[Value]:
     return found
 
 
-def _traffic(plan: Layout, current: Schedule) -> tuple[int, int]:
-    def size(var: Value) -> int:
-        return _moved(plan, var)
-
-    read = written = 0
-    for sweep in current.sweeps:
-        read += sum(size(var) for var in current.streams(sweep) if var not in _read_at_random(sweep))
-        written += sum(size(var) for step in sweep.steps for var in step.writes if var in current.kept)
-        for step in _blocked(sweep):
-            read += _blocks(plan, step) * sum(map(size, (*step.at_random, *step.in_order)))
-            written += sum(map(size, step.writes))
-        read += sum(map(size, _read_at_random(sweep) & plan.filed))
-        first = {var for step in sweep.steps for var in step.at_random if var not in current.made}
-        if current is plan.once:
-            read += sum(map(plan.size, first))
-        read += current.reads_index(sweep) * size(plan.index_of(current, sweep))
-        read += sum(_blocks(plan, step) for step in _blocked(sweep)) * size(INDEX)
-    return read, written
-
-
-def _moved(plan: Layout, value: Value) -> int:
-    """Bytes that go through a file whenever a value is read or written."""
-    stays = value in plan.resident or value in plan.given or value in plan.whole
-    return 0 if stays else plan.size(value)
-
-
-def _index_reads(plan: Layout, current: Schedule) -> int:
-    count = sum(current.reads_index(sweep) for sweep in current.sweeps)
-    return count + sum(_blocks(plan, step) for sweep in current.sweeps for step in _blocked(sweep))
+def _spread(plan: Layout, value: Value, left: int) -> frozenset[int]:
+    """Units of a value that take so many bytes at most, spread evenly: a sweep then reads all the time while it computes."""
+    count = len(plan.units)
+    share = left / max(1, plan.size(value))
+    marks = [int((count - unit) * share) for unit in range(count + 1)]
+    found = []
+    for unit in range(count):
+        if marks[unit] > marks[unit + 1] and (size := plan.size_of_unit(value, unit)) <= left:
+            found.append(unit)
+            left -= size
+    return frozenset(found)
 
 
 def _cost(plan: Layout) -> float:
     """Of an epoch and what comes before, in bytes that are read."""
     edges = _EDGE_COST * plan.num_edges
-    epoch, once = (sum(_traffic(plan, each)) + edges * _index_reads(plan, each) for each in (plan.epoch, plan.once))
+    epoch, once = (sum(plan.traffic_of(each)) + edges * plan.index_reads_of(each) for each in (plan.epoch, plan.once))
     return epoch + _ONCE_COST * once
-
-
-def _blocked(sweep: Sweep) -> list[Step]:
-    return [step for step in sweep.before if step.kind == "blocked"]
-
-
-def _blocks(plan: Layout, step: Step) -> int:
-    return -(-_width(step) // plan.blocked[step.index])
-
-
-def _read_at_random(sweep: Sweep) -> frozenset[Var]:
-    """What a sweep has in memory for all vertices, and only reads."""
-    return frozenset(var for step in sweep.steps for var in step.at_random)
 
 
 def _may_file(current: Schedule) -> list[Var]:
     """What can come from a file to a sweep that reads it in order: whole values that are made here, but not added up."""
     return [var for var in current.made if var in current.whole - current.pushed]
-
-
-def _width(step: Step) -> int:
-    """Columns of what a step writes, along the last axis."""
-    shape = type_of(step.writes[0]).shape
-    return int(size_at(shape[-1], {})) if len(shape) > 1 else 1
 
 
 def _slices(program: SplitModel, units: Units) -> Slices:

@@ -89,6 +89,8 @@ class Schedule:
         symmetric: whether every edge of the graph comes with its reverse.
         made: in which sweep each value with rows is made that a step writes.
         lasting: values with rows that are made here and read later than here.
+        labelled: numbers of tasks that need not be run for vertices without a label.
+        of_labelled: numbers of tasks that need not go through edges from such.
     """
 
     program: SplitModel
@@ -96,6 +98,8 @@ class Schedule:
     symmetric: bool
     made: dict[Var, int]
     lasting: frozenset[Var]
+    labelled: frozenset[int] = frozenset()
+    of_labelled: frozenset[int] = frozenset()
 
     @cached_property
     def last_read(self) -> dict[Var, int]:
@@ -144,37 +148,14 @@ class Schedule:
         return any(step.kind in ("pull", "push") for step in sweep.steps)
 
     def for_labelled(self, sweep: Sweep) -> bool:
-        """Whether vertices without a label add nothing to all that a sweep pulls neighbours' rows for.
-
-        So it need not be run for them: what is kept of their rows is 0. Not where rows of edges are read or made, which lie
-        as all edges do.
-        """
-        types, nothing = self.program.analysis.types, self.program.analysis.without_unlabelled
-        writes = {var for step in sweep.steps for var in step.writes}
-        values = writes.union(*(step.reads for step in sweep.steps))
-        return (
-            all(step.kind == "stage" or (step.kind == "pull" and bool(step.at_random)) for step in sweep.steps)
-            and self.reads_index(sweep)
-            and not any(isinstance(kind := types[var], Rows) and kind.space == "edge" for var in values)
-            and not any(self.program.tasks[step.index].space == "edge" for step in sweep.steps)
-            and all(var in nothing for var in self.outlive(sweep))
-            and all(var in nothing for var in writes if isinstance(types[var], Summed))
-        )
+        """Whether a sweep is run for vertices with a label alone: what is kept of the rows of others is 0."""
+        steps = [*blocked_steps(sweep), *sweep.steps]
+        return bool(steps) and all(step.index in self.labelled for step in steps)
 
     def from_labelled(self, sweep: Sweep) -> bool:
-        """Whether all that a sweep goes through edges for are sums of neighbours' rows that are 0 without a label.
-
-        So it need not go through the edges from vertices without one.
-        """
-        nothing = self.program.analysis.without_unlabelled
+        """Whether a sweep goes through the edges from vertices with a label alone."""
         pulls = [step for step in sweep.steps if step.kind != "stage"]
-        return (
-            bool(pulls)
-            and not self.for_labelled(sweep)
-            and all(step.kind == "pull" and self.operator(step).name == gather_sum.name for step in pulls)
-            and all(var in nothing for step in pulls for var in step.at_random)
-            and not any(self.program.tasks[step.index].space == "edge" for step in sweep.steps)
-        )
+        return bool(pulls) and all(step.index in self.of_labelled for step in pulls)
 
     def operator(self, step: Step) -> Operator:
         """The operator of a step that is one."""
@@ -201,15 +182,68 @@ def schedule(
         lasting: values that are read after all that.
         outputs: values with rows that are handed over.
     """
-    planner = _Planner(program, symmetric, frozenset(blocked))
-    for index, task in enumerate(program.tasks):
-        if task.when == when:
-            planner.place(index)
-    if outputs:
-        planner.hand_over(tuple(outputs))
-    count = max([*planner.before, *planner.steps, 0]) + 1
-    sweeps = tuple(Sweep(tuple(planner.before[k]), tuple(planner.steps[k])) for k in range(count))
-    return Schedule(program, sweeps, symmetric, planner.made, frozenset(var for var in lasting if var in planner.made))
+
+    def planned(blocked: frozenset[int]) -> Schedule:
+        planner = _Planner(program, symmetric, blocked)
+        for index, task in enumerate(program.tasks):
+            if task.when == when:
+                planner.place(index)
+        if outputs:
+            planner.hand_over(tuple(outputs))
+        count = max([*planner.before, *planner.steps, 0]) + 1
+        sweeps = tuple(Sweep(tuple(planner.before[k]), tuple(planner.steps[k])) for k in range(count))
+        mine = frozenset(var for var in lasting if var in planner.made)
+        return Schedule(program, sweeps, symmetric, planner.made, mine)
+
+    # Without blocks, whatever is blocked: which rows are added up decides bits, and these are the same in every plan.
+    plain = planned(frozenset())
+    labelled = {step.index for sweep in plain.sweeps if _for_labelled(plain, sweep) for step in sweep.steps}
+    of_labelled = {
+        step.index
+        for sweep in plain.sweeps
+        if _from_labelled(plain, sweep)
+        for step in sweep.steps
+        if step.kind == "pull"
+    }
+    found = planned(frozenset(blocked)) if blocked else plain
+    return dataclasses.replace(found, labelled=frozenset(labelled), of_labelled=frozenset(of_labelled))
+
+
+def blocked_steps(sweep: Sweep) -> list[Step]:
+    """Those of a sweep's steps that go over all units, some columns after the other."""
+    return [step for step in sweep.before if step.kind == "blocked"]
+
+
+def _for_labelled(plain: Schedule, sweep: Sweep) -> bool:
+    """Whether vertices without a label add nothing to all that a sweep pulls neighbours' rows for.
+
+    Not where rows of edges are read or made, which lie as all edges do.
+    """
+    program, types = plain.program, plain.program.analysis.types
+    nothing = program.analysis.without_unlabelled
+    writes = {var for step in sweep.steps for var in step.writes}
+    values = writes.union(*(step.reads for step in sweep.steps))
+    return (
+        all(step.kind == "stage" or (step.kind == "pull" and bool(step.at_random)) for step in sweep.steps)
+        and plain.reads_index(sweep)
+        and not any(isinstance(kind := types[var], Rows) and kind.space == "edge" for var in values)
+        and not any(program.tasks[step.index].space == "edge" for step in sweep.steps)
+        and all(var in nothing for var in plain.outlive(sweep))
+        and all(var in nothing for var in writes if isinstance(types[var], Summed))
+    )
+
+
+def _from_labelled(plain: Schedule, sweep: Sweep) -> bool:
+    """Whether all that a sweep goes through edges for are sums of neighbours' rows that are 0 without a label."""
+    nothing = plain.program.analysis.without_unlabelled
+    pulls = [step for step in sweep.steps if step.kind != "stage"]
+    return (
+        bool(pulls)
+        and not _for_labelled(plain, sweep)
+        and all(step.kind == "pull" and plain.operator(step).name == gather_sum.name for step in pulls)
+        and all(var in nothing for step in pulls for var in step.at_random)
+        and not any(plain.program.tasks[step.index].space == "edge" for step in sweep.steps)
+    )
 
 
 class _Planner:

@@ -9,12 +9,12 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.jax_internals import Var, eval_jaxpr, is_key, type_of
-from dorylax.program.jaxpr.instantiate import instantiate
+from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, type_of
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.serverless.rows import cut, pad
+from dorylax.streaming.pieces import evaluated
 from dorylax.streaming.schedule import Step
 from dorylax.streaming.slices import Slices
 
@@ -101,13 +101,18 @@ class Stages:
             return self._functions[key](*operands)
         with self._compiling:  # by the first thread that needs it, and once
             if key not in self._functions:
-                closed, space = self._program.function_of(index), self._program.tasks[index].space
-                if space is not None:
-                    closed = instantiate(closed, {SYMBOLS[space]: rows})
-                function = jax.jit(_evaluator(closed), compiler_options=_ONE_THREAD)
+                function = jax.jit(self._function(index, rows), compiler_options=_ONE_THREAD)
                 # By types: what is traced with rows holds them, in a cycle, until Python looks for such.
                 self._functions[key] = function.lower(*map(jax.typeof, operands)).compile()
         return self._functions[key](*operands)
+
+    def _function(self, index: int, rows: int) -> Callable[..., Sequence[Any]]:
+        closed, task = self._program.function_of(index), self._program.tasks[index]
+        if task.space is None:
+            return jaxpr_as_fun(closed)
+        interface = self._program.interfaces[index]
+        reads, writes = ([self._types[var] for var in found] for found in (interface.reads, interface.writes))
+        return evaluated(closed, SYMBOLS[task.space], rows, reads, writes)
 
 
 @final
@@ -133,7 +138,3 @@ class Total:
         """The sum."""
         found: np.ndarray = np.asarray(self._sum, self._dtype)
         return found
-
-
-def _evaluator(closed: Any) -> Callable[..., Sequence[Any]]:
-    return lambda *values: eval_jaxpr(closed.jaxpr, closed.consts, *values)

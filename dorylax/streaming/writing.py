@@ -35,7 +35,7 @@ class Writer:
         Raises:
             OSError: the disk is full, for these rows or earlier ones.
         """
-        if not column.on_disk:
+        if not column.on_disk(unit):
             column.write(unit, rows)
             return
         self._bytes += rows.nbytes

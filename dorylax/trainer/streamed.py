@@ -32,7 +32,8 @@ from dorylax.serverless.rows import pad
 from dorylax.streaming.allocation import give_back_freed_memory
 from dorylax.streaming.data import StreamData, reads_edge_order
 from dorylax.streaming.executor import StreamedProgram
-from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, TooLittleMemoryError, lay_out, units_for
+from dorylax.streaming.layout import INDEX, Layout
+from dorylax.streaming.residency import NotStreamedError, TooLittleMemoryError, lay_out, units_for
 from dorylax.streaming.units import Units
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.objective import Objective

@@ -54,7 +54,7 @@ PRINTS = {
     "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",
     "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
     "tasks": r"(?s)links, communities +ROC-AUC +dorylax \d.*classes of graphs, generated +accuracy +dorylax \d",
-    "time_to_accuracy": r"(?s)tiny's shape.*dorylax +\S+ %.* core-seconds .*Table 5.*AliGraph",
+    "time_to_accuracy": r"(?s)tiny's shape.* core-seconds .*dorylax +\S+ %.*Table 5.*AliGraph",
     "validity": r"threads, 1 server.* s +[+-]\d+\.\d %(.*\n)+2 configurations: median error",
     "tracing": r"GCN, 2 layers .* artefacts",
 }

@@ -13,6 +13,7 @@ from dorylax.streaming.columns import (
     ComputedColumn,
     FileColumn,
     JoinedColumn,
+    PartlyColumn,
     PiecesColumn,
     ScratchColumn,
     WholeColumn,
@@ -33,12 +34,13 @@ def shapes() -> list[tuple[int, ...]]:
     return [(int(count), 2, 3) for count in np.diff(BOUNDS)]
 
 
-@pytest.mark.parametrize("kind", ["whole", "pieces", "scratch"])
+@pytest.mark.parametrize("kind", ["whole", "pieces", "scratch", "partly"])
 def test_what_is_written_is_read(kind: str, tmp_path: Path) -> None:
     column = {
         "whole": lambda: WholeColumn(np.zeros_like(ROWS), BOUNDS),
         "pieces": lambda: PiecesColumn(3),
         "scratch": lambda: ScratchColumn(tmp_path, "x", len(shapes()), np.float32),
+        "partly": lambda: PartlyColumn({0, 2}, 3, ScratchColumn(tmp_path, "x", len(shapes()), np.float32)),
     }[kind]()
     for _ in range(2):  # the second time it is used again
         for unit in range(3):
@@ -65,6 +67,18 @@ def test_rows_of_a_mapped_file(tmp_path: Path) -> None:
     other.replace(path)
     with pytest.raises(ChangedFileError, match="has been replaced since it was loaded: load it again"):
         FileColumn(path, 64, np.float32, (2, 3), BOUNDS).check(mapped[:2])
+
+
+def test_rows_in_memory_take_no_room_in_a_file(tmp_path: Path) -> None:
+    file = ScratchColumn(tmp_path, "x", len(shapes()), np.float32)
+    column = PartlyColumn({2}, 3, file)
+    for unit in range(3):
+        assert column.on_disk(unit) == (unit != 2)
+        column.write(unit, ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
+    assert column.room(0) > 0
+    assert column.room(2) == 0
+    assert file.bytes == 4096, "of the first unit alone"
+    column.close()
 
 
 def test_blocks_of_columns_side_by_side(tmp_path: Path) -> None:

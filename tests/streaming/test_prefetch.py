@@ -23,7 +23,7 @@ def test_units_in_order(tmp_path: Path, buffers: int) -> None:
         prefetcher = Prefetcher(threads, buffers)
         for _ in range(2):
             found, before = [], None
-            for read in prefetcher.over(6, {"rows": column, "numbers": numbers}):
+            for read in prefetcher.over(range(6), {"rows": column, "numbers": numbers}):
                 threads.submit(int).result()  # whatever is read ahead by now is there
                 for valid in filter(None, (before, read)):  # the unit before is still computed
                     np.testing.assert_array_equal(valid["rows"], valid["numbers"])
@@ -39,7 +39,7 @@ def test_an_error_reaches_who_reads_and_the_rest_is_left(tmp_path: Path) -> None
     column = FileColumn(tmp_path / "rows", 0, np.uint8, (), np.array([0, 50, 100, 150, 200]))
     with ThreadPoolExecutor(1) as threads:
         prefetcher = Prefetcher(threads, 3)
-        units = prefetcher.over(4, {"rows": column})
+        units = prefetcher.over(range(4), {"rows": column})
         assert len(next(units)["rows"]) == 50
         next(units)
         with pytest.raises(OSError, match="ends at byte 100"):

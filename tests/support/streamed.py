@@ -12,7 +12,8 @@ from dorylax.program.program import Program
 from dorylax.program.tracing.arguments import RunData
 from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
-from dorylax.streaming.residency import INDEX, Layout, NotStreamedError, lay_out
+from dorylax.streaming.layout import INDEX, Layout
+from dorylax.streaming.residency import NotStreamedError, lay_out
 from dorylax.streaming.units import Units, cut
 
 PLENTY = 1 << 40

@@ -15,7 +15,8 @@ from dorylax.memory.phases import held
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.data import reads_edge_order
-from dorylax.streaming.residency import INDEX, NotStreamedError, even_units, row_bytes
+from dorylax.streaming.layout import INDEX, row_bytes
+from dorylax.streaming.residency import NotStreamedError, even_units
 from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_out_both, plan_within, programs
 
