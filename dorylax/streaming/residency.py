@@ -380,7 +380,7 @@ class _Planner:
 
 
 def _reads(plan: Layout) -> Counter[Value]:
-    """How often an epoch reads, or writes, each value in order."""
+    """How often an epoch reads, or writes, each value in order, but for what is made in blocks, which stays in files."""
     current, found = plan.epoch, Counter[Value]()
     for sweep in current.sweeps:
         found.update(current.streams(sweep))
@@ -389,6 +389,10 @@ def _reads(plan: Layout) -> Counter[Value]:
             for var in step.writes:
                 if var in current.kept and var not in current.whole:
                     found[var] += 1
+    for sweep in (*plan.once.sweeps, *current.sweeps):
+        for step in blocked_steps(sweep):
+            for var in step.writes:
+                del found[var]
     return found
 
 

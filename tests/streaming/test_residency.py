@@ -56,6 +56,16 @@ def test_with_less_memory_the_widest_is_gathered_in_blocks(friendster: Program) 
     assert found.index_reads + sum(step.kind == "blocked" for sweep in found.once.sweeps for step in sweep.before) > 2
 
 
+def test_memory_that_is_left_is_not_for_what_is_made_in_blocks(friendster: Program) -> None:
+    """It stays in the files that it is written to, block after block."""
+    found = layout(friendster, 4)
+    made = {
+        var for sweep in found.epoch.sweeps for step in sweep.before if step.kind == "blocked" for var in step.writes
+    }
+    assert made
+    assert not made & residency._reads(found).keys()
+
+
 def test_with_plenty_all_is_in_memory(friendster: Program) -> None:
     found = layout(friendster, 100)
     assert found.traffic == (0, 0)
