@@ -41,7 +41,7 @@ PRINTS = {
     "gpu": r"(?s)device: .*model GAT, gradient .*tiny, gcn +\S+ ms",
     "gradient_norm": r"S = 4 +N = 2: \S+ +N = 4: \S+ +∝ N\^",
     "importing": r"dorylax import, slice .* M edges/s +peak (.*\n)sort -n, slice .*\npandas, slice",
-    "larger": r"losses \d.*; peak \d(.*\n)+(.*nothing was streamed|.* × the larger one)",
+    "larger": r"losses \d.*; peak \d(.*\n)+(.*nothing was streamed|epochs take \d.* × the larger bound)",
     "latency_hiding": r"pipe / bound +\d",
     "losses": r"graph server +gather +good, same bits, recovered in .*\n1 cells, 0 bad",
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
