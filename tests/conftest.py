@@ -22,7 +22,7 @@ from support.ray_cluster import ray_cluster  # noqa: F401
 # every task of every interval calls. Settings are checked by pydantic.
 PACKAGE = Path(__file__).parent.parent / "dorylax"
 WITHOUT_ARRAYS = {
-    f"dorylax.{name}" for name in ("jax_internals", "program", "clock", "cost", "settings", "ray_cluster")
+    f"dorylax.{name}" for name in ("jax_internals", "program", "clock", "cost", "settings", "ray_cluster", "streaming")
 }
 CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
 WITH_ARRAYS = (
@@ -42,12 +42,15 @@ WITHOUT_TASKS = (
     "saved",
     "staleness",
 )
+PLANS = {"layout", "residency", "schedule"}  # of streaming, many of which are compared
+STREAMING = sorted({path.stem for path in (PACKAGE / "streaming").glob("*.py")} - PLANS - {"__init__"})
 type_checks.install(
     sorted(CHECKED - WITHOUT_ARRAYS)
     + ["dorylax.layers", "dorylax.experiments"]
     + [f"dorylax.serverless.{n}" for n in ("backends", "data", "handler", "rows", "wire")]
     + [f"dorylax.pipeline.{n}" for n in WITHOUT_TASKS]
     + [f"dorylax.program.{n}" for n in WITH_ARRAYS]
+    + [f"dorylax.streaming.{n}" for n in STREAMING]
 )
 
 # A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.
@@ -64,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
     error_texts.configure(config)
     compilation.quickly()
+    compilation.in_one_context()
     # Many tests make the same functions anew, and compiling is most of their time: JAX keeps what it has compiled. For this
     # session alone and until its end, so that nothing comes from another version or from a process that was stopped.
     if "PYTEST_XDIST_WORKER" not in os.environ:

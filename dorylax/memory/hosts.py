@@ -140,7 +140,7 @@ def graph_server(
         """Rows on their way, of one value at a time, which `Window` bounds: what peers send, and what is sent."""
         found = [0]
         for one in map(plan.publications.__getitem__, numbers):
-            row, count = _row(one.var), ghosts[one.direction]
+            row, count = _row(plan, one.var), ghosts[one.direction]
             window = max(WINDOW_BYTES, cut.interval_rows * row)
             # Where every server has every row, whole intervals are sent, from where they lie.
             copies = 1 if count >= shape.num_vertices - n else 2
@@ -194,9 +194,9 @@ def _at(cut: Cut) -> dict[str, int]:
     return {SYMBOLS["vertex"]: cut.interval_rows, SYMBOLS["edge"]: cut.interval_edges}
 
 
-def _row(var: Var) -> int:
+def _row(plan: Plan, var: Var) -> int:
     """Bytes of a row."""
-    return value_bytes(var.aval, dict.fromkeys(SYMBOLS.values(), 1))
+    return plan.program.analysis.row_bytes[var]
 
 
 def _has_rows(plan: Plan, var: Var) -> bool:
@@ -219,7 +219,7 @@ def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
     """Rows of these publications, those of ghosts too."""
     ghosts = {"in": cut.ghosts[0], "out": cut.ghosts[1]}
     return sum(
-        (cut.rows + ghosts[one.direction]) * _row(one.var) for one in map(plan.publications.__getitem__, numbers)
+        (cut.rows + ghosts[one.direction]) * _row(plan, one.var) for one in map(plan.publications.__getitem__, numbers)
     )
 
 
@@ -231,7 +231,7 @@ def _lasting(plan: Plan) -> set[int]:
 def _buffers(plan: Plan, cut: Cut) -> int:
     """Rows that epochs read through edges, and sums per source that several intervals contribute to."""
     sums = cut.intervals * cut.sources + cut.ghosts[0]
-    pushed = sum(sums * _row(step.writes[0]) for step in plan.steps if step.kind == "push")
+    pushed = sum(sums * _row(plan, step.writes[0]) for step in plan.steps if step.kind == "push")
     return _published(plan, cut, _lasting(plan)) + pushed
 
 
@@ -260,8 +260,8 @@ def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
         now |= set(step.writes)
         copied |= _copied(plan, step, copies=copies)
         # Of a push: the sums per source of the interval, before they are in the buffer.
-        partial = cut.sources * _row(step.writes[0]) if step.kind == "push" else 0
-        own = sum(cut.sources * _row(plan.publications[number].var) for number in copied)
+        partial = cut.sources * _row(plan, step.writes[0]) if step.kind == "push" else 0
+        own = sum(cut.sources * _row(plan, plan.publications[number].var) for number in copied)
         most = max(most, _rows_of(now, plan, cut) + own + partial)
         now -= set(step.forget)
     return cut.intervals * _rows_of(kept, plan, cut), most

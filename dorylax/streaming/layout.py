@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Literal, final
@@ -190,18 +189,12 @@ class Layout:
         return -(-width_of(step) // self.blocked[step.index])
 
 
-def row_bytes(var: Var) -> int:
-    """Bytes of one row of a value."""
-    itemsize: int = type_of(var).dtype.itemsize
-    return math.prod(int(size_at(dim, {"n": 1, "e": 1})) for dim in type_of(var).shape) * itemsize
-
-
 def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> int:
     """Bytes of so many rows of a value."""
     if isinstance(var, str):
         return INDEX_BYTES * (edges + vertices * (var == FROM_LABELLED))
     space = program.analysis.types[var].space  # type: ignore[union-attr]
-    return row_bytes(var) * (vertices if space == "vertex" else edges)
+    return program.analysis.row_bytes[var] * (vertices if space == "vertex" else edges)
 
 
 def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
@@ -245,7 +238,7 @@ def filtering_bytes(plan: Layout) -> int:
 def push_bytes(plan: Layout, step: Step) -> int:
     """Of edges in order of sources, and of the rows that threads add up for some of these."""
     edges = plan.units.largest("edge")
-    row = sum(map(row_bytes, step.through_edges))
+    row = sum(map(plan.program.analysis.row_bytes.__getitem__, step.through_edges))
     return _SORTED_BYTES * edges + _IN_A_PIECE * min(plan.threads * max(PIECE_BYTES, row), edges * row)
 
 

@@ -28,7 +28,6 @@ from dorylax.streaming.layout import (
     filtering_bytes,
     push_bytes,
     read_at_random,
-    row_bytes,
     value_bytes,
     width_of,
     work_bytes,
@@ -68,12 +67,12 @@ def unit_rows(*programs: SplitModel) -> tuple[int, int]:
     """Rows and edges that a unit may have at most, for programs that share their units."""
     widest, widest_edge = 1, 0
     for program in programs:
-        types = program.analysis.types
+        types, sizes = program.analysis.types, program.analysis.row_bytes
         for var, found in types.items():
             if isinstance(found, Rows) and found.space == "vertex":
-                widest = max(widest, row_bytes(var))
+                widest = max(widest, sizes[var])
             elif isinstance(found, Rows) and var not in _inputs(program):
-                widest_edge = max(widest_edge, row_bytes(var))
+                widest_edge = max(widest_edge, sizes[var])
     return most_rows(widest), most_entries(widest_edge)
 
 
@@ -175,6 +174,8 @@ class _Planner:
         }
         self._given = frozenset(given if INDEX in mapped else given | {INDEX})
         self._once = kept_of_once(program)
+        self._schedules: dict[frozenset[int], tuple[Schedule, Schedule]] = {}
+        self._during: dict[tuple[object, ...], int] = {}
         self._held = int(units.vertices[-1]), int(units.edges[-1])
 
     def layout(self, budget: int, beside: int) -> Layout:
@@ -252,12 +253,19 @@ class _Planner:
         for var in dict.fromkeys([*_may_file(plan.once), *_may_file(plan.epoch), *choice.filed]):
             yield choice._replace(filed=choice.filed ^ {var})
 
+    def _scheduled(self, blocked: frozenset[int]) -> tuple[Schedule, Schedule]:
+        if blocked not in self._schedules:
+            rows = self._program.analysis.types
+            lasting = [var for var in self._once if isinstance(rows[var], Rows)]
+            options: Any = {"symmetric": self._symmetric, "blocked": blocked}
+            self._schedules[blocked] = (
+                schedule(self._program, "once", lasting=lasting, **options),
+                schedule(self._program, "epoch", outputs=self._outputs, **options),
+            )
+        return self._schedules[blocked]
+
     def _plan(self, choice: _Choice, columns: Mapping[int, int]) -> Layout:
-        rows = self._program.analysis.types
-        lasting = [var for var in self._once if isinstance(rows[var], Rows)]
-        options: Any = {"symmetric": self._symmetric, "blocked": choice.blocked}
-        once = schedule(self._program, "once", lasting=lasting, **options)
-        epoch = schedule(self._program, "epoch", outputs=self._outputs, **options)
+        once, epoch = self._scheduled(choice.blocked)
         return Layout(
             self._program,
             self._units,
@@ -295,10 +303,13 @@ class _Planner:
 
     def _need_during(self, plan: Layout, current: Schedule, number: int) -> int:
         """With whole values and the work on units."""
-        sweep = current.sweeps[number]
-        live = sum(map(self._size, self._live(plan, current, number)))
-        gathered = [value_bytes(self._program, var, *self._most()) for var in read_at_random(sweep) & plan.filed]
-        return live + max(work_bytes(plan, current, sweep), plan.buffers * max(gathered, default=0))
+        key = (current, number, plan.filed, plan.labelled_edges)
+        if key not in self._during:  # which is most of planning
+            sweep = current.sweeps[number]
+            live = sum(map(self._size, self._live(plan, current, number)))
+            gathered = [value_bytes(self._program, var, *self._most()) for var in read_at_random(sweep) & plan.filed]
+            self._during[key] = live + max(work_bytes(plan, current, sweep), plan.buffers * max(gathered, default=0))
+        return self._during[key]
 
     def _block_work(self, plan: Layout, step: Step) -> int:
         """Buffers, for a unit, of what a block is made of and gathered with; and edges in order of sources."""
@@ -422,12 +433,12 @@ def _may_file(current: Schedule) -> list[Var]:
 
 
 def _slices(program: SplitModel, units: Units) -> Slices:
-    types = program.analysis.types
+    analysis = program.analysis
     widest = {"vertex": 1, "edge": 0}
     for interface in program.interfaces:
         for var in interface.writes:
-            if isinstance(found := types[var], Rows):
-                widest[found.space] = max(widest[found.space], row_bytes(var))
+            if isinstance(found := analysis.types[var], Rows):
+                widest[found.space] = max(widest[found.space], analysis.row_bytes[var])
     return slices_for(units, widest["vertex"], widest["edge"])
 
 

@@ -7,6 +7,7 @@ so a run gives the same bits under every limit.
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -46,8 +47,11 @@ class Units:
 
     def largest(self, space: str) -> int:
         """Rows of the largest unit."""
-        bounds = self.vertices if space == "vertex" else self.edges
-        return int(np.diff(bounds).max())
+        return self._largest[space]
+
+    @cached_property
+    def _largest(self) -> dict[str, int]:
+        return {"vertex": int(np.diff(self.vertices).max()), "edge": int(np.diff(self.edges).max())}
 
     def padded(self, unit: int) -> int:
         """Rows of vertices that a stage's call takes for a unit: one of few sizes, so that few functions are compiled."""

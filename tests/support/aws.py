@@ -6,6 +6,7 @@ boto3 finds it by its environment variables alone: what is tested is the code th
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import json
 import threading
@@ -14,6 +15,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.loaders import JSONFileLoader
 from moto.awslambda import urls
 from moto.awslambda.exceptions import LambdaClientError
 from moto.awslambda.models import LambdaBackend
@@ -37,6 +39,7 @@ _SETTINGS = {
 }
 
 _numbers = itertools.count()
+_load_file = JSONFileLoader.load_file
 
 Answer = Callable[[bytes], Reply]
 
@@ -114,6 +117,12 @@ def _nothing(_: bytes) -> Reply:
     raise AssertionError("a function was invoked that nobody answers for")
 
 
+@functools.cache
+def _description(path: str) -> Any:
+    """What boto3 knows of a service: a second's reading for S3, which every client does anew."""
+    return _load_file(JSONFileLoader(), path)
+
+
 @contextlib.contextmanager
 def cloud() -> Iterator[Cloud]:
     """AWS, empty."""
@@ -133,6 +142,7 @@ def cloud() -> Iterator[Cloud]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in _SETTINGS.items():
             patch.setenv(name, value)
+        patch.setattr(JSONFileLoader, "load_file", lambda _, path: _description(path))
         patch.setattr(LambdaBackend, "invoke", invoke)
         # moto has no account settings.
         patch.setattr(LambdaResponse, "get_account_settings", get_account_settings, raising=False)

@@ -9,6 +9,8 @@ from typing import Any, final
 from dorylax.jax_internals import JaxprEqn, Var, is_key, is_literal
 from dorylax.program.jaxpr.global_sum import is_global_sum
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
+from dorylax.program.jaxpr.sizes import value_bytes
+from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
 from dorylax.program.rows.unlabelled import without_unlabelled
@@ -105,6 +107,12 @@ class StepAnalysis:
         """The row type of every value."""
         row_types = [entry.row_type for entry in self.traced.inputs]
         return infer(self.traced.step.jaxpr, row_types, phase="" if not self.traced.trains else "in the gradient: ")
+
+    @cached_property
+    def row_bytes(self) -> dict[Var, int]:
+        """Bytes of one row of every value that has rows. Kept, since sizes of symbols take long to work out."""
+        one = dict.fromkeys(SYMBOLS.values(), 1)
+        return {var: value_bytes(var.aval, one) for var, found in self.types.items() if isinstance(found, Rows)}
 
     @cached_property
     def backward(self) -> frozenset[Var]:

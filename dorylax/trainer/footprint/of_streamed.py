@@ -15,7 +15,7 @@ from dorylax.memory.phases import held
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.data import reads_edge_order
-from dorylax.streaming.layout import INDEX, row_bytes
+from dorylax.streaming.layout import INDEX
 from dorylax.streaming.residency import NotStreamedError, even_units
 from dorylax.trainer.step.objective import Objective
 from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_out_both, plan_within, programs
@@ -54,7 +54,8 @@ class StreamedEstimate:
     def width(self) -> int:
         """Columns of what an epoch mostly gathers: the widest value that is whole, or a block of one."""
         training = self.layouts.training
-        columns: list[int] = [row_bytes(var) // type_of(var).dtype.itemsize for var in training.epoch.whole]
+        row_bytes = training.program.analysis.row_bytes
+        columns: list[int] = [row_bytes[var] // type_of(var).dtype.itemsize for var in training.epoch.whole]
         return max([*columns, *training.blocked.values(), 1])
 
     @property
