@@ -3,7 +3,7 @@
     python benchmarks/paper.py                              # time and value on functions, relative to servers alone
     python benchmarks/paper.py --vary --rows gcn-amazon     # also with each parameter a quarter less and more
 
-A row takes a minute, Friendster's five; with --vary up to so many times two for each parameter. Everything is deterministic.
+A row takes a minute, Friendster's five; with --vary, up to twice that for each parameter. Everything is deterministic.
 A GPU's memory is taken to suffice: the paper's did, and it does not say what was kept there. Intervals that may run ahead
 begin all at once, and use the network all at once until they have spread, in some eight epochs: --epochs 12 has that, too.
 """

@@ -42,7 +42,7 @@ WITHOUT_TASKS = (
     "saved",
     "staleness",
 )
-PLANS = {"layout", "residency", "schedule"}  # of streaming, many of which are compared
+PLANS = {"layout", "residency", "schedule"}  # of streaming, which compares hundreds of plans
 STREAMING = sorted({path.stem for path in (PACKAGE / "streaming").glob("*.py")} - PLANS - {"__init__"})
 type_checks.install(
     sorted(CHECKED - WITHOUT_ARRAYS)

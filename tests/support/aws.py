@@ -119,7 +119,7 @@ def _nothing(_: bytes) -> Reply:
 
 @functools.cache
 def _description(path: str) -> Any:
-    """What boto3 knows of a service: a second's reading for S3, which every client does anew."""
+    """What boto3 knows of a service, read once: megabytes of JSON, which every client would parse anew."""
     return _load_file(JSONFileLoader(), path)
 
 

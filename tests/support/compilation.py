@@ -31,8 +31,8 @@ def quickly() -> None:
 def in_one_context() -> None:
     """Has JAX write the programs of a thread in one MLIR context, in this process and until its end.
 
-    It makes one for each program, which takes half as long as all else of lowering an operation on its own. A context keeps
-    all types and constants that it has seen, so there is a new one now and then.
+    It makes one for each program, which is more than a third of the time that tests spend on lowering. A context keeps all
+    types and constants that it has seen, so there is a new one now and then.
     """
     made, local = mlir.make_ir_context, threading.local()
 

@@ -60,7 +60,7 @@ def test_a_run_that_does_not_fit_is_refused_before_its_data_are_there(
         raise AssertionError("the data set was generated")
 
     monkeypatch.setattr("dorylax.graph.datasets.load", load)
-    memory_of(16)  # less than generating takes, or it streams
+    memory_of(16)  # less than generating takes; with more, the run might stream
     words = ["train", "--data", "communities", "--set", "data.size=friendster", "--out", str(tmp_path / "run")]
     assert main(words) == 1
     text = capsys.readouterr().err
