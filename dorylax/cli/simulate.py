@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dorylax.simulation.scenario import Scenario
 
 _TABLES_3_4 = "paper/tables34"
-_COMPARISONS = ("paper/naive-serverless", "paper/burst-instances")
+_COMPARISONS = ("paper/naive-serverless", "paper/burst-instances", "paper/sampled")
 _BACKENDS = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
 _COMPARED_EPOCHS = 3
@@ -298,11 +298,18 @@ def _compare(name: str, epochs: int, *, as_json: bool) -> None:
         print_json({"schema": 1, **content(comparison, rows)})
         return
     table = Table(title=f"{name}: {comparison.title}", title_justify="left", title_style="bold")
-    columns = [f"{what}, {side.name}" for what in ("an epoch", "dollars") for side in sides]
+    # Dollars of a run are told where they are compared: elsewhere the two need not take as many epochs.
+    billed = comparison.measure == "dollars"
+    columns = [
+        f"{what}, {side.name}" for what in (("an epoch", "dollars") if billed else ("an epoch",)) for side in sides
+    ]
     ratio = {"epoch_seconds": "time of an epoch, ×", "dollars": "dollars, ×"}[comparison.measure]
     for column in ("row", *columns, ratio, "published"):
         table.add_column(column, justify="left" if column == "row" else "right")
     for row, *both in rows:
-        cells = [f"{one.epoch:.3g} s" for one in both] + [f"{dollars_of_paper(one):.4f}" for one in both]
+        cells = [f"{one.epoch:.3g} s" for one in both]
+        cells += [f"{dollars_of_paper(one):.4f}" for one in both] if billed else []
         table.add_row(row, *cells, f"{comparison.ratio(*both):.2f}", f"{comparison.published:g}")
     print_table(table)
+    if comparison.note:
+        click.echo(comparison.note)

@@ -88,16 +88,16 @@ class DegreeStatistics:
         of_server = num_edges * cut / max(1, servers - 1)  # edges between it and one peer
         peers = [peer for peer in range(servers) if peer != server]
         # All intervals of a server are alike, so one number holds for each size of a block.
-        needed = {size: self._touched(size, of_server / intervals) for size in set(sizes)}
+        needed = {size: self.touched(size, of_server / intervals) for size in set(sizes)}
         sends = [[(peer, needed[size]) for peer in peers if needed[size]] for size in sizes]
         ghosts = np.zeros(servers * intervals, np.int64)
         of_peers = {peer: np.diff(even_bounds(int(rows[peer + 1] - rows[peer]), intervals)).tolist() for peer in peers}
         for peer, found in of_peers.items():
             each = int(edges[peer + 1] - edges[peer]) * cut / (servers - 1) / intervals
-            ghosts[peer * intervals : (peer + 1) * intervals] = [self._touched(size, each) for size in found]
-        own = [self._touched(size, num_edges * (1 - cut) / intervals**2) for size in sizes]
+            ghosts[peer * intervals : (peer + 1) * intervals] = [self.touched(size, each) for size in found]
+        own = [self.touched(size, num_edges * (1 - cut) / intervals**2) for size in sizes]
         others = [
-            min(int(ghosts[peer * intervals + k]), self._touched(size, of_server / intervals**2))
+            min(int(ghosts[peer * intervals + k]), self.touched(size, of_server / intervals**2))
             for peer, found in of_peers.items()
             for k, size in enumerate(found)
             if ghosts[peer * intervals + k]
@@ -189,7 +189,17 @@ class DegreeStatistics:
         offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
         return Adjacency(offsets, np.nonzero(mask)[1].astype(np.int32))
 
-    def _touched(self, vertices: int, edges: float) -> int:
+    def sampled(self, fanout: int, *, along_edges: bool) -> float:
+        """How many neighbours of a vertex are sampled if it has that many, and all of them if it has fewer: the mean.
+
+        Args:
+            fanout: at most so many.
+            along_edges: whether of the vertices that edges lead to, which have more of them, or of any vertices.
+        """
+        degrees = _degrees(self.spread) * (self.num_edges / self.num_vertices)
+        return float(np.average(np.minimum(degrees, fanout), weights=degrees if along_edges else None))
+
+    def touched(self, vertices: int, edges: float) -> int:
         """How many different ones of so many vertices so many edges touch."""
         return _touched(vertices, edges, self.spread)
 

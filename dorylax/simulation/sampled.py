@@ -1,0 +1,170 @@
+"""Training on mini-batches of sampled neighbours by CPU servers, as AliGraph does (VLDB '19): the paper's peer in Table 5.
+
+Every server has its share of the vertices, their features and their edges. Each of its threads does a mini-batch at a time:
+it samples neighbours, hop by hop; it fetches the features of all vertices that it found, from its own server or from those
+that have them, whose memory and network that takes; it computes a GCN of two layers forwards and backwards; and it sends its
+gradient to a parameter server, which updates the weights at once and sends them back. Nobody waits for anybody else.
+
+Assumptions, since nothing is published of the runs of Table 5: `TARGETS` and `FANOUTS` are GraphSAGE's; two thirds of the
+vertices are trained on; a sampled neighbour costs a line of cache; nothing of other servers is cached; servers are as fast
+as those that Dorylus's program was fitted on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+from itertools import count, pairwise
+from typing import final
+
+from dorylax.clock import VirtualClock
+from dorylax.cost import Calls, Machines, TimeModel
+from dorylax.cost.machines import Place
+from dorylax.simulation.mini_batch import Hop, hops
+from dorylax.simulation.result import Simulated, Utilisation
+from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
+
+TARGETS = 512
+"""Of a mini-batch, as in GraphSAGE's own program."""
+FANOUTS = (25, 10)
+"""Neighbours of a target, and of each of those (GraphSAGE, NeurIPS '17, section 4)."""
+
+_TRAINED = 2 / 3
+_BATCHES = 8
+"""So many of each thread are simulated; the others of an epoch take as long."""
+_NUMBER, _INDEX, _LINE = 4, 4, 64
+"""Bytes of a float32, of a vertex's number, and of a line of cache."""
+
+
+def simulate_sampled(
+    scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[int], None] | None = None
+) -> Simulated:
+    """What sampled training would take and cost on a scenario's servers; an epoch is once through all vertices trained on.
+
+    Args:
+        scenario: the run, on servers and functions, which stay unused; of its model the width of hidden rows counts.
+        epochs: how many to simulate, ≥ 1; no more than the run has.
+        on_epoch: called after each epoch with how many there have been.
+
+    Raises:
+        ScenarioError: the scenario has a data set in place of sizes.
+    """
+    if scenario.graph is None:
+        raise ScenarioError(f"sampled training is simulated by sizes: give {scenario.name} a graph in place of data")
+    alone, clock = scenario.on("cpu"), VirtualClock()
+    pipeline = alone.pipeline
+    epochs = min(epochs, alone.config.train.epochs)
+    trained = math.ceil(_TRAINED * scenario.graph.vertices / pipeline.servers)
+    batches = math.ceil(trained / TARGETS)
+    simulated = min(batches, _BATCHES * alone.cluster.graph_server.tasks)
+    seconds = list[float]()
+    with clock:
+        servers = _Servers(alone, scenario.graph, min(TARGETS, trained), clock)
+        for epoch in range(epochs):
+            seconds.append(clock.run(servers.train(simulated)))
+            if on_epoch is not None:
+                on_epoch(epoch + 1)
+    # Requests of others are served beside the threads' own mini-batches.
+    busy = min(1.0, servers.busy / (sum(seconds) * pipeline.servers * servers.threads))
+    return Simulated(
+        name=alone.name,
+        backend="cpu",
+        cluster=alone.cluster,
+        servers=pipeline.servers,
+        parameter_servers=pipeline.parameter_servers,
+        intervals=pipeline.intervals,
+        prepare=0.0,
+        epochs=tuple(one * batches / simulated for one in seconds),
+        settling=1,
+        calls=(Calls(),) * (1 + epochs),
+        total_epochs=alone.config.train.epochs,
+        tasks=(),
+        utilisation=Utilisation(busy, 0.0, 0.0),
+    )
+
+
+@final
+class _Servers:
+    """All of them; their threads have computed and read for `busy` seconds."""
+
+    def __init__(self, scenario: Scenario, graph: GraphSizes, targets: int, clock: VirtualClock) -> None:
+        pipeline, cluster = scenario.pipeline, scenario.cluster
+        self._clock = clock
+        machines = None
+        if cluster.contention:
+            machines = Machines(cluster, clock, pipeline.servers + pipeline.parameter_servers)
+        self._times = TimeModel(cluster, scenario.config.train.seed, machines)
+        self._servers, self._parameter_servers = pipeline.servers, pipeline.parameter_servers
+        self._hops = hops(graph.degrees, pipeline.servers, targets, FANOUTS)
+        hidden = scenario.config.model.hidden_features
+        assert hidden is not None  # a default, if not given
+        self._widths = (graph.features, hidden, graph.classes)
+        self._weights = _NUMBER * hidden * (graph.features + graph.classes)
+        self._numbers = count()
+        self.threads = cluster.graph_server.tasks
+        self.busy = 0.0
+
+    async def train(self, batches: int) -> float:
+        """Each server does so many mini-batches; gives the seconds that they take."""
+        begun = self._clock.now()
+        todo = [iter(range(batches)) for _ in range(self._servers)]
+
+        async def thread(server: int) -> None:
+            for _ in todo[server]:
+                await self._batch(server)
+
+        await asyncio.gather(*(thread(server) for server in range(self._servers) for _ in range(self.threads)))
+        return self._clock.now() - begun
+
+    async def _batch(self, server: int) -> None:
+        known = Hop(0.0, 0.0, 0.0)
+        for hop, further in pairwise(self._hops):
+            new = hop.own - known.own, hop.others - known.others
+            each = further.edges / sum(new)
+            await self._fetch(server, *new, read=_LINE * each, sent=_INDEX * each)
+            known = hop
+        row, all_of = _NUMBER * self._widths[0], self._hops[-1]
+        await self._fetch(server, all_of.own, all_of.others, read=row, sent=row)
+        await self._work(server, *_amounts(self._hops, self._widths))
+        graph: Place = ("graph", server)
+        parameters: Place = ("parameter", server % self._parameter_servers)
+        await self._message(graph, parameters, self._weights)
+        key = self._key()
+        await self._clock.sleep(self._times.update(key, bytes=self._weights), key)
+        await self._message(parameters, graph, self._weights)
+
+    async def _fetch(self, server: int, own: float, others: float, *, read: float, sent: float) -> None:
+        """Of each of some vertices so many bytes are read where it is, and so many are sent from there."""
+
+        async def ask(peer: int) -> None:
+            number = others / (self._servers - 1)
+            await self._message(("graph", server), ("graph", peer), _INDEX * number)
+            await self._work(peer, 0.0, read * number)
+            await self._message(("graph", peer), ("graph", server), sent * number)
+
+        peers = [peer for peer in range(self._servers) if peer != server and others]
+        await asyncio.gather(self._work(server, 0.0, read * own), *map(ask, peers))
+
+    async def _work(self, server: int, flops: float, bytes: float) -> None:
+        key, begun = self._key(), self._clock.now()
+        await self._clock.sleep(self._times.graph_task(key, flops=flops, bytes=bytes, server=server), key)
+        self.busy += self._clock.now() - begun
+
+    async def _message(self, sender: Place, receiver: Place, bytes: float) -> None:
+        key = self._key()
+        await self._clock.sleep(self._times.message(key, bytes=bytes, sender=sender, receiver=receiver), key)
+
+    def _key(self) -> tuple[int, ...]:
+        return (next(self._numbers),)
+
+
+def _amounts(found: tuple[Hop, ...], widths: tuple[int, int, int]) -> tuple[float, float]:
+    """Operations of a mini-batch, forwards and backwards, and bytes that it reads along edges."""
+    (targets, near, far), (features, hidden, classes) = found, widths
+    # Both products and the gradients of both matrices; of rows only the hidden ones have gradients.
+    products = 2 * 2 * near.vertices * features * hidden + 3 * 2 * targets.vertices * hidden * classes
+    along = (
+        near.edges + far.edges
+    ) * features + 2 * near.edges * hidden  # hidden rows of targets need their edges, too
+    return products + along, _NUMBER * along
