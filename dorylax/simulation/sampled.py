@@ -121,7 +121,7 @@ class _Servers:
         known = Hop(0.0, 0.0, 0.0)
         for hop, further in pairwise(self._hops):
             new = hop.own - known.own, hop.others - known.others
-            each = further.edges / sum(new)
+            each = further.edges / max(1.0, sum(new))  # of a tiny graph nothing may be new
             await self._fetch(server, *new, read=_LINE * each, sent=_INDEX * each)
             known = hop
         row, all_of = _NUMBER * self._widths[0], self._hops[-1]
@@ -164,7 +164,6 @@ def _amounts(found: tuple[Hop, ...], widths: tuple[int, int, int]) -> tuple[floa
     (targets, near, far), (features, hidden, classes) = found, widths
     # Both products and the gradients of both matrices; of rows only the hidden ones have gradients.
     products = 2 * 2 * near.vertices * features * hidden + 3 * 2 * targets.vertices * hidden * classes
-    along = (
-        near.edges + far.edges
-    ) * features + 2 * near.edges * hidden  # hidden rows of targets need their edges, too
+    # Hidden rows are those of the near vertices, targets included; their sums are read back along the same edges.
+    along = (near.edges + far.edges) * features + 2 * near.edges * hidden
     return products + along, _NUMBER * along
