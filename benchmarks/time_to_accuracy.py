@@ -352,8 +352,8 @@ def table_5(found: Mapping[str, Mapping[str, Any]]) -> str:
             row.append(f"{published:>30} |{_measured_cell(found.get(graph), side):>30}")
         lines.append(f"{name:<18}{''.join(row)}")
     lines.append(
-        "AliGraph cannot be installed: the time model has its epochs, `dorylax simulate --scenario paper/sampled`, and\n"
-        "those of Dorylus on GPU servers, `--scenario paper/tables34`. DGL ran on GPUs in the paper, and runs on CPUs here."
+        "By the time model: AliGraph, which cannot be installed (`dorylax simulate --scenario paper/sampled`), and "
+        "Dorylus-GPU (`--scenario paper/tables34`). DGL ran on GPUs in the paper, and runs on CPUs here."
     )
     return "\n".join(lines)
 
