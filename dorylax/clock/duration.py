@@ -90,13 +90,14 @@ class Passing:
         over: called when the last part is over.
     """
 
-    __slots__ = ("_event", "_missing", "_order", "_over", "_parts", "_uses", "_waker")
+    __slots__ = ("_event", "_missing", "_order", "_over", "_part", "_parts", "_uses", "_waker")
 
     def __init__(self, duration: Duration, order: tuple[int, ...], waker: Waker, over: Callable[[], object]) -> None:
         self._parts = iter(duration if isinstance(duration, tuple) else (duration,))
         self._order, self._waker, self._over = order, waker, over
         self._event: Cancellable | None = None
-        self._uses: Sequence[tuple[Shared, Hashable]] = ()
+        self._part: tuple[Use, ...] = ()  # that goes on, and what it uses
+        self._uses: Sequence[Hashable] = ()
         self._missing = 0
         self._go_on()
 
@@ -104,21 +105,24 @@ class Passing:
         """Uses nothing any more, and is never over."""
         if self._event is not None:
             self._event.cancel()
-        for of, use in self._uses:
-            of.give_up(use)
+        if self._uses:
+            for (of, _, _), use in zip(self._part, self._uses, strict=True):
+                of.give_up(use)
+            self._uses = ()
 
     def _go_on(self) -> None:
         part = next(self._parts, None)
         if part is None:
             self._over()
         elif isinstance(part, tuple):
-            self._missing = len(part)
+            self._part, self._missing = part, len(part)
             order, served = self._order, self._served
-            self._uses = [(of, of.use(amount, kind, order, served)) for of, amount, kind in part]
+            self._uses = [of.use(amount, kind, order, served) for of, amount, kind in part]
         else:
             self._event = self._waker.happen_in(part, self._order, self._go_on)
 
     def _served(self) -> None:
         self._missing -= 1
         if not self._missing:
+            self._uses = ()  # they know of this, and are not to form a circle with it
             self._go_on()

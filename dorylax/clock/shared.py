@@ -22,41 +22,58 @@ class VirtualShared:
     def __init__(self, loop: VirtualLoop, speeds: Speeds, kinds: int) -> None:
         self._loop = loop
         self._sharing = Sharing(speeds, kinds)
-        self._waiting: dict[Hashable, Callable[[], None]] = {}
-        self._next: Event | None = None
+        # When somebody is to be served, and what happens then. While others come it gets later: an event that is too early
+        # asks again, which costs less than to cancel it each time.
+        self._due: tuple[float, tuple[int, ...]] | None = None
+        self._event: Event | None = None
         self._changing = False
 
     def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Job:
         """See `Shared`."""
-        job = self._sharing.add(self._loop.time(), amount, kind, order)
-        self._waiting[job] = served
-        self._changed()
+        job = self._sharing.add(self._loop.now, amount, kind, order, served)
+        if not self._changing:
+            self._changed()
         return job
 
     def give_up(self, use: Hashable) -> None:
         """See `Shared`."""
-        if self._waiting.pop(use, None) is not None:
-            assert isinstance(use, Job)
-            self._sharing.remove(self._loop.time(), use)
-            self._changed()
+        assert isinstance(use, Job)
+        if not use.gone:
+            self._sharing.remove(self._loop.now, use)
+            if not self._changing:
+                self._changed()
 
     def _changed(self) -> None:
         """Speeds have changed, perhaps not for the last time at this moment: who is served next is asked when it is over."""
-        if not self._changing:
-            self._changing = True
-            self._loop.before_next(self._expect)
+        self._changing = True
+        self._loop.before_next(self._expect)
 
     def _expect(self) -> None:
         """Waits for the end of whatever is served next."""
         self._changing = False
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
-        if (found := self._sharing.next()) is not None:
-            self._next = self._loop.happen_at(*found, self._serve)
+        due, found = self._due, self._sharing.next()
+        if due is None:
+            if found is not None:
+                self._wait_for(found)
+        elif found is None or found < due:
+            assert self._event is not None
+            self._event.cancel()
+            self._due = None
+            if found is not None:
+                self._wait_for(found)
+
+    def _wait_for(self, due: tuple[float, tuple[int, ...]]) -> None:
+        self._due = due
+        self._event = self._loop.happen_at(*due, self._serve)
 
     def _serve(self) -> None:
-        self._next = None
-        served = self._waiting.pop(self._sharing.finish())
-        self._changed()
-        served()
+        found = self._sharing.next()
+        assert found is not None
+        if found != self._due:
+            self._wait_for(found)
+            return
+        self._due = None
+        job = self._sharing.finish()
+        if not self._changing:
+            self._changed()
+        job.served()

@@ -11,20 +11,31 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
-Speeds = Callable[[Sequence[int]], Sequence[float]]
-"""How many jobs of each kind there are → units per second that each job of a kind is served, > 0 where there are some."""
+Speeds = Callable[[tuple[int, ...]], Sequence[float]]
+"""How many jobs of each kind there are → units per second that each job of a kind is served, > 0 where there are some.
+Pure, and asked after every change."""
 
 Order = tuple[int, ...]
 
 
 @final
 class Job:
-    """An amount that is being served; made by `Sharing.add`."""
+    """An amount that is being served; made by `Sharing.add`.
 
-    __slots__ = ("gone", "kind")
+    Attributes:
+        kind: which kind of job it is.
+        gone: whether it is done, or given up.
+        served: as of `add`.
+    """
 
-    def __init__(self, kind: int) -> None:
-        self.kind, self.gone = kind, False
+    __slots__ = ("gone", "kind", "served")
+
+    def __init__(self, kind: int, served: Callable[[], object]) -> None:
+        self.kind, self.gone, self.served = kind, False, served
+
+
+def _nothing() -> None:
+    pass
 
 
 @final
@@ -46,7 +57,9 @@ class Sharing:
         self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
         self._now, self._sequence = 0.0, 0
 
-    def add(self, now: float, amount: float, kind: int, order: Order) -> Job:
+    def add(
+        self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = _nothing
+    ) -> Job:
         """Begins to serve a job.
 
         Args:
@@ -54,73 +67,75 @@ class Sharing:
             amount: units, > 0 and finite.
             kind: which kind of job it is.
             order: who goes first where two are done at the same time: the smaller tuple.
+            served: kept with the job, for whoever finishes it.
 
         Raises:
             ValueError: an amount that is none.
         """
         if not 0 < amount < math.inf:
             raise ValueError(f"an amount must be finite and > 0, got {amount}")
-        self._pass_to(now)
-        job = Job(kind)
-        self._sequence += 1
-        heapq.heappush(self._jobs[kind], (self._way[kind] + amount, order, self._sequence, job))
-        self._count(kind, 1)
+        if now != self._now:
+            self._pass_to(now)
+        job = Job(kind, served)
+        self._sequence = sequence = self._sequence + 1
+        heapq.heappush(self._jobs[kind], (self._way[kind] + amount, order, sequence, job))
+        self._counts[kind] += 1
+        self._speeds = self._found = None
         return job
 
     def remove(self, now: float, job: Job) -> None:
         """Gives up a job that is not done."""
-        self._pass_to(now)
-        job.gone = True
-        self._count(job.kind, -1)
+        if now != self._now:
+            self._pass_to(now)
+        self._leave(job)
 
     def next(self) -> tuple[float, Order] | None:
         """When the next job is done if none comes or goes before, and its order; None where there is none."""
-        found = self._next()
+        found = self._found or self._next()
         return None if found is None else found[:2]
 
     def finish(self) -> Job:
         """Ends the next job, at the time that `next` has said."""
-        found = self._next()
+        found = self._found or self._next()
         assert found is not None, "there is no job"
         when, _, kind = found
-        self._pass_to(when)
+        if when != self._now:
+            self._pass_to(when)
         way, _, _, job = heapq.heappop(self._jobs[kind])
         self._way[kind] = way  # exactly: jobs that are done together are done at the same time
-        self._count(kind, -1)
+        self._leave(job)
         return job
 
     def _next(self) -> tuple[float, Order, int] | None:
-        if self._found is not None:
-            return self._found
-        speeds = self._speeds_now()
+        speeds, best = self._speeds or self._ask(), None
         for kind, jobs in enumerate(self._jobs):
             while jobs and jobs[0][3].gone:
                 heapq.heappop(jobs)
             if jobs:
-                way, order, *_ = jobs[0]
-                left = max(0.0, way - self._way[kind])
-                found = (self._now + left / speeds[kind], order, kind)
-                if self._found is None or found < self._found:
-                    self._found = found
-        return self._found
+                way, order, _, _ = jobs[0]
+                left = way - self._way[kind]
+                found = (self._now + left / speeds[kind] if left > 0 else self._now, order, kind)
+                if best is None or found < best:
+                    best = found
+        self._found = best
+        return best
 
-    def _speeds_now(self) -> Sequence[float]:
-        if self._speeds is None:
-            self._speeds = self._speeds_of(self._counts)
-        return self._speeds
+    def _ask(self) -> Sequence[float]:
+        self._speeds = speeds = self._speeds_of(tuple(self._counts))
+        return speeds
 
     def _pass_to(self, now: float) -> None:
-        if now == self._now:
-            return
         passed, self._now = now - self._now, now
-        speeds = self._speeds_now()
+        speeds, way = self._speeds or self._ask(), self._way
         for kind, count in enumerate(self._counts):
             if count:
-                self._way[kind] += passed * speeds[kind]
+                way[kind] += passed * speeds[kind]
 
-    def _count(self, kind: int, change: int) -> None:
-        self._counts[kind] += change
-        if not self._counts[kind]:
+    def _leave(self, job: Job) -> None:
+        kind = job.kind
+        job.gone = True
+        self._counts[kind] = left = self._counts[kind] - 1
+        if not left:
             self._way[kind] = 0.0  # a long run would lose digits; and who begins anew knows nothing of before
             self._jobs[kind].clear()
         self._speeds = self._found = None

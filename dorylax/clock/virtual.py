@@ -42,7 +42,7 @@ class VirtualClock(Clock):
 
     def now(self) -> float:
         """As `Clock.now`."""
-        return self._loop.time()
+        return self._loop.now
 
     def jump(self, to: float) -> None:
         """Moves the time, if nothing is due before: a resumed run continues at the time at which it stopped.
@@ -124,12 +124,12 @@ class _VirtualWorkers(Workers):
         check_duration(seconds)
         await self._take()
         try:
-            start = self._loop.time()
+            start = self._loop.now
             value = work()
             await _passed(self._loop, seconds, order)
         finally:
             self._give_back()
-        return Timed(value, start, self._loop.time())
+        return Timed(value, start, self._loop.now)
 
     async def end(self) -> None:
         """As `Workers.end`: nothing is left of those who were cancelled."""

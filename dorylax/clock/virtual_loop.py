@@ -22,23 +22,38 @@ Ts = TypeVarTuple("Ts")
 
 @final
 class Event:
-    """Something that happens unless it is cancelled."""
+    """Something that happens unless it is cancelled.
 
-    __slots__ = ("_cancelled",)
+    Attributes:
+        happen: what is called; None once it was, or is not to be.
+    """
 
-    def __init__(self) -> None:
-        self._cancelled = False
+    __slots__ = ("happen",)
+
+    def __init__(self, happen: Callable[[], object]) -> None:
+        self.happen: Callable[[], object] | None = happen
 
     def cancel(self) -> None:
         """It is not to happen."""
-        self._cancelled = True
-
-    def cancelled(self) -> bool:
-        """Whether it is not to happen."""
-        return self._cancelled
+        self.happen = None
 
 
-Cancellable = asyncio.TimerHandle | Event
+@final
+class _Timer(asyncio.TimerHandle):
+    """Of asyncio's `call_at`.
+
+    Attributes:
+        event: what it has been made.
+    """
+
+    __slots__ = ("event",)
+
+    event: Event
+
+    def cancel(self) -> None:
+        """As asyncio's."""
+        self.event.cancel()
+        super().cancel()
 
 
 @final
@@ -47,30 +62,34 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     Args:
         start: the time it begins with, in seconds.
+
+    Attributes:
+        now: as `time`, without a call.
     """
 
     def __init__(self, start: float) -> None:
         super().__init__(_JumpingSelector(self._next_events))
-        self._now = start
-        # When, which goes first at that time (order, then sequence), whose it is, what happens.
-        self._events: list[tuple[float, tuple[int, ...], int, Cancellable, Callable[[], object]]] = []
+        self.now = start
+        # When, which goes first at that time (order, then sequence), and what.
+        self._events: list[tuple[float, tuple[int, ...], int, Event]] = []
         self._sequence = 0
         self._before: list[Callable[[], object]] = []
         self._woken = False  # whether something is ready to run since the last event, or the loop is to stop
 
     def time(self) -> float:
         """Virtual seconds: exactly the time of the event that happened last."""
-        return self._now
+        return self.now
 
     def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> Event:
         """Calls `happen` at `when`, in seconds, unless the event is cancelled. What it raises ends the run."""
-        event = Event()
-        self._add(when, order, event, happen)
+        event = Event(happen)
+        self._sequence = sequence = self._sequence + 1
+        heapq.heappush(self._events, (when, order, sequence, event))
         return event
 
     def happen_in(self, seconds: float, order: tuple[int, ...], happen: Callable[[], object]) -> Event:
         """As `happen_at`, so many seconds from now."""
-        return self.happen_at(self._now + seconds, order, happen)
+        return self.happen_at(self.now + seconds, order, happen)
 
     def before_next(self, call: Callable[[], object]) -> None:
         """Calls something once all that this moment brings has happened, before the next event, in the order of asking."""
@@ -79,17 +98,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, to: float) -> None:
         """Moves the time to `to`; see `VirtualClock.jump`."""
         self._end_moment()
-        due = min((when for when, _, _, whose, _ in self._events if not whose.cancelled()), default=to)
-        if not self._now <= to <= due:
-            raise ValueError(f"time can move from {self._now} to {due} at most, got {to}")
-        self._now = to
+        due = min((when for when, _, _, event in self._events if event.happen is not None), default=to)
+        if not self.now <= to <= due:
+            raise ValueError(f"time can move from {self.now} to {due} at most, got {to}")
+        self.now = to
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's, which `call_later` uses too. At equal times timers come before what has an order."""
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
-        self._add(when, (), handle, partial(self.call_soon, callback, *args, context=context))
+        handle = _Timer(when, callback, args, self, context)
+        handle.event = self.happen_at(when, (), partial(self.call_soon, callback, *args, context=context))
         return handle
 
     def call_soon(
@@ -104,26 +123,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._woken = True
         super().stop()
 
-    def _add(self, when: float, order: tuple[int, ...], whose: Cancellable, happen: Callable[[], object]) -> None:
-        self._sequence += 1
-        heapq.heappush(self._events, (when, order, self._sequence, whose, happen))
-
     def _end_moment(self) -> None:
-        if before := self._before:
-            self._before = []
-            for call in before:
-                call()
+        before, self._before = self._before, []
+        for call in before:
+            call()
 
     def _next_events(self) -> None:
         """Lets events happen until something is ready to run; going round the loop costs more than most of them."""
-        events = self._events
+        events, pop = self._events, heapq.heappop
         self._woken = False
         while not self._woken:
-            self._end_moment()
+            if self._before:
+                self._end_moment()
             while events:
-                when, _, _, whose, happen = heapq.heappop(events)
-                if not whose.cancelled():
-                    self._now = max(self._now, when)
+                when, _, _, event = pop(events)
+                if (happen := event.happen) is not None:
+                    event.happen = None
+                    if when > self.now:
+                        self.now = when
                     happen()
                     break
             else:
