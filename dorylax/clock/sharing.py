@@ -57,9 +57,7 @@ class Sharing:
         self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
         self._now, self._sequence = 0.0, 0
 
-    def add(
-        self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = _nothing
-    ) -> Job:
+    def add(self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = _nothing) -> Job:
         """Begins to serve a job.
 
         Args:

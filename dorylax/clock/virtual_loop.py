@@ -139,8 +139,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 when, _, _, event = pop(events)
                 if (happen := event.happen) is not None:
                     event.happen = None
-                    if when > self.now:
-                        self.now = when
+                    self.now = max(self.now, when)
                     happen()
                     break
             else:
