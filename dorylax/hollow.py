@@ -7,6 +7,7 @@ arrays of either kind.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,13 +17,17 @@ _CELLS: dict[np.dtype[Any], np.ndarray] = {}
 
 
 def hollow(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """An array of this shape without values."""
-    kind = np.dtype(dtype)
+    """An array of this shape without values; the same one each time."""
+    return _hollow(tuple(shape), np.dtype(dtype))
+
+
+@functools.lru_cache(2**14)
+def _hollow(shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
     cell = _CELLS.get(kind)
     if cell is None:
         cell = _CELLS[kind] = np.zeros(1, kind)
         cell.flags.writeable = False
-    return np.ndarray(tuple(shape), kind, buffer=cell, strides=(0,) * len(shape))
+    return np.ndarray(shape, kind, buffer=cell, strides=(0,) * len(shape))
 
 
 def is_hollow(array: Any) -> bool:

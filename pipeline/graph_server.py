@@ -149,6 +149,7 @@ class GraphServer:
         }
         self._senders = {direction: _senders(sends) for direction, sends in shard.sends.items()}
         self.peers = [server for server in np.unique(self._owners).tolist() if server != shard.server]
+        self._addresses = {peer: Address(context.role, peer) for peer in self.peers}
         context.transport.register(self.address, self)
 
     def metrics(self, epoch: int) -> GraphServerMetrics:
@@ -200,14 +201,16 @@ class GraphServer:
             return RowsMessage(number, visit.number, visit.epoch, sent)
 
         # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
-        together = self.required(visit.epoch) == visit.epoch
-        epochs, senders = buffer.own_epochs(), self._senders[publication.direction]
+        behind = set[int]()
+        if self.required(visit.epoch) == visit.epoch:
+            behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < visit.epoch}
+        senders, row_bytes = self._senders[publication.direction], rows[:1].nbytes
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
             waiting: Waiting = "sender" if self._last_sent.get((visit.interval, peer)) == number else "receiver"
-            if together and min(epochs[interval] for interval in senders[peer]) < visit.epoch:
+            if behind and not behind.isdisjoint(senders[peer]):
                 waiting = "nobody"
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
-            num_bytes = len(places) * rows[:1].nbytes
+            num_bytes = len(places) * row_bytes
             await self._send(visit, peer, partial(message, places), num_bytes, order, waiting=waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
@@ -394,24 +397,20 @@ class GraphServer:
         window = self.context.window
         if window is not None:
             await window.enter(num_bytes)
-        message, transport, home, clock = make(), self.context.transport, self.address, self.context.clock
+        message = make()
         kind, label = _KINDS[type(message)]
-        receiver, size = Address(self.context.role, peer), num_bytes + HEADER_BYTES
 
         def post(waiting: Waiting) -> None:
-            begin = clock.now()
-
-            def then(ago: float, error: Exception | None) -> None:
-                if window is not None:
-                    window.leave(num_bytes)
-                if error is not None:
-                    note_place(error, visit.place(self.shard.server, f"{label} → {peer}"))
-                    return
-                times = (begin, clock.now() - ago)
-                self.recorder.message(f"{label} → {peer}", self.shard.server, visit, times=times, num_bytes=size)
-                visit.pending.end()
-
-            transport.post(*(home, receiver, kind, message), num_bytes=size, order=order, waiting=waiting, then=then)
+            self.context.transport.post(
+                self.address,
+                self._addresses[peer],
+                kind,
+                message,
+                num_bytes=num_bytes + HEADER_BYTES,
+                order=order,
+                waiting=waiting,
+                then=_Sent(self, visit, f"{label} → {peer}", num_bytes),
+            )
 
         await self._start(visit, post, waiting)
 
@@ -453,6 +452,28 @@ class GraphServer:
 
     def _one_turn(self) -> contextlib.AbstractAsyncContextManager[Any]:
         return contextlib.nullcontext() if self._turn is None else self._turn
+
+
+@final
+class _Sent:
+    """A message on its way: told when it is there (`Then`). As small as can be: a simulation has tens of thousands."""
+
+    __slots__ = ("_begin", "_label", "_num_bytes", "_server", "_visit")
+
+    def __init__(self, server: GraphServer, visit: Visit, label: str, num_bytes: int) -> None:
+        self._server, self._visit, self._label, self._num_bytes = server, visit, label, num_bytes
+        self._begin = server.context.clock.now()
+
+    def __call__(self, ago: float, error: Exception | None) -> None:
+        server, visit, context = self._server, self._visit, self._server.context
+        if context.window is not None:
+            context.window.leave(self._num_bytes)
+        if error is not None:
+            note_place(error, visit.place(server.shard.server, self._label))
+            return
+        times, size = (self._begin, context.clock.now() - ago), self._num_bytes + HEADER_BYTES
+        server.recorder.message(self._label, server.shard.server, visit, times=times, num_bytes=size)
+        visit.pending.end()
 
 
 def _senders(sends: Sequence[Sequence[tuple[int, Any]]]) -> dict[int, list[int]]:

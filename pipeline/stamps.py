@@ -66,7 +66,8 @@ class Stamps:
 
     def __init__(self, count: int) -> None:
         self.epochs = np.full(count, NEVER, np.int64)
-        self._oldest = NEVER  # as of the last `changed`
+        self._oldest = NEVER  # as of the last `changed`, as the next
+        self._at_oldest = 0  # how many blocks are of it; 0: not counted
         self._written = 0  # blocks, ever
         self._came = 0
         self._waiting: dict[asyncio.Future[None], _Wait] = {}
@@ -91,6 +92,20 @@ class Stamps:
         finally:
             self._waiting.pop(future, None)
 
+    def advance(self, block: int, epoch: int) -> None:
+        """Writes the epoch of one block, which has become later, and wakes who waited for it."""
+        was = self.epochs[block]
+        self.epochs[block] = epoch
+        self._written += 1
+        before = self._oldest
+        if was == before:
+            if not self._at_oldest:
+                self._at_oldest = 1 + int(np.count_nonzero(self.epochs == before))
+            self._at_oldest -= 1
+            if not self._at_oldest:
+                self._look()
+        self._wake(before)
+
     def changed(self, blocks: int = 1) -> None:
         """Wakes who waited for what is there now; to be called on the event loop after epochs were written.
 
@@ -98,15 +113,22 @@ class Stamps:
             blocks: of how many, at most.
         """
         self._written += blocks
-        before, self._oldest = self._oldest, int(self.epochs.min(initial=_FOREVER))
-        ready = self._met_quorums()
+        before = self._oldest
+        self._look()
+        self._wake(before)
+
+    def _look(self) -> None:
+        self._oldest, self._at_oldest = int(self.epochs.min(initial=_FOREVER)), 0
+
+    def _wake(self, before: int) -> None:
+        ready = self._met_quorums() if self._looks and self._looks[0][0] <= self._written else []
         if self._oldest > before:  # with many blocks, hardly ever
             ready += [
                 (one.number, future)
                 for future, one in self._waiting.items()
                 if one.quorum is None and self._oldest >= one.epoch
             ]
-        for _, future in sorted(ready):
+        for _, future in sorted(ready) if ready else ():
             del self._waiting[future]
             if not future.done():
                 future.set_result(None)

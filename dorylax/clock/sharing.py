@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import final
 
-Speeds = Callable[[tuple[int, ...]], Sequence[float]]
+Speeds = Callable[[Sequence[int]], Sequence[float]]
 """How many jobs of each kind there are → units per second that each job of a kind is served, > 0 where there are some.
-Pure, and asked after every change."""
+Pure; asked after every change, with a tuple."""
 
 Order = tuple[int, ...]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Literal, final
 
@@ -18,6 +19,9 @@ Place = tuple[str, int]
 
 MESSAGES, FUNCTIONS = range(2)
 """Kinds of uses of a network."""
+
+_REMEMBERED = 2**14
+"""Of how many numbers of tasks the speeds are remembered: the same come again and again."""
 
 
 def network(bandwidth: float, function: Function, peers: int) -> Speeds:
@@ -75,6 +79,7 @@ class Machines:
     def __init__(self, cluster: Cluster, clock: VirtualClock, servers: int) -> None:
         self._cluster, self._clock, self._peers = cluster, clock, max(1, servers - 1)
         self._made: dict[tuple[str, Place], Shared] = {}
+        self._speeds: dict[tuple[str, str], Speeds] = {}  # servers of a kind are alike
         self._between: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}
         self._pools: dict[int, WarmPool] = {}
 
@@ -141,5 +146,8 @@ class Machines:
     def _shared(self, what: str, place: Place, speeds: Callable[[], Speeds], *, kinds: int = 1) -> Shared:
         found = self._made.get((what, place))
         if found is None:
-            found = self._made[what, place] = self._clock.shared(speeds(), kinds)
+            key = (what, place[0])
+            if key not in self._speeds:
+                self._speeds[key] = functools.lru_cache(_REMEMBERED)(speeds())
+            found = self._made[what, place] = self._clock.shared(self._speeds[key], kinds)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple, NoReturn, final
 
 from dorylax.clock import Duration, Shared, Use
 from dorylax.cost.cluster import Cluster
@@ -94,7 +94,8 @@ class TimeModel:
         Raises:
             ValueError: a negative amount.
         """
-        _check(flops=flops, bytes=bytes)
+        if not (flops >= 0 and bytes >= 0):
+            _refuse(flops=flops, bytes=bytes)
         server_type, machines = self.cluster.graph_server, self.machines
         if self.measured is not None:
             flops, bytes = self._as_described(self.measured, flops, bytes, rows, elementwise)
@@ -148,7 +149,8 @@ class TimeModel:
         Raises:
             ValueError: a negative amount.
         """
-        _check(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
+        if not (flops >= 0 and bytes_in >= 0 and bytes_out >= 0):
+            _refuse(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
         function, machines = self.cluster.function, self.machines
         factor = function.variation.factor(self.seed, "tensor", key)
         if (one := self.cluster.one_machine) is not None:
@@ -195,7 +197,8 @@ class TimeModel:
         Raises:
             ValueError: a negative amount.
         """
-        _check(bytes=bytes)
+        if not bytes >= 0:
+            _refuse(bytes=bytes)
         server, machines = self.cluster.graph_server, self.machines
         factor = server.variation.factor(self.seed, "message", key)
         if machines is None:
@@ -224,7 +227,8 @@ class TimeModel:
         Raises:
             ValueError: a negative amount.
         """
-        _check(bytes=bytes)
+        if not bytes >= 0:
+            _refuse(bytes=bytes)
         server = self.cluster.parameter_server
         if self.cluster.one_machine is not None:
             factor = server.variation.factor(self.seed, "update", key)
@@ -305,24 +309,26 @@ def _duration(first: float, parts: Sequence[float | Taken | Meanwhile], factor: 
     """Seconds and parts one after the other; the seconds are such that the whole takes `factor` times its median alone."""
     alone, later = first, list[float | tuple[Use, ...]]()
     for part in parts:
-        if isinstance(part, Meanwhile):
+        if isinstance(part, Taken):
+            of, amount, speed, kind = part
+            if amount:
+                alone += amount / speed
+                amount = float(amount)
+                later.append(tuple([Use(one, amount, kind) for one in of]))
+        elif isinstance(part, Meanwhile):
             seconds, passing, (of, amount, speed, kind) = part
             alone += max(seconds, amount / speed)
             uses = [Use(one, float(amount), kind) for one in of]
             later.append((*uses, Use(passing, seconds)) if seconds else tuple(uses))
-        elif not isinstance(part, Taken):
+        else:
             alone += part
             later.append(part)
-        elif part.amount:
-            of, amount, speed, kind = part
-            alone += amount / speed
-            amount = float(amount)
-            later.append(tuple([Use(one, amount, kind) for one in of]))
     seconds = max(0.0, first + (factor - 1) * alone)
     return (seconds, *later) if later else seconds
 
 
-def _check(**amounts: Amount) -> None:
+def _refuse(**amounts: Amount) -> NoReturn:
     for name, amount in amounts.items():
         if not amount >= 0:
             raise ValueError(f"{name} must be ≥ 0, got {amount}")
+    raise AssertionError("one of them is wrong")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, final, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 
@@ -22,9 +21,7 @@ Then = Callable[[float, Exception | None], None]
 """Told what has become of a post: how many seconds ago it was delivered, or why it cannot be, which also ends the run."""
 
 
-@final
-@dataclasses.dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Who a server is.
 
     Attributes:

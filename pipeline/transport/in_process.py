@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from functools import partial
 from typing import Any, final
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
-from dorylax.cost.machines import Place
 from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting, payload_bytes
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
 
@@ -24,8 +23,7 @@ def modelled(times: TimeModel) -> Seconds:
     def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> Duration:
         assert sender.role in _ROLES, f"only servers send messages, not {sender.role}"
         key = (_ROLES[sender.role], sender.index, _ROLES[receiver.role], receiver.index, *order)
-        places: tuple[Place, Place] = (sender.role, sender.index), (receiver.role, receiver.index)
-        return times.message(key, bytes=num_bytes, sender=places[0], receiver=places[1])
+        return times.message(key, bytes=num_bytes, sender=sender, receiver=receiver)
 
     return seconds
 
@@ -38,10 +36,13 @@ class InProcessTransport:
         clock: on which messages travel.
         seconds: how long, given `(*order, 0)` for a request and `(*order, 1)` for its reply, the bytes of which are those
             of its arrays; None where neither waits, as on the real clock.
+
+    Attributes:
+        clock, seconds: as given.
     """
 
     def __init__(self, clock: Clock, seconds: Seconds | None) -> None:
-        self._clock, self._seconds = clock, seconds
+        self.clock, self.seconds = clock, seconds
         self._handlers: dict[Address, RequestHandler] = {}
 
     def register(self, address: Address, handler: RequestHandler) -> None:
@@ -59,10 +60,10 @@ class InProcessTransport:
         order: tuple[int, ...],
     ) -> Any:
         """See `Transport`."""
-        self._handler(receiver, kind)
+        self.handler(receiver, kind)
         await self._travel(sender, receiver, num_bytes, (*order, 0))
-        reply = await self._handler(receiver, kind).handle(kind, payload, sender)
-        if self._seconds is not None:
+        reply = await self.handler(receiver, kind).handle(kind, payload, sender)
+        if self.seconds is not None:
             await self._travel(receiver, sender, payload_bytes(reply), (*order, 1))
         return reply
 
@@ -79,49 +80,91 @@ class InProcessTransport:
         then: Then,
     ) -> None:
         """See `Transport`. No task is made for it, unless its receiver waits for something while handling it."""
-        name = f"{kind} from {sender.role} server {sender.index}"
-
-        def tell(error: Exception | None) -> None:
-            then(0.0, error)
-            if error is not None:
-                raise error
-
-        def arrive() -> None:
-            try:
-                begun = begin(self._handler(receiver, kind).handle(kind, payload, sender))
-            except Exception as error:
-                tell(error)
-            else:
-                if begun.rest is None:
-                    reply(begun.value)
-                else:
-                    self._clock.spawn(wait(begun), name=name)
-
-        async def wait(begun: Begun[Any]) -> None:
-            try:
-                answer = await finished(begun)
-            except Exception as error:
-                tell(error)
-            else:
-                reply(answer)
-
-        def reply(answer: Any) -> None:
-            if self._seconds is None:
-                tell(None)
-                return
-            back = (*order, 1)
-            seconds = self._seconds(receiver, sender, payload_bytes(answer), back)
-            self._clock.after(seconds, back, partial(tell, None), name=name)
-
-        there = (*order, 0)
-        seconds = 0.0 if self._seconds is None else self._seconds(sender, receiver, num_bytes, there)
-        self._clock.after(seconds, there, arrive, name=name)
-
-    def _handler(self, receiver: Address, kind: str) -> RequestHandler:
-        if receiver not in self._handlers:
-            raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
-        return self._handlers[receiver]
+        _Posted(self, sender, receiver, kind, payload, order=order, then=then).go(num_bytes)
 
     async def _travel(self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> None:
-        if self._seconds is not None:
-            await self._clock.sleep(self._seconds(sender, receiver, num_bytes, order), order)
+        if self.seconds is not None:
+            await self.clock.sleep(self.seconds(sender, receiver, num_bytes, order), order)
+
+    def handler(self, receiver: Address, kind: str) -> RequestHandler:
+        """Who answers there; a LookupError if nobody does."""
+        found = self._handlers.get(receiver)
+        if found is None:
+            raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
+        return found
+
+
+@final
+class _Posted:
+    """A request on its way, and then its answer.
+
+    Of these there are as many as messages at a time, tens of thousands of them in a simulation: how much memory each takes
+    is how fast that is.
+    """
+
+    __slots__ = ("_kind", "_order", "_payload", "_receiver", "_sender", "_then", "_transport")
+
+    def __init__(
+        self,
+        transport: InProcessTransport,
+        sender: Address,
+        receiver: Address,
+        kind: str,
+        payload: Any,
+        *,
+        order: tuple[int, ...],
+        then: Then,
+    ) -> None:
+        self._transport, self._sender, self._receiver = transport, sender, receiver
+        self._kind, self._payload, self._order, self._then = kind, payload, order, then
+
+    def go(self, num_bytes: int) -> None:
+        """Begins its way."""
+        self._travel(self._sender, self._receiver, num_bytes, (*self._order, 0), self._arrive)
+
+    def _travel(
+        self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...], call: Callable[[], None]
+    ) -> None:
+        transport = self._transport
+        seconds = 0.0 if transport.seconds is None else transport.seconds(sender, receiver, num_bytes, order)
+        transport.clock.after(seconds, order, call, name=_name(self._kind, self._sender))
+
+    def _arrive(self) -> None:
+        payload, self._payload = self._payload, None
+        try:
+            handler = self._transport.handler(self._receiver, self._kind)
+            begun = begin(handler.handle(self._kind, payload, self._sender))
+        except Exception as error:
+            self._tell(error)
+        else:
+            if begun.rest is None:
+                self._reply(begun.value)
+            else:
+                self._transport.clock.spawn(self._wait(begun), name=_name(self._kind, self._sender))
+
+    async def _wait(self, begun: Begun[Any]) -> None:
+        try:
+            answer = await finished(begun)
+        except Exception as error:
+            self._tell(error)
+        else:
+            self._reply(answer)
+
+    def _reply(self, answer: Any) -> None:
+        if self._transport.seconds is None:
+            self._tell(None)
+        else:
+            self._travel(self._receiver, self._sender, payload_bytes(answer), (*self._order, 1), self._answered)
+
+    def _answered(self) -> None:
+        self._tell(None)
+
+    def _tell(self, error: Exception | None) -> None:
+        self._then(0.0, error)
+        if error is not None:
+            raise error
+
+
+@functools.lru_cache(1024)
+def _name(kind: str, sender: Address) -> str:
+    return f"{kind} from {sender.role} server {sender.index}"
