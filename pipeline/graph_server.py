@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
@@ -201,7 +201,7 @@ class GraphServer:
             return RowsMessage(number, visit.number, visit.epoch, sent)
 
         # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
-        behind = set[int]()
+        behind: set[int] = set()
         if self.required(visit.epoch) == visit.epoch:
             behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < visit.epoch}
         senders, row_bytes = self._senders[publication.direction], rows[:1].nbytes
@@ -211,7 +211,7 @@ class GraphServer:
                 waiting = "nobody"
             order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
             num_bytes = len(places) * row_bytes
-            await self._send(visit, peer, partial(message, places), num_bytes, order, waiting=waiting)
+            await self._send(visit, peer, functools.partial(message, places), num_bytes, order, waiting=waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
@@ -409,7 +409,7 @@ class GraphServer:
                 num_bytes=num_bytes + HEADER_BYTES,
                 order=order,
                 waiting=waiting,
-                then=_Sent(self, visit, f"{label} → {peer}", num_bytes),
+                then=_Sent(self, visit, _to(label, peer), num_bytes),
             )
 
         await self._start(visit, post, waiting)
@@ -474,6 +474,11 @@ class _Sent:
         times, size = (self._begin, context.clock.now() - ago), self._num_bytes + HEADER_BYTES
         server.recorder.message(self._label, server.shard.server, visit, times=times, num_bytes=size)
         visit.pending.end()
+
+
+@functools.lru_cache(4096)
+def _to(label: str, peer: int) -> str:
+    return f"{label} → {peer}"
 
 
 def _senders(sends: Sequence[Sequence[tuple[int, Any]]]) -> dict[int, list[int]]:

@@ -30,15 +30,15 @@ class Shared(Protocol):
 
 
 class Use(NamedTuple):
-    """An amount of something shared.
+    """An amount of something shared, or of several things at once.
 
     Attributes:
-        of: what is used.
-        amount: how much of it, > 0.
+        of: what is used; what is in it twice, by two at a time.
+        amount: how much of each, > 0.
         kind: which kind of use this is.
     """
 
-    of: Shared
+    of: tuple[Shared, ...]
     amount: float
     kind: int = 0
 
@@ -106,8 +106,9 @@ class Passing:
         if self._event is not None:
             self._event.cancel()
         if self._uses:
-            for (of, _, _), use in zip(self._part, self._uses, strict=True):
-                of.give_up(use)
+            every = [one for of, _, _ in self._part for one in of]
+            for one, use in zip(every, self._uses, strict=True):
+                one.give_up(use)
             self._uses = ()
 
     def _go_on(self) -> None:
@@ -115,9 +116,9 @@ class Passing:
         if part is None:
             self._over()
         elif isinstance(part, tuple):
-            self._part, self._missing = part, len(part)
             order, served = self._order, self._served
-            self._uses = [of.use(amount, kind, order, served) for of, amount, kind in part]
+            self._uses = uses = [one.use(amount, kind, order, served) for of, amount, kind in part for one in of]
+            self._part, self._missing = part, len(uses)
         else:
             self._event = self._waker.happen_in(part, self._order, self._go_on)
 

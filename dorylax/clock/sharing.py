@@ -51,7 +51,8 @@ class Sharing:
         self._speeds_of = speeds
         self._counts = [0] * kinds
         self._speeds: Sequence[float] | None = None  # of the counts; None: to be asked for
-        self._found: tuple[float, Order, int] | None = None  # what is done next, if no job has come or gone since
+        self._found: tuple[float, Order] | None = None  # what is done next, if no job has come or gone since
+        self._next_kind = 0  # of that
         self._way = [0.0] * kinds  # units that a job of the kind has been served that was there all along
         # A heap of each kind, by the way that the job's kind will have come at its end.
         self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
@@ -89,14 +90,13 @@ class Sharing:
 
     def next(self) -> tuple[float, Order] | None:
         """When the next job is done if none comes or goes before, and its order; None where there is none."""
-        found = self._found or self._next()
-        return None if found is None else found[:2]
+        return self._found or self._next()
 
     def finish(self) -> Job:
         """Ends the next job, at the time that `next` has said."""
         found = self._found or self._next()
         assert found is not None, "there is no job"
-        when, _, kind = found
+        when, kind = found[0], self._next_kind
         if when != self._now:
             self._pass_to(when)
         way, _, _, job = heapq.heappop(self._jobs[kind])
@@ -104,7 +104,7 @@ class Sharing:
         self._leave(job)
         return job
 
-    def _next(self) -> tuple[float, Order, int] | None:
+    def _next(self) -> tuple[float, Order] | None:
         speeds, best = self._speeds or self._ask(), None
         for kind, jobs in enumerate(self._jobs):
             while jobs and jobs[0][3].gone:
@@ -112,9 +112,9 @@ class Sharing:
             if jobs:
                 way, order, _, _ = jobs[0]
                 left = way - self._way[kind]
-                found = (self._now + left / speeds[kind] if left > 0 else self._now, order, kind)
+                found = (self._now + left / speeds[kind] if left > 0 else self._now, order)
                 if best is None or found < best:
-                    best = found
+                    best, self._next_kind = found, kind
         self._found = best
         return best
 

@@ -214,7 +214,7 @@ class TimeModel:
             *before, uses = found
             assert isinstance(uses, tuple)
             # Either end has a thread that is busy with it.
-            return (*before, (*uses, *[Use(self._cores, bytes / alone, PASSING)] * 2))
+            return (*before, (*uses, Use((self._cores,) * 2, bytes / alone, PASSING)))
         return _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
 
     def update(self, key: tuple[int, ...], *, bytes: Amount) -> Duration:
@@ -307,19 +307,19 @@ class Meanwhile(NamedTuple):
 
 def _duration(first: float, parts: Sequence[float | Taken | Meanwhile], factor: float) -> Duration:
     """Seconds and parts one after the other; the seconds are such that the whole takes `factor` times its median alone."""
-    alone, later = first, list[float | tuple[Use, ...]]()
+    alone = first
+    later: list[float | tuple[Use, ...]] = []
     for part in parts:
         if isinstance(part, Taken):
             of, amount, speed, kind = part
             if amount:
                 alone += amount / speed
-                amount = float(amount)
-                later.append(tuple([Use(one, amount, kind) for one in of]))
+                later.append((Use(of, float(amount), kind),))
         elif isinstance(part, Meanwhile):
             seconds, passing, (of, amount, speed, kind) = part
             alone += max(seconds, amount / speed)
-            uses = [Use(one, float(amount), kind) for one in of]
-            later.append((*uses, Use(passing, seconds)) if seconds else tuple(uses))
+            use = Use(of, float(amount), kind)
+            later.append((use, Use((passing,), seconds)) if seconds else (use,))
         else:
             alone += part
             later.append(part)

@@ -11,7 +11,7 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-_OBJECTS = 100_000
+_OBJECTS = 1_000_000
 """So many more of them begin a search."""
 
 

@@ -116,16 +116,15 @@ class _Posted:
         then: Then,
     ) -> None:
         self._transport, self._sender, self._receiver = transport, sender, receiver
-        self._kind, self._payload, self._order, self._then = kind, payload, order, then
+        self._kind, self._payload, self._then = kind, payload, then
+        self._order = (*order, 0)
 
     def go(self, num_bytes: int) -> None:
         """Begins its way."""
-        self._travel(self._sender, self._receiver, num_bytes, (*self._order, 0), self._arrive)
+        self._travel(self._sender, self._receiver, num_bytes, self._arrive)
 
-    def _travel(
-        self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...], call: Callable[[], None]
-    ) -> None:
-        transport = self._transport
+    def _travel(self, sender: Address, receiver: Address, num_bytes: int, call: Callable[[], None]) -> None:
+        transport, order = self._transport, self._order
         seconds = 0.0 if transport.seconds is None else transport.seconds(sender, receiver, num_bytes, order)
         transport.clock.after(seconds, order, call, name=_name(self._kind, self._sender))
 
@@ -154,7 +153,8 @@ class _Posted:
         if self._transport.seconds is None:
             self._tell(None)
         else:
-            self._travel(self._receiver, self._sender, payload_bytes(answer), (*self._order, 1), self._answered)
+            self._order = (*self._order[:-1], 1)
+            self._travel(self._receiver, self._sender, payload_bytes(answer), self._answered)
 
     def _answered(self) -> None:
         self._tell(None)

@@ -17,7 +17,7 @@ def test_parts_follow_each_other_and_uses_of_a_part_go_together():
     """1 s, then what takes longer of 4 and 2 s, then 0.5 s."""
     with VirtualClock(start=2.0) as clock:
         out, into = clock.shared(equally), clock.shared(equally)
-        clock.run(clock.sleep((1.0, (Use(out, 32.0), Use(into, 16.0)), 0.5), ()))
+        clock.run(clock.sleep((1.0, (Use((out,), 32.0), Use((into,), 16.0)), 0.5), ()))
         assert clock.now() == 7.5
 
 
@@ -26,7 +26,7 @@ def test_workers_that_share_slow_each_other_down():
         memory, workers = clock.shared(equally), clock.workers("graph", 2)
 
         async def main():
-            work = (workers.run(lambda: None, seconds=(0.5, (Use(memory, 8.0),)), order=(k,)) for k in range(3))
+            work = (workers.run(lambda: None, seconds=(0.5, (Use((memory,), 8.0),)), order=(k,)) for k in range(3))
             return await asyncio.gather(*work)
 
         times = clock.run(main())
@@ -39,8 +39,8 @@ def test_a_task_that_is_cancelled_gives_up_what_it_shares():
         network = clock.shared(equally)
 
         async def main():
-            first = asyncio.create_task(clock.sleep(((Use(network, 800.0),),), (0,)))
-            second = asyncio.create_task(clock.sleep(((Use(network, 16.0),),), (1,)))
+            first = asyncio.create_task(clock.sleep(((Use((network,), 800.0),),), (0,)))
+            second = asyncio.create_task(clock.sleep(((Use((network,), 16.0),),), (1,)))
             await clock.sleep(1.0, (2,))
             first.cancel()
             await second
@@ -55,7 +55,7 @@ def test_ends_at_one_time_go_by_order():
         network = clock.shared(equally)
 
         async def one(name, order):
-            await clock.sleep(((Use(network, 4.0),),), order)
+            await clock.sleep(((Use((network,), 4.0),),), order)
             happened.append(name)
 
         async def main():
@@ -74,11 +74,11 @@ def test_times_do_not_depend_on_what_shares_nothing(amounts, others):
             mine, theirs = clock.shared(equally), clock.shared(equally)
 
             async def use(k, amount):
-                await clock.sleep((float(k % 3), (Use(mine, float(amount)),)), (k,))
+                await clock.sleep((float(k % 3), (Use((mine,), float(amount)),)), (k,))
                 ends.append((k, clock.now()))
 
             async def other(k, amount):
-                await clock.sleep((float(amount), (Use(theirs, 5.0),)), (k,))
+                await clock.sleep((float(amount), (Use((theirs,), 5.0),)), (k,))
 
             async def main():
                 await asyncio.gather(
@@ -109,7 +109,7 @@ def test_whoever_comes_at_one_moment_is_reckoned_with_once():
         network = clock.shared(speeds)
 
         async def main():
-            await asyncio.gather(*(clock.sleep(((Use(network, 8.0),),), (k,)) for k in range(100)))
+            await asyncio.gather(*(clock.sleep(((Use((network,), 8.0),),), (k,)) for k in range(100)))
 
         clock.run(main())
         assert clock.now() == 100.0

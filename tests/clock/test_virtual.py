@@ -252,7 +252,7 @@ def test_what_is_called_later_goes_by_order_and_needs_no_task():
         memory = clock.shared(lambda counts: [4.0 / max(1, counts[0])])
 
         async def main():
-            for k, seconds in ((2, 3.0), (0, 3.0), (3, (1.0, (Use(memory, 4.0),))), (1, (2.0, 1.0))):
+            for k, seconds in ((2, 3.0), (0, 3.0), (3, (1.0, (Use((memory,), 4.0),))), (1, (2.0, 1.0))):
                 clock.after(seconds, (k,), lambda k=k: happened.append((k, clock.now())), name="any")
             assert len(asyncio.all_tasks()) == 1
             await clock.sleep(3.0, (9,))
