@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
-from dorylax.clock import Duration, Timed, Workers
+from dorylax.clock import Duration, Request, Timed, Workers
 from dorylax.cost import RowsRead
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.hollow import hollow, taken
@@ -23,6 +23,7 @@ from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.asynchrony import BlocksRead, Reception
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer, Reads, RowBuffer
+from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
@@ -331,6 +332,24 @@ class GraphServer:
 
     async def compute(self, job: Job, work: Callable[[], T]) -> Timed[T]:
         """Does something on this server's threads."""
+        request, timed = self._asked(job, work), None
+        try:
+            async with self._one_turn():
+                timed = await self.workers.run(
+                    work, seconds=request.seconds, order=request.order, effort=request.effort
+                )
+                return timed
+        finally:
+            self._ended(job, timed)
+
+    async def compute_all(self, jobs: Sequence[tuple[Job, Callable[[], T]]]) -> list[Timed[T]]:
+        """The same with several things, as threads become free."""
+        if len(jobs) == 1 or self._turn is not None:
+            return await all_of([self.compute(job, work) for job, work in jobs])
+        requests = [self._asked(job, work) for job, work in jobs]
+        return await self.workers.run_all(requests, lambda place, timed: self._ended(jobs[place][0], timed))
+
+    def _asked(self, job: Job, work: Callable[[], T]) -> Request[T]:
         model, visit = self.context.times, job.visit
         order = (visit.epoch, visit.number, job.step.index, job.place)
         seconds: Duration = 0.0
@@ -344,14 +363,13 @@ class GraphServer:
             effort = stage_effort(job.step, self.context.sizes.of(job.step))
         self._queue(1)
         self.counts.of(visit.epoch).graph_queued(max(0, self._queued - self.workers.slots))
-        try:
-            async with self._one_turn():
-                timed = await self.workers.run(work, seconds=seconds, order=order, effort=effort)
-        finally:
-            self._queue(-1)
-        times = (timed.start, timed.end)
-        self.recorder.graph_task(job.label, self.shard.server, visit, times=times, task=job.step.index)
-        return timed
+        return Request(work, seconds, order, effort)
+
+    def _ended(self, job: Job, timed: Timed[Any] | None) -> None:
+        self._queue(-1)
+        if timed is not None:
+            times = (timed.start, timed.end)
+            self.recorder.graph_task(job.label, self.shard.server, job.visit, times=times, task=job.step.index)
 
     async def ask_worker(self, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
         """Lets a worker run a stage.

@@ -1,8 +1,19 @@
 """Time as a parameter: the same coroutines on the real clock with threads or on a virtual one that jumps (docs/clock.md)."""
 
-from dorylax.clock.base import Clock, DeadlockError, Timed, Workers
+from dorylax.clock.base import Clock, DeadlockError, Request, Timed, Workers
 from dorylax.clock.duration import Duration, Shared, Use
 from dorylax.clock.real import RealClock
 from dorylax.clock.virtual import VirtualClock
 
-__all__ = ["Clock", "DeadlockError", "Duration", "RealClock", "Shared", "Timed", "Use", "VirtualClock", "Workers"]
+__all__ = [
+    "Clock",
+    "DeadlockError",
+    "Duration",
+    "RealClock",
+    "Request",
+    "Shared",
+    "Timed",
+    "Use",
+    "VirtualClock",
+    "Workers",
+]

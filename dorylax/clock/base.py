@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, final
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, final
 
 from dorylax.clock.duration import Duration
 from dorylax.errors import DorylaxError
@@ -34,6 +34,19 @@ class Timed(Generic[T]):
     value: T
     start: float
     end: float
+
+
+class Request(NamedTuple, Generic[T]):
+    """Something for workers to do.
+
+    Attributes:
+        work, seconds, order, effort: as of `Workers.run`.
+    """
+
+    work: Callable[[], T]
+    seconds: Duration
+    order: tuple[int, ...]
+    effort: int | None = None
 
 
 @final
@@ -83,6 +96,34 @@ class Workers(ABC):
             ValueError: `seconds` is negative or not finite.
             BaseException: whatever `work` raises; the worker is then free at once.
         """
+
+    async def run_all(
+        self, requests: Sequence[Request[T]], ended: Callable[[int, Timed[T] | None], None]
+    ) -> list[Timed[T]]:
+        """Does several things, each as soon as a worker is free, in this order.
+
+        Args:
+            requests: what to do.
+            ended: told of each when it is over: which it was, and what came of it; None where it failed or was given up.
+
+        Returns:
+            What came of each, in their order.
+
+        Raises:
+            ValueError, BaseException: as `run`, the first.
+        """
+
+        async def one(place: int, request: Request[T]) -> Timed[T]:
+            found: Timed[T] | None = None
+            try:
+                found = await self.run(
+                    request.work, seconds=request.seconds, order=request.order, effort=request.effort
+                )
+                return found
+            finally:
+                ended(place, found)
+
+        return list(await asyncio.gather(*(one(place, request) for place, request in enumerate(requests))))
 
     @abstractmethod
     async def end(self) -> None:

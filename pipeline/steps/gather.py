@@ -15,7 +15,6 @@ from dorylax.cost import RowsRead
 from dorylax.ops.primitives.operator import Role
 from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.buffers import Reads
-from dorylax.pipeline.concurrent import all_of
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.operators import fill_padding, results_for, row_range, work_on
 from dorylax.pipeline.plan import Step
@@ -93,8 +92,8 @@ async def operate(
     rows = None if context.times is None or not context.times.measured else _rows_read(server, visit, reading)
     for place, piece in enumerate(server.pieces(step, visit.interval, reading.rows)):
         job = Job(step, visit, place, piece.flops, piece.bytes, step.label, rows)
-        jobs.append(server.compute(job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))
-    await all_of(jobs)
+        jobs.append((job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))
+    await server.compute_all(jobs)
     for one in found:
         server.recorder.read(server.shard.server, visit, one)
 
