@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dorylax.clock import Clock, RealClock, VirtualClock
+from dorylax.clock import Clock, RealClock, Request, Timed, VirtualClock
 
 
 @pytest.fixture(params=[RealClock, VirtualClock], ids=["real", "virtual"])
@@ -49,6 +49,35 @@ def test_no_more_work_at_a_time_than_slots_and_all_is_done(clock):
         most = max(most, busy)
     assert busy == 0
     assert 1 <= most <= 3
+
+
+def test_several_things_are_done_by_as_many_workers_as_there_are(clock):
+    workers, told = clock.workers("graph", 2), {}
+
+    async def main():
+        requests = [Request(lambda k=k: (k, clock.now()), 0.1 * k, (k,)) for k in range(5)]
+        return await workers.run_all(requests, told.__setitem__)
+
+    times = clock.run(main())
+    assert [one.value[0] for one in times] == list(range(5))
+    assert told == dict(enumerate(times))
+    assert all(one.start <= one.value[1] <= one.end for one in times)
+    changes = sorted([(one.start, 1) for one in times] + [(one.end, -1) for one in times])
+    assert max(sum(change for _, change in changes[:k]) for k in range(len(changes) + 1)) <= 2
+
+
+def test_one_of_several_that_fails_fails_them_and_keeps_no_worker(clock):
+    workers, told = clock.workers("graph", 1), {}
+
+    async def main():
+        requests = [Request(lambda k=k: 1 // k, 0.0, (k,)) for k in (1, 0, 2)]
+        with pytest.raises(ZeroDivisionError):
+            await workers.run_all(requests, told.__setitem__)
+        return await workers.run(lambda: 7, seconds=0.0, order=())
+
+    assert clock.run(main()).value == 7
+    assert isinstance(told[0], Timed)
+    assert told[1] is None
 
 
 def test_an_error_of_the_work_reaches_its_caller_and_frees_the_worker(clock):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.clock import DeadlockError, Use, VirtualClock
+from dorylax.clock import DeadlockError, Request, Use, VirtualClock
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -37,6 +37,68 @@ def test_computes_at_the_start_and_returns_at_the_end():
         times = clock.run(main())
     assert computed == [0.0, 2.0, 2.0]
     assert [(t.start, t.end) for t in times] == [(0.0, 2.0), (2.0, 2.0), (2.0, 5.0)]
+
+
+@given(
+    slots=st.integers(1, 3),
+    groups=st.lists(
+        st.tuples(st.integers(0, 3), st.lists(st.integers(0, 4), min_size=1, max_size=5)), min_size=1, max_size=4
+    ),
+)
+def test_several_things_at_once_are_done_as_if_each_had_a_task(slots, groups):
+    """Each group comes at a time of its own; half of what its members take, they take of a memory that all share."""
+
+    def times(together):
+        with VirtualClock() as clock:
+            memory, workers = clock.shared(lambda counts: [4.0 / max(1, counts[0])]), clock.workers("graph", slots)
+            found = []
+
+            def request(group, k, seconds):
+                shared = ((Use((memory,), 2.0 * seconds),),) if seconds else ()
+                return Request(lambda: found.append((group, k, clock.now())), (float(seconds), *shared), (group, k))
+
+            async def one(group, begin, members):
+                await clock.sleep(float(begin), (-1, group))
+                requests = [request(group, k, seconds) for k, seconds in enumerate(members)]
+                if together:
+                    timed = await workers.run_all(requests, lambda *_: None)
+                else:
+                    timed = await asyncio.gather(
+                        *(workers.run(one.work, seconds=one.seconds, order=one.order) for one in requests)
+                    )
+                return [(one.start, one.end) for one in timed], clock.now()
+
+            async def main():
+                return await asyncio.gather(*(one(group, *given) for group, given in enumerate(groups)))
+
+            return clock.run(main()), found
+
+    assert times(together=True) == times(together=False)
+
+
+@pytest.mark.parametrize("when", [1.0, 6.0])
+def test_several_things_that_are_given_up_keep_no_worker_and_share_nothing(when):
+    """While the first is done, at 1 s, and at 6 s the second, of which the first has been told."""
+    told = []
+    with VirtualClock() as clock:
+        workers, memory = clock.workers("graph", 1), clock.shared(lambda counts: [4.0 / max(1, counts[0])])
+
+        async def main():
+            requests = [Request(lambda: 7, ((Use((memory,), 20.0),),), (k,)) for k in range(3)]
+            task = asyncio.ensure_future(workers.run_all(requests, lambda place, timed: told.append((place, timed))))
+            await clock.sleep(when, ())
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return await workers.run(lambda: 8, seconds=((Use((memory,), 4.0),),), order=())
+
+        done = clock.run(main())
+    assert (done.value, done.start, done.end) == (8, when, when + 1.0)
+    assert [(place, timed and timed.value) for place, timed in told] == [
+        (0, 7 if when > 5 else None),
+        (1, None),
+        (2, None),
+    ]
 
 
 def test_ties_go_by_order_then_sequence():

@@ -4,6 +4,8 @@ import asyncio
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dorylax.pipeline.stamps import Quorum, Stamps
 
@@ -112,5 +114,37 @@ def test_who_has_given_up_is_forgotten() -> None:
         stamps.epochs[0] = 1
         stamps.changed()
         await there
+
+    asyncio.run(scenario())
+
+
+@given(
+    count=st.integers(1, 5),
+    writes=st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3), st.booleans()), max_size=30),
+)
+def test_blocks_that_advance_one_by_one_wake_whom_a_look_at_all_would(
+    count: int, writes: list[tuple[int, int, bool]]
+) -> None:
+    async def scenario() -> None:
+        stamps = Stamps(count)
+        stamps.epochs[:] = 0
+        stamps.changed()
+        waiting = {epoch: asyncio.create_task(stamps.wait(epoch)) for epoch in range(1, 12)}
+        await asyncio.sleep(0)
+        for block, by, alone in writes:
+            place = block % count
+            if alone:
+                stamps.advance(place, int(stamps.epochs[place]) + by)
+            else:
+                stamps.epochs[place] += by
+                stamps.changed()
+            for _ in range(2):
+                await asyncio.sleep(0)
+            assert [epoch for epoch, task in waiting.items() if task.done()] == [
+                epoch for epoch in waiting if stamps.epochs.min() >= epoch
+            ]
+        for task in waiting.values():
+            task.cancel()
+        await asyncio.gather(*waiting.values(), return_exceptions=True)
 
     asyncio.run(scenario())
