@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, final, runtime_checkable
 
 import jax
 
@@ -21,7 +22,9 @@ Then = Callable[[float, Exception | None], None]
 """Told what has become of a post: how many seconds ago it was delivered, or why it cannot be, which also ends the run."""
 
 
-class Address(NamedTuple):
+@final
+@dataclasses.dataclass(frozen=True, slots=True)
+class Address:
     """Who a server is.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, final
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.cost.machines import Place
 from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting, payload_bytes
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
 
@@ -23,7 +23,8 @@ def modelled(times: TimeModel) -> Seconds:
     def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> Duration:
         assert sender.role in _ROLES, f"only servers send messages, not {sender.role}"
         key = (_ROLES[sender.role], sender.index, _ROLES[receiver.role], receiver.index, *order)
-        return times.message(key, bytes=num_bytes, sender=sender, receiver=receiver)
+        places: tuple[Place, Place] = (sender.role, sender.index), (receiver.role, receiver.index)
+        return times.message(key, bytes=num_bytes, sender=places[0], receiver=places[1])
 
     return seconds
 
@@ -165,6 +166,5 @@ class _Posted:
             raise error
 
 
-@functools.lru_cache(1024)
 def _name(kind: str, sender: Address) -> str:
     return f"{kind} from {sender.role} server {sender.index}"
