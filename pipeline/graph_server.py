@@ -474,7 +474,7 @@ class GraphServer:
 
 @final
 class _Sent:
-    """A message on its way: told when it is there (`Then`). As small as can be: a simulation has tens of thousands."""
+    """A message on its way: told when it is there (`Then`)."""
 
     __slots__ = ("_begin", "_label", "_num_bytes", "_server", "_visit")
 

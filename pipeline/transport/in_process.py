@@ -97,11 +97,7 @@ class InProcessTransport:
 
 @final
 class _Posted:
-    """A request on its way, and then its answer.
-
-    Of these there are as many as messages at a time, tens of thousands of them in a simulation: how much memory each takes
-    is how fast that is.
-    """
+    """A request on its way, and then its answer: one small object, since a simulation makes hundreds of thousands."""
 
     __slots__ = ("_kind", "_order", "_payload", "_receiver", "_sender", "_then", "_transport")
 
