@@ -9,7 +9,7 @@ every block with the epoch that it is of; writes go through a guard, so that rea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple, final
 
@@ -67,6 +67,7 @@ class RowBuffer:
             *zip(shard.bounds[:-1], shard.bounds[1:], strict=True),
             *((num_rows + int(ghosts[k]), num_rows + int(ghosts[k + 1])) for k in held),
         ]
+        self._hollow = is_hollow(self.rows)
         self.stamps = Stamps(len(self._bounds))
         self.times = np.zeros(len(self._bounds), np.int64)  # rows received since they had to be exact
         self.guard = Guard()
@@ -91,7 +92,9 @@ class RowBuffer:
         epochs: list[int] = self.stamps.epochs[: self._own].tolist()
         return epochs
 
-    async def receive(self, interval: int, rows: Any, epoch: int, reception: Reception | None = None) -> None:
+    def receive(
+        self, interval: int, rows: Any, epoch: int, reception: Reception | None = None
+    ) -> Coroutine[Any, Any, None]:
         """Writes the ghosts that belong to an interval of a peer; what is not newer than what is there is dropped.
 
         Args:
@@ -100,10 +103,10 @@ class RowBuffer:
             epoch: which they are of.
             reception: how far they replace what is there; None: they do.
         """
-        await self._write(self._places[interval], rows, epoch, reception)
+        return self._write(self._places[interval], rows, epoch, reception)
 
     async def _write(self, block: int, rows: Any, epoch: int, reception: Reception | None) -> None:
-        if is_hollow(self.rows):  # nobody reads them for longer than a moment
+        if self._hollow:  # nobody reads them for longer than a moment
             if epoch > self.stamps.epochs[block]:
                 self.stamps.advance(block, epoch)
             return

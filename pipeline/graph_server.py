@@ -206,13 +206,17 @@ class GraphServer:
         if self.required(visit.epoch) == visit.epoch:
             behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < visit.epoch}
         senders, row_bytes = self._senders[publication.direction], rows[:1].nbytes
+        task = len(self.context.plan.program.tasks) + number
+        at_once = self.context.window is None and self._turn is None
         for peer, places in self.shard.sends[publication.direction][visit.interval]:
             waiting: Waiting = "sender" if self._last_sent.get((visit.interval, peer)) == number else "receiver"
             if behind and not behind.isdisjoint(senders[peer]):
                 waiting = "nobody"
-            order = (visit.epoch, visit.number, len(self.context.plan.program.tasks) + number, peer)
-            num_bytes = len(places) * row_bytes
-            await self._send(visit, peer, functools.partial(message, places), num_bytes, order, waiting=waiting)
+            order, num_bytes = (visit.epoch, visit.number, task, peer), len(places) * row_bytes
+            if at_once:  # most of what a simulation does: without a coroutine for each
+                self._post(visit, peer, message(places), num_bytes, order, waiting=waiting)
+            else:
+                await self._send(visit, peer, functools.partial(message, places), num_bytes, order, waiting=waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
         """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
@@ -225,6 +229,7 @@ class GraphServer:
                 visit.pending.end()
 
         def post(waiting: Waiting) -> None:
+            visit.pending.begin()
             self.parameters.push(visit.number, visit.epoch, step.index, sums, waiting=waiting, then=then)
 
         await self._start(visit, post, waiting)
@@ -416,21 +421,25 @@ class GraphServer:
         if window is not None:
             await window.enter(num_bytes)
         message = make()
+        await self._start(
+            visit, lambda found: self._post(visit, peer, message, num_bytes, order, waiting=found), waiting
+        )
+
+    def _post(
+        self, visit: Visit, peer: int, message: Message, num_bytes: int, order: tuple[int, ...], *, waiting: Waiting
+    ) -> None:
+        visit.pending.begin()
         kind, label = _KINDS[type(message)]
-
-        def post(waiting: Waiting) -> None:
-            self.context.transport.post(
-                self.address,
-                self._addresses[peer],
-                kind,
-                message,
-                num_bytes=num_bytes + HEADER_BYTES,
-                order=order,
-                waiting=waiting,
-                then=_Sent(self, visit, _to(label, peer), num_bytes),
-            )
-
-        await self._start(visit, post, waiting)
+        self.context.transport.post(
+            self.address,
+            self._addresses[peer],
+            kind,
+            message,
+            num_bytes=num_bytes + HEADER_BYTES,
+            order=order,
+            waiting=waiting,
+            then=_Sent(self, visit, _to(label, peer), num_bytes),
+        )
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """Takes a message of a peer; taking it twice is as taking it once."""
@@ -454,11 +463,9 @@ class GraphServer:
     async def _start(self, visit: Visit, post: Callable[[Waiting], None], waiting: Waiting) -> None:
         """Lets something go its way; with one task at a time, waits for it."""
         if self._turn is None:
-            visit.pending.begin()
             post(waiting)
             return
         async with self._turn:
-            visit.pending.begin()
             post("sender")
             await visit.pending.nothing()
 

@@ -104,7 +104,8 @@ class Stamps:
             self._at_oldest -= 1
             if not self._at_oldest:
                 self._look()
-        self._wake(before)
+        if self._oldest > before or (self._looks and self._looks[0][0] <= self._written):
+            self._wake(before)
 
     def changed(self, blocks: int = 1) -> None:
         """Wakes who waited for what is there now; to be called on the event loop after epochs were written.

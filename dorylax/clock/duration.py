@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, Protocol, final
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, final
 
 
 class Shared(Protocol):
     """Something that several tasks use at the same time: a network, the memory of a server, its cores."""
 
-    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Hashable:
+    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Any:
         """Begins to use it.
 
         Args:
@@ -24,7 +24,7 @@ class Shared(Protocol):
         """
         ...
 
-    def give_up(self, use: Hashable) -> None:
+    def give_up(self, use: Any) -> None:
         """Gives up the rest of a use; nothing happens if it is served."""
         ...
 
@@ -53,29 +53,25 @@ Duration = float | tuple[Part, ...]
 def check_duration(duration: Duration) -> None:
     """Refuses what is not a duration, with a ValueError."""
     for part in duration if isinstance(duration, tuple) else (duration,):
-        if not isinstance(part, tuple):
-            check_seconds(part)
-
-
-def check_seconds(seconds: float) -> None:
-    """Refuses what is not so many seconds, with a ValueError."""
-    if not 0 <= seconds < math.inf:
-        raise ValueError(f"seconds must be finite and ≥ 0, got {seconds}")
+        if not isinstance(part, tuple) and not 0 <= part < math.inf:
+            raise ValueError(f"seconds must be finite and ≥ 0, got {part}")
 
 
 class Waker(Protocol):
-    """Where time comes from: the loop of a clock."""
+    """Where time comes from: the loop of a clock.
 
-    def happen_in(self, seconds: float, order: tuple[int, ...], happen: Callable[[], object]) -> Cancellable:
-        """Calls `happen` so many seconds from now, unless what it returns is cancelled before."""
+    Attributes:
+        now: seconds.
+    """
+
+    now: float
+
+    def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> int:
+        """Calls `happen` at that time, unless what it returns is forgotten before."""
         ...
 
-
-class Cancellable(Protocol):
-    """What may be cancelled."""
-
-    def cancel(self) -> object:
-        """Cancels it."""
+    def forget(self, event: int) -> None:
+        """An event is not to happen; nothing changes if it has."""
         ...
 
 
@@ -93,37 +89,42 @@ class Passing:
     __slots__ = ("_event", "_missing", "_order", "_over", "_part", "_parts", "_uses", "_waker")
 
     def __init__(self, duration: Duration, order: tuple[int, ...], waker: Waker, over: Callable[[], object]) -> None:
-        self._parts = iter(duration if isinstance(duration, tuple) else (duration,))
-        self._order, self._waker, self._over = order, waker, over
-        self._event: Cancellable | None = None
+        self._waker, self._uses = waker, list[Any]()
+        if not isinstance(duration, tuple):
+            self._event = waker.happen_at(waker.now + duration, order, over)
+            return
+        self._parts = iter(duration)
+        self._order, self._over = order, over
+        self._event = 0  # that has happened, or never will
         self._part: tuple[Use, ...] = ()  # that goes on, and what it uses
-        self._uses: Sequence[Hashable] = ()
         self._missing = 0
         self._go_on()
 
     def give_up(self) -> None:
         """Uses nothing any more, and is never over."""
-        if self._event is not None:
-            self._event.cancel()
+        self._waker.forget(self._event)
         if self._uses:
             every = [one for of, _, _ in self._part for one in of]
             for one, use in zip(every, self._uses, strict=True):
                 one.give_up(use)
-            self._uses = ()
+            self._uses = []
 
     def _go_on(self) -> None:
-        part = next(self._parts, None)
-        if part is None:
-            self._over()
-        elif isinstance(part, tuple):
-            order, served = self._order, self._served
-            self._uses = uses = [one.use(amount, kind, order, served) for of, amount, kind in part for one in of]
-            self._part, self._missing = part, len(uses)
-        else:
-            self._event = self._waker.happen_in(part, self._order, self._go_on)
+        for part in self._parts:
+            if isinstance(part, tuple):
+                order, served, uses = self._order, self._served, []
+                for of, amount, kind in part:
+                    for one in of:
+                        uses.append(one.use(amount, kind, order, served))
+                self._part, self._uses, self._missing = part, uses, len(uses)
+            else:
+                waker = self._waker
+                self._event = waker.happen_at(waker.now + part, self._order, self._go_on)
+            return
+        self._over()
 
     def _served(self) -> None:
         self._missing -= 1
         if not self._missing:
-            self._uses = ()  # they know of this, and are not to form a circle with it
+            self._uses = []  # they know of this, and are not to form a circle with it
             self._go_on()

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Literal, TypeVar, final
 
 from dorylax.clock.base import Clock, Workers
-from dorylax.clock.duration import Duration, check_seconds
+from dorylax.clock.duration import Duration, check_duration
 from dorylax.clock.task_loop import TaskLoop
 from dorylax.clock.threads import Threads
 
@@ -41,7 +41,7 @@ class RealClock(Clock):
         """As `Clock.sleep`."""
         if isinstance(seconds, tuple):
             raise TypeError("only the virtual clock knows what is shared: the real one sleeps for seconds")
-        check_seconds(seconds)
+        check_duration(seconds)
         await asyncio.sleep(seconds)
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import final
 
 from dorylax.clock.sharing import Job, Sharing, Speeds
-from dorylax.clock.virtual_loop import Event, VirtualLoop
+from dorylax.clock.virtual_loop import VirtualLoop
 
 
 @final
@@ -25,55 +25,42 @@ class VirtualShared:
         # When somebody is to be served, and what happens then. While others come it gets later: an event that is too early
         # asks again, which costs less than to cancel it each time.
         self._due: tuple[float, tuple[int, ...]] | None = None
-        self._event: Event | None = None
+        self._event = 0
+        # Whether speeds have changed, perhaps not for the last time at this moment: who is next is asked when it is over.
         self._changing = False
 
     def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Job:
         """See `Shared`."""
         job = self._sharing.add(self._loop.now, amount, kind, order, served)
         if not self._changing:
-            self._changed()
+            self._changing = True
+            self._loop.before_next(self._expect)
         return job
 
-    def give_up(self, use: Hashable) -> None:
+    def give_up(self, use: Job) -> None:
         """See `Shared`."""
-        assert isinstance(use, Job)
-        if not use.gone:
-            self._sharing.remove(self._loop.now, use)
-            if not self._changing:
-                self._changed()
-
-    def _changed(self) -> None:
-        """Speeds have changed, perhaps not for the last time at this moment: who is served next is asked when it is over."""
-        self._changing = True
-        self._loop.before_next(self._expect)
+        if self._sharing.remove(self._loop.now, use) and not self._changing:
+            self._changing = True
+            self._loop.before_next(self._expect)
 
     def _expect(self) -> None:
         """Waits for the end of whatever is served next."""
         self._changing = False
         due, found = self._due, self._sharing.next()
-        if due is None:
-            if found is not None:
-                self._wait_for(found)
-        elif found is None or found < due:
-            assert self._event is not None
-            self._event.cancel()
-            self._due = None
-            if found is not None:
-                self._wait_for(found)
-
-    def _wait_for(self, due: tuple[float, tuple[int, ...]]) -> None:
-        self._due = due
-        self._event = self._loop.happen_at(*due, self._serve)
+        if due is not None:
+            if found is not None and found >= due:
+                return
+            self._loop.forget(self._event)
+        self._due = found
+        if found is not None:
+            self._event = self._loop.happen_at(*found, self._serve)
 
     def _serve(self) -> None:
-        found = self._sharing.next()
-        assert found is not None
-        if found != self._due:
-            self._wait_for(found)
+        due, self._due = self._due, None
+        if self._sharing.next() != due:
+            self._expect()
             return
-        self._due = None
-        job = self._sharing.finish()
-        if not self._changing:
-            self._changed()
-        job.served()
+        served = self._sharing.finish()[-1]
+        self._changing = True
+        self._loop.before_next(self._expect)
+        served()

@@ -17,21 +17,9 @@ Pure; asked after every change, with a tuple."""
 
 Order = tuple[int, ...]
 
-
-@final
-class Job:
-    """An amount that is being served; made by `Sharing.add`.
-
-    Attributes:
-        kind: which kind of job it is.
-        gone: whether it is done, or given up.
-        served: as of `add`.
-    """
-
-    __slots__ = ("gone", "kind", "served")
-
-    def __init__(self, kind: int, served: Callable[[], object]) -> None:
-        self.kind, self.gone, self.served = kind, False, served
+Job = tuple[float, Order, int, int, Callable[[], object]]
+"""An amount that is being served: the way that its kind will have come at its end, its order, a number of its own, its kind,
+and `served` as of `Sharing.add`. Jobs of a kind end in this order."""
 
 
 def _nothing() -> None:
@@ -49,13 +37,11 @@ class Sharing:
 
     def __init__(self, speeds: Speeds, kinds: int = 1) -> None:
         self._speeds_of = speeds
-        self._counts = [0] * kinds
         self._speeds: Sequence[float] | None = None  # of the counts; None: to be asked for
         self._found: tuple[float, Order] | None = None  # what is done next, if no job has come or gone since
         self._next_kind = 0  # of that
         self._way = [0.0] * kinds  # units that a job of the kind has been served that was there all along
-        # A heap of each kind, by the way that the job's kind will have come at its end.
-        self._jobs: list[list[tuple[float, Order, int, Job]]] = [[] for _ in range(kinds)]
+        self._jobs: list[list[Job]] = [[] for _ in range(kinds)]  # a heap of each kind
         self._now, self._sequence = 0.0, 0
 
     def add(self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = _nothing) -> Job:
@@ -75,65 +61,61 @@ class Sharing:
             raise ValueError(f"an amount must be finite and > 0, got {amount}")
         if now != self._now:
             self._pass_to(now)
-        job = Job(kind, served)
         self._sequence = sequence = self._sequence + 1
-        heapq.heappush(self._jobs[kind], (self._way[kind] + amount, order, sequence, job))
-        self._counts[kind] += 1
+        job = (self._way[kind] + amount, order, sequence, kind, served)
+        heapq.heappush(self._jobs[kind], job)
         self._speeds = self._found = None
         return job
 
-    def remove(self, now: float, job: Job) -> None:
-        """Gives up a job that is not done."""
+    def remove(self, now: float, job: Job) -> bool:
+        """Gives up a job; False if it is done or given up already."""
+        jobs = self._jobs[job[3]]
+        if job not in jobs:
+            return False
         if now != self._now:
             self._pass_to(now)
-        self._leave(job)
+        jobs.remove(job)
+        heapq.heapify(jobs)
+        if not jobs:
+            self._way[job[3]] = 0.0
+        self._speeds = self._found = None
+        return True
 
     def next(self) -> tuple[float, Order] | None:
         """When the next job is done if none comes or goes before, and its order; None where there is none."""
-        return self._found or self._next()
-
-    def finish(self) -> Job:
-        """Ends the next job, at the time that `next` has said."""
-        found = self._found or self._next()
-        assert found is not None, "there is no job"
-        when, kind = found[0], self._next_kind
-        if when != self._now:
-            self._pass_to(when)
-        way, _, _, job = heapq.heappop(self._jobs[kind])
-        self._way[kind] = way  # exactly: jobs that are done together are done at the same time
-        self._leave(job)
-        return job
-
-    def _next(self) -> tuple[float, Order] | None:
-        speeds, best = self._speeds or self._ask(), None
+        if self._found is not None:
+            return self._found
+        speeds, best = self._speeds, None
+        if speeds is None:
+            self._speeds = speeds = self._speeds_of(tuple(map(len, self._jobs)))
         for kind, jobs in enumerate(self._jobs):
-            while jobs and jobs[0][3].gone:
-                heapq.heappop(jobs)
             if jobs:
-                way, order, _, _ = jobs[0]
-                left = way - self._way[kind]
-                found = (self._now + left / speeds[kind] if left > 0 else self._now, order)
+                job = jobs[0]
+                left = job[0] - self._way[kind]
+                found = (self._now + left / speeds[kind] if left > 0 else self._now, job[1])
                 if best is None or found < best:
                     best, self._next_kind = found, kind
         self._found = best
         return best
 
-    def _ask(self) -> Sequence[float]:
-        self._speeds = speeds = self._speeds_of(tuple(self._counts))
-        return speeds
+    def finish(self) -> Job:
+        """Ends the next job, at the time that `next` has said."""
+        found = self._found or self.next()
+        assert found is not None, "there is no job"
+        when, kind = found[0], self._next_kind
+        if when != self._now:
+            self._pass_to(when)
+        jobs = self._jobs[kind]
+        job = heapq.heappop(jobs)
+        # Exactly, so that jobs which are done together are done at the same time. With none left, from 0 again: a long run
+        # would lose digits; and who begins anew knows nothing of before.
+        self._way[kind] = job[0] if jobs else 0.0
+        self._speeds = self._found = None
+        return job
 
     def _pass_to(self, now: float) -> None:
         passed, self._now = now - self._now, now
-        speeds, way = self._speeds or self._ask(), self._way
-        for kind, count in enumerate(self._counts):
-            if count:
+        speeds, way = self._speeds or self._speeds_of(tuple(map(len, self._jobs))), self._way
+        for kind, jobs in enumerate(self._jobs):
+            if jobs:
                 way[kind] += passed * speeds[kind]
-
-    def _leave(self, job: Job) -> None:
-        kind = job.kind
-        job.gone = True
-        self._counts[kind] = left = self._counts[kind] - 1
-        if not left:
-            self._way[kind] = 0.0  # a long run would lose digits; and who begins anew knows nothing of before
-            self._jobs[kind].clear()
-        self._speeds = self._found = None

@@ -63,7 +63,10 @@ class VirtualClock(Clock):
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:  # noqa: ARG002
         """As `Clock.after`, without a task."""
         check_duration(seconds)
-        Passing(seconds, order, self._loop, call)
+        if isinstance(seconds, tuple):
+            Passing(seconds, order, self._loop, call)
+        else:
+            self._loop.happen_at(self._loop.now + seconds, order, call)
 
     def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
         """Something that tasks share from now on.

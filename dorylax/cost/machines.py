@@ -80,7 +80,6 @@ class Machines:
         self._cluster, self._clock, self._peers = cluster, clock, max(1, servers - 1)
         self._made: dict[tuple[str, Place], Shared] = {}
         self._speeds: dict[tuple[str, str], Speeds] = {}  # servers of a kind are alike
-        self._between: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}
         self._pools: dict[int, WarmPool] = {}
 
     def instance(self, place: Place) -> Instance:
@@ -89,17 +88,14 @@ class Machines:
 
     def between(self, sender: Place, receiver: Place) -> tuple[tuple[Shared, ...], float]:
         """What a message uses, all at once, and bytes per second where it is alone."""
-        found = self._between.get((sender, receiver))
-        if found is None:
-            ways, speeds = [self.out(sender), self.into(receiver)], []
-            for place, way in ((sender, self.pcie("out", sender)), (receiver, self.pcie("into", receiver))):
-                instance = self.instance(place)
-                speeds.append(instance.network_bandwidth)
-                if way is not None and instance.gpu is not None:
-                    ways.append(way)
-                    speeds.append(instance.gpu.pcie_bandwidth)
-            found = self._between[sender, receiver] = (tuple(ways), min(speeds))
-        return found
+        ways, speeds = [self.out(sender), self.into(receiver)], []
+        for place, way in ((sender, self.pcie("out", sender)), (receiver, self.pcie("into", receiver))):
+            instance = self.instance(place)
+            speeds.append(instance.network_bandwidth)
+            if way is not None and instance.gpu is not None:
+                ways.append(way)
+                speeds.append(instance.gpu.pcie_bandwidth)
+        return tuple(ways), min(speeds)
 
     def out(self, place: Place) -> Shared:
         """A server's network on the way out; kinds are `MESSAGES` and `FUNCTIONS`."""

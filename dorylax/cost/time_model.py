@@ -68,6 +68,7 @@ class TimeModel:
         if cluster.measured is not None and cluster.graph_server.name not in INSTANCES:  # else it was replaced
             self.measured = MeasuredSpeeds(cluster.measured, cluster.graph_server)
         # Of each graph server what a thread of it uses to compute and to read, and how fast it does so alone.
+        self._ways: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}  # as of `Machines.between`
         self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
     def graph_task(
@@ -203,19 +204,27 @@ class TimeModel:
         factor = server.variation.factor(self.seed, "message", key)
         if machines is None:
             return (self.cluster.latency + bytes / server.network_bandwidth) * factor
-        ways, alone = machines.between(sender, receiver)
+        found = self._ways.get((sender, receiver))
+        if found is None:
+            found = self._ways[sender, receiver] = machines.between(sender, receiver)
+        ways, speed = found
         if (one := self.cluster.one_machine) is not None:
             if not one.processes:
                 return _duration(0.0, (self._reading(bytes),), factor)
-            found = _duration(self.cluster.latency + one.message_wait, (Taken(ways, bytes, alone, MESSAGES),), factor)
+            duration = _duration(
+                self.cluster.latency + one.message_wait, (Taken(ways, bytes, speed, MESSAGES),), factor
+            )
             if not bytes:
-                return found
-            assert isinstance(found, tuple)
-            *before, uses = found
+                return duration
+            assert isinstance(duration, tuple)
+            *before, uses = duration
             assert isinstance(uses, tuple)
             # Either end has a thread that is busy with it.
-            return (*before, (*uses, Use((self._cores,) * 2, bytes / alone, PASSING)))
-        return _duration(self.cluster.latency, (Taken(ways, bytes, alone, MESSAGES),), factor)
+            return (*before, (*uses, Use((self._cores,) * 2, bytes / speed, PASSING)))
+        # As `_duration`, at once: of all that a simulation asks for, this is most.
+        latency = self.cluster.latency
+        seconds = max(0.0, latency + (factor - 1) * (latency + bytes / speed))
+        return (seconds, (Use(ways, float(bytes), MESSAGES),)) if bytes else seconds
 
     def update(self, key: tuple[int, ...], *, bytes: Amount) -> Duration:
         """An optimizer step on one thread of a parameter server, whose other threads have nothing to do.

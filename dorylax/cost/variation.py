@@ -12,8 +12,9 @@ from typing import final
 
 from dorylax.cost.errors import check_bounds
 
-_NORMAL = NormalDist()
-_UNIT_BITS = 52  # so that (bits + 1/2) / 2^52 is exact, and never 0 or 1
+_quantile = NormalDist().inv_cdf
+_CUT = 64 - 52  # of 64 bits, so that (bits + 1/2) / 2^52 is exact, and never 0 or 1
+_UNITS = 2.0**52
 _DIGEST = struct.Struct("<QQ")
 
 
@@ -55,13 +56,11 @@ class Variation:
             return 1.0
         text = f"{kind}:{seed}:{_numbers(len(key)) % key}"
         first, second = _DIGEST.unpack(hashlib.blake2b(text.encode(), digest_size=_DIGEST.size).digest())
-        jitter = math.exp(self.sigma * _NORMAL.inv_cdf(_unit(first)))
-        return jitter * self.straggler_factor if _unit(second) < self.straggler_probability else jitter
-
-
-def _unit(bits: int) -> float:
-    """A number in (0, 1) from 64 bits."""
-    return ((bits >> (64 - _UNIT_BITS)) + 0.5) / (1 << _UNIT_BITS)
+        # Numbers in (0, 1) from 64 bits each.
+        factor = math.exp(self.sigma * _quantile(((first >> _CUT) + 0.5) / _UNITS))
+        if ((second >> _CUT) + 0.5) / _UNITS < self.straggler_probability:
+            factor *= self.straggler_factor
+        return factor
 
 
 @functools.cache

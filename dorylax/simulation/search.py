@@ -202,9 +202,14 @@ def what_if(
     if refused is not None and not tasks:
         raise refused
     places = list(tasks)
+    if (
+        jobs > 1
+    ):  # a short one first, alone (`outcomes`); then the longest, so that no process waits for another in the end
+        places.sort(key=lambda place: every[place].work * tasks[place].epochs)
+        places = places[:1] + places[:0:-1]
     with (
         contextlib.suppress(KeyboardInterrupt),
-        contextlib.closing(outcomes(list(tasks.values()), jobs)) as ended,
+        contextlib.closing(outcomes([tasks[place] for place in places], jobs)) as ended,
     ):
         for number, found in ended:
             place = places[number]

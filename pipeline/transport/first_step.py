@@ -21,6 +21,9 @@ class Begun(NamedTuple, Generic[T]):
     rest: tuple[Coroutine[Any, Any, T], Any] | None
 
 
+_NOTHING: Begun[Any] = Begun(None, None)
+
+
 def begin(coroutine: Coroutine[Any, Any, T]) -> Begun[T]:
     """Runs a coroutine until it first waits. Until then no task is the current one, so timeouts must not come before.
 
@@ -30,7 +33,7 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> Begun[T]:
     try:
         awaited = coroutine.send(None)
     except StopIteration as end:
-        return Begun(end.value, None)
+        return _NOTHING if end.value is None else Begun(end.value, None)
     return Begun(None, (coroutine, awaited))
 
 

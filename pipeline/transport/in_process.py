@@ -8,7 +8,7 @@ from typing import Any, final
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
 from dorylax.cost.machines import Place
-from dorylax.pipeline.transport.base import Address, RequestHandler, Then, Waiting, payload_bytes
+from dorylax.pipeline.transport.base import Address, RequestHandler, Role, Then, Waiting, payload_bytes
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
 
 Seconds = Callable[[Address, Address, int, tuple[int, ...]], Duration]
@@ -22,9 +22,10 @@ def modelled(times: TimeModel) -> Seconds:
 
     def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> Duration:
         assert sender.role in _ROLES, f"only servers send messages, not {sender.role}"
+        here: Place = (sender.role, sender.index)
+        there: Place = (receiver.role, receiver.index)
         key = (_ROLES[sender.role], sender.index, _ROLES[receiver.role], receiver.index, *order)
-        places: tuple[Place, Place] = (sender.role, sender.index), (receiver.role, receiver.index)
-        return times.message(key, bytes=num_bytes, sender=places[0], receiver=places[1])
+        return times.message(key, bytes=num_bytes, sender=here, receiver=there)
 
     return seconds
 
@@ -44,11 +45,11 @@ class InProcessTransport:
 
     def __init__(self, clock: Clock, seconds: Seconds | None) -> None:
         self.clock, self.seconds = clock, seconds
-        self._handlers: dict[Address, RequestHandler] = {}
+        self._handlers: dict[tuple[Role, int], RequestHandler] = {}  # to look up an address itself takes longer
 
     def register(self, address: Address, handler: RequestHandler) -> None:
         """See `Transport`."""
-        self._handlers[address] = handler
+        self._handlers[address.role, address.index] = handler
 
     async def request(
         self,
@@ -81,7 +82,8 @@ class InProcessTransport:
         then: Then,
     ) -> None:
         """See `Transport`. No task is made for it, unless its receiver waits for something while handling it."""
-        _Posted(self, sender, receiver, kind, payload, order=order, then=then).go(num_bytes)
+        posted = _Posted(self, sender, receiver, kind, payload, order=order, then=then)
+        posted.travel(sender, receiver, num_bytes, posted.arrive)
 
     async def _travel(self, sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> None:
         if self.seconds is not None:
@@ -89,7 +91,7 @@ class InProcessTransport:
 
     def handler(self, receiver: Address, kind: str) -> RequestHandler:
         """Who answers there; a LookupError if nobody does."""
-        found = self._handlers.get(receiver)
+        found = self._handlers.get((receiver.role, receiver.index))
         if found is None:
             raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
         return found
@@ -116,16 +118,14 @@ class _Posted:
         self._kind, self._payload, self._then = kind, payload, then
         self._order = (*order, 0)
 
-    def go(self, num_bytes: int) -> None:
-        """Begins its way."""
-        self._travel(self._sender, self._receiver, num_bytes, self._arrive)
-
-    def _travel(self, sender: Address, receiver: Address, num_bytes: int, call: Callable[[], None]) -> None:
+    def travel(self, sender: Address, receiver: Address, num_bytes: int, call: Callable[[], None]) -> None:
+        """Goes from one to another, and then calls something."""
         transport, order = self._transport, self._order
         seconds = 0.0 if transport.seconds is None else transport.seconds(sender, receiver, num_bytes, order)
-        transport.clock.after(seconds, order, call, name=_name(self._kind, self._sender))
+        transport.clock.after(seconds, order, call, name=self._kind)
 
-    def _arrive(self) -> None:
+    def arrive(self) -> None:
+        """Is handled, and answered."""
         payload, self._payload = self._payload, None
         try:
             handler = self._transport.handler(self._receiver, self._kind)
@@ -136,7 +136,8 @@ class _Posted:
             if begun.rest is None:
                 self._reply(begun.value)
             else:
-                self._transport.clock.spawn(self._wait(begun), name=_name(self._kind, self._sender))
+                name = f"{self._kind} from {self._sender.role} server {self._sender.index}"
+                self._transport.clock.spawn(self._wait(begun), name=name)
 
     async def _wait(self, begun: Begun[Any]) -> None:
         try:
@@ -151,16 +152,13 @@ class _Posted:
             self._tell(None)
         else:
             self._order = (*self._order[:-1], 1)
-            self._travel(self._receiver, self._sender, payload_bytes(answer), self._answered)
+            num_bytes = 0 if answer is None else payload_bytes(answer)
+            self.travel(self._receiver, self._sender, num_bytes, self._answered)
 
     def _answered(self) -> None:
-        self._tell(None)
+        self._then(0.0, None)
 
     def _tell(self, error: Exception | None) -> None:
         self._then(0.0, error)
         if error is not None:
             raise error
-
-
-def _name(kind: str, sender: Address) -> str:
-    return f"{kind} from {sender.role} server {sender.index}"
