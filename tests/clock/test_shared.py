@@ -50,6 +50,24 @@ def test_a_task_that_is_cancelled_gives_up_what_it_shares():
         assert clock.run(main()) == 2.5  # half of 8 in the first second, then all of it
 
 
+def test_of_several_uses_those_that_are_not_served_yet_are_given_up():
+    """A message that one network has carried at 1 s and the other would have at 4 s is given up at 2 s."""
+    with VirtualClock() as clock:
+        out, into = clock.shared(equally), clock.shared(equally)
+
+        async def main():
+            message = asyncio.create_task(clock.sleep(((Use((out,), 8.0), Use((into,), 32.0)),), (0,)))
+            other = asyncio.create_task(clock.sleep((1.5, (Use((into,), 8.0),)), (1,)))
+            await clock.sleep(2.0, (2,))
+            message.cancel()
+            await other
+            ends = [clock.now()]
+            await clock.sleep(((Use((out, into), 8.0),),), (3,))
+            return [*ends, clock.now()]
+
+        assert clock.run(main()) == [2.75, 3.75]  # shares for half a second: 2 of its 8 are served, and 6 at full speed
+
+
 def test_ends_at_one_time_go_by_order():
     happened = []
     with VirtualClock() as clock:

@@ -121,10 +121,13 @@ def test_who_gives_up_leaves_its_share():
     sharing = Sharing(equally)
     first, second = (sharing.add(0.0, 24.0, 0, (k,)) for k in range(2))
     assert sharing.next() == (4.0, (0,))
-    sharing.remove(2.0, first)  # both have been served 12
+    assert sharing.remove(2.0, first)  # both have been served 12
+    assert sharing.next() == (3.0, (1,))
+    assert not sharing.remove(2.5, first)
     assert sharing.next() == (3.0, (1,))
     assert sharing.finish() is second
     assert sharing.next() is None
+    assert not sharing.remove(3.0, second)
 
 
 def test_at_one_time_the_smaller_order_goes_first():

@@ -7,6 +7,7 @@ import pytest
 from dorylax.cost import INSTANCES
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation import scenario as scenarios
+from dorylax.simulation import search as searches
 from dorylax.simulation import task
 from dorylax.simulation.choice import Price
 from dorylax.simulation.grid import Grid
@@ -44,6 +45,22 @@ def test_the_order_is_the_grids_whoever_simulates(search):
     assert again == search
     assert sorted(told, key=search.tried.index) == list(search.tried)
     assert [one.point for one in search.tried] == Grid.parse(str(search.grid)).points(scenario(), 100)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_side_by_side_the_longest_points_begin_first(monkeypatch, jobs):
+    """A short one is simulated alone, the others so that no process is left with a long one in the end."""
+    asked = []
+
+    def refused(tasks, jobs):
+        asked.extend(tasks)
+        return ((place, f"{task.scenario.pipeline.servers}") for place, task in enumerate(tasks))
+
+    monkeypatch.setattr(searches, "outcomes", refused)
+    found = what_if(scenario(), "servers=4|1|3|2", jobs=jobs)
+    servers = [one.scenario.pipeline.servers for one in asked]
+    assert servers == ([4, 1, 3, 2] if jobs == 1 else [1, 4, 3, 2])
+    assert [(one.point.servers, one.reason) for one in found.tried] == [(4, "4"), (1, "1"), (3, "3"), (2, "2")]
 
 
 def test_grids_are_text_or_values(search):
