@@ -133,9 +133,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         pop = heapq.heappop
         while True:
             while ready or self._is_to_stop:
-                for _ in range(
-                    len(ready)
-                ):  # as asyncio does: what these make ready waits until it goes on after a stop
+                for _ in range(len(ready)):  # what these make ready does not run before a stop, as with asyncio
                     handle = ready.popleft()
                     if not handle._cancelled:
                         handle._run()

@@ -130,6 +130,21 @@ def test_who_gives_up_leaves_its_share():
     assert not sharing.remove(3.0, second)
 
 
+@given(amounts=st.lists(st.integers(1, 50), min_size=2, max_size=10), data=st.data())
+def test_whoever_gives_up_the_others_end_in_their_order(amounts, data):
+    """At one speed each, so that only what they ask for says when they are done."""
+    sharing = Sharing(lambda _: (1.0,))
+    jobs = [sharing.add(0.0, float(amount), 0, (k,)) for k, amount in enumerate(amounts)]
+    gone = data.draw(st.sets(st.integers(0, len(jobs) - 1)))
+    for k in gone:
+        assert sharing.remove(0.0, jobs[k])
+    ends = []
+    while (due := sharing.next()) is not None:
+        ends.append(due)
+        sharing.finish()
+    assert ends == sorted((float(amount), (k,)) for k, amount in enumerate(amounts) if k not in gone)
+
+
 def test_at_one_time_the_smaller_order_goes_first():
     sharing = Sharing(equally, 2)
     jobs = [sharing.add(0.0, 6.0, kind, order) for kind, order in ((0, (2,)), (1, (0, 7)), (0, (0, 9)))]
@@ -144,6 +159,20 @@ def test_a_long_run_loses_no_digits():
         assert when is not None
         assert when[0] - 1e9 * k == pytest.approx(0.25, abs=1e-3)  # the clock's own digits
         sharing.finish()
+
+
+@pytest.mark.parametrize("give_up", [False, True])
+def test_who_begins_when_nobody_is_left_knows_nothing_of_those_before(give_up):
+    """Two had come so far that 3 more would be lost in the digits."""
+    sharing = Sharing(lambda counts: (1e17 if counts[0] == 2 else 1.0,))
+    jobs = [sharing.add(0.0, 2e17 if give_up else 1e17, 0, (k,)) for k in range(2)]
+    for job in jobs:
+        if give_up:
+            assert sharing.remove(1.0, job)
+        else:
+            sharing.finish()
+    sharing.add(1.0, 3.0, 0, ())
+    assert sharing.next() == (4.0, ())
 
 
 @pytest.mark.parametrize("amount", [0.0, -1.0, float("inf"), float("nan")])
