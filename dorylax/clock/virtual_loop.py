@@ -62,7 +62,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._events: list[tuple[float, tuple[int, ...], int]] = []
         self._happen: dict[int, Callable[[], object]] = {}
         self._sequence = 0
-        self._before: list[Callable[[], object]] = []
+        self._before = deque[Callable[[], object]]()
         self.before_next: Callable[[Callable[[], object]], None] = self._before.append
         self._is_to_stop = self._was_closed = False
 
@@ -87,9 +87,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def jump(self, to: float) -> None:
         """Moves the time to `to`; see `VirtualClock.jump`."""
-        for call in self._before:
-            call()
-        self._before.clear()
+        while self._before:
+            self._before.popleft()()
         due = min((when for when, _, event in self._events if event in self._happen), default=to)
         if not self.now <= to <= due:
             raise ValueError(f"time can move from {self.now} to {due} at most, got {to}")
@@ -140,10 +139,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 if self._is_to_stop:
                     self._is_to_stop = False
                     return
-            if before:
-                for call in before:
-                    call()
-                before.clear()
+            while before:
+                before.popleft()()
             while events:
                 when, _, event = pop(events)
                 happen = happens.pop(event, None)
