@@ -202,9 +202,8 @@ def what_if(
     if refused is not None and not tasks:
         raise refused
     places = list(tasks)
-    if (
-        jobs > 1
-    ):  # a short one first, alone (`outcomes`); then the longest, so that no process waits for another in the end
+    if jobs > 1:
+        # A short one first, alone (`outcomes`); then the longest, so that in the end no process waits for another.
         places.sort(key=lambda place: every[place].work * tasks[place].epochs)
         places = places[:1] + places[:0:-1]
     with (

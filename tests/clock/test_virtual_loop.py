@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dorylax.clock.virtual_loop import VirtualLoop
 
-# Of each callback: how many callbacks later the first, the second, … that it makes ready is named; and whether it stops.
+# Of each callback: how many others it makes ready, and whether it stops the loop.
 CALLS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=20)
 
 
 def called(loop: asyncio.AbstractEventLoop, calls: list[tuple[int, bool]]) -> list[list[int]]:
-    """What runs until each stop, where the first callback makes others ready, and they others."""
+    """What runs until each stop, where the first callback makes others ready, and these make others ready in turn."""
     left, runs, last = iter(range(1, len(calls))), list[list[int]](), len(calls) - 1
 
     def call(number: int) -> None:
