@@ -62,6 +62,7 @@ def test_the_studys_graph_within_twelve_gibibytes() -> None:
     of_config.check_config(config("12GiB"))
 
 
+@pytest.mark.usefixtures("mapped")
 def test_files_are_as_large_as_edges_of_vertices_that_train(monkeypatch: pytest.MonkeyPatch) -> None:
     # As much of other values as memory is left for is not in files either: another test's concern.
     monkeypatch.setattr(residency, "_spread", lambda *_: frozenset())
