@@ -1,6 +1,6 @@
 """What a simulation says an epoch takes on this machine, beside what it takes.
 
-    python benchmarks/validity.py        # measures the machine first, in a minute in which nothing else runs
+    python benchmarks/validity.py        # measures the machine first, in three minutes in which nothing else runs
     python benchmarks/validity.py --cluster mine.yaml --first 4 --count 4
 
 The machine is described once, by `dorylax calibrate`. Each configuration is then simulated on that description, and run on
@@ -153,6 +153,7 @@ TINY = {
     "rows_bytes": (2**16, 2**18),
     "pass_bytes": 2**18,
     "copied_bytes": 2**18,
+    "sent_seconds": 0.01,
     "epochs": 2,
     "reference_epochs": 2,
 }

@@ -10,8 +10,7 @@ from functools import partial
 import numpy as np
 
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, repeated
-from dorylax.cost.measured import Measurement
+from dorylax.calibration.steps import Step, Values, repeated
 
 
 def steps(sizes: Sizes, threads: int) -> Iterator[Step]:
@@ -26,7 +25,7 @@ def steps(sizes: Sizes, threads: int) -> Iterator[Step]:
         yield Step(f"memory, threads: {count}", partial(_measure, sizes, count))
 
 
-def _measure(sizes: Sizes, threads: int) -> Measurement:
+def _measure(sizes: Sizes, threads: int) -> Values:
     pairs = [np.ones((2, sizes.copied_bytes // 8)) for _ in range(threads)]
 
     def copy(pair: np.ndarray) -> None:

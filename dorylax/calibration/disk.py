@@ -10,8 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, repeated
-from dorylax.cost.measured import Measurement
+from dorylax.calibration.steps import Step, Values, repeated
 from dorylax.durable import named
 
 
@@ -29,7 +28,7 @@ def steps(sizes: Sizes, folder: Path) -> Iterator[Step]:
         yield Step("disk, read", partial(_measure, sizes, folder, "read"))
 
 
-def _measure(sizes: Sizes, folder: Path, way: str) -> Measurement:
+def _measure(sizes: Sizes, folder: Path, way: str) -> Values:
     content = os.urandom(sizes.file_bytes)  # some disks write zeros faster
     with named(folder), TemporaryDirectory(prefix=".dorylax-calibrate-", dir=folder) as name:
         path = Path(name) / "file"

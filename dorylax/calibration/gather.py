@@ -11,8 +11,7 @@ import numpy as np
 
 from dorylax import aligned
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, repeated
-from dorylax.cost.measured import Measurement
+from dorylax.calibration.steps import Step, Values, repeated
 from dorylax.ops import row_operators
 from dorylax.ops.row_loops.rows import RowRange
 
@@ -33,7 +32,7 @@ def steps(sizes: Sizes, threads: int) -> Iterator[Step]:
                 yield Step(label, partial(_measure, sizes, width, rows_bytes, count))
 
 
-def _measure(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Measurement:
+def _measure(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Values:
     """Sums of rows at random places: nothing is known of a neighbour before it is read."""
     held = max(1, rows_bytes // (_NUMBER_BYTES * width))
     num_rows = max(threads, sizes.pass_bytes // (_NUMBER_BYTES * width * sizes.mean_degree))

@@ -14,9 +14,8 @@ import numpy as np
 
 from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, repeated
+from dorylax.calibration.steps import Step, Values, repeated
 from dorylax.clock import RealClock
-from dorylax.cost.measured import Measurement
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
@@ -32,32 +31,28 @@ def steps(sizes: Sizes) -> Iterator[Step]:
     """The measurements: over files of this machine, and over its loopback interface, encrypted."""
     kinds: tuple[Kind, ...] = ("ipc", "tcp")
     for kind in kinds:
-        yield Step(f"latency, {kind}", partial(_latency, sizes, kind))
-        yield Step(f"transfer, {kind}", partial(_transfer, sizes, kind))
+        yield Step(f"transport, {kind}", partial(_measure, sizes, kind))
 
 
-def _latency(sizes: Sizes, kind: Kind) -> Measurement:
+def _measure(sizes: Sizes, kind: Kind) -> Values:
+    rows = np.ones((sizes.sent_bytes // 64, 16), np.float32)
     with _asking(kind) as ask:
 
-        def once() -> float:
+        def latency() -> float:
             begin = time.perf_counter()
             for _ in range(sizes.asked):
                 ask([None])
             return (time.perf_counter() - begin) / (2 * sizes.asked)
 
-        return repeated("latency", once, sizes.seconds, transport=kind)
-
-
-def _transfer(sizes: Sizes, kind: Kind) -> Measurement:
-    rows = np.ones((sizes.sent_bytes // 64, 16), np.float32)
-    with _asking(kind) as ask:
-
-        def once() -> float:
+        def transfer() -> float:
             begin = time.perf_counter()
             ask([rows] * sizes.sent_together)
             return sizes.sent_together * rows.nbytes / (time.perf_counter() - begin)
 
-        return repeated("transfer", once, sizes.seconds, transport=kind)
+        return {
+            **repeated("latency", latency, sizes.seconds, transport=kind),
+            **repeated("transfer", transfer, sizes.sent_seconds, transport=kind),
+        }
 
 
 @contextmanager

@@ -1,23 +1,26 @@
-"""Measures all of a machine, one thing after the other."""
+"""Measures all of a machine, one thing after the other, in rounds."""
 
 from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from dorylax.calibration import calls, copies, disk, gather, loopback, products, reference, tasks
+from dorylax.calibration import copies, disk, fetches, gather, loopback, products, reference, tasks
 from dorylax.calibration.load import OthersLoad
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step
+from dorylax.calibration.steps import Quantity, Step, summary
 from dorylax.cost.measured import Measured
 from dorylax.machine import cores
 from dorylax.version import __version__
 
 Progress = Callable[[int, int, str], object]
 """Told how many steps are done, how many there are, and which is next."""
+
+ROUNDS = 3
+"""Everything is measured so many times, all the rest in between: a slow moment of the machine does not decide."""
 
 MOST_SPREAD = 0.25
 """Of the range between quartiles over the median: beyond it a measurement is in doubt."""
@@ -39,21 +42,22 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
     """
     threads = cores()
     load = OthersLoad()
+    values: dict[Quantity, list[float]] = {}
     with ExitStack() as stack:
-        steps: Sequence[Step] = [
+        steps: list[Step] = [
             *disk.steps(sizes, folder),  # first: it may be full
             *gather.steps(sizes, threads),
             *products.steps(sizes, threads, stack),
             *copies.steps(sizes, threads),
             *tasks.steps(sizes),
-            *calls.steps(sizes),
+            *fetches.steps(sizes),
             *reference.steps(sizes),
             *loopback.steps(sizes),
         ]
-        results = []
-        for done, step in enumerate(steps):
-            progress(done, len(steps), step.label)
-            results.append(step.measure())
+        for done, step in enumerate(ROUNDS * steps):
+            progress(done, ROUNDS * len(steps), step.label)
+            for quantity, found in step.measure().items():
+                values.setdefault(quantity, []).extend(found)
     return Measured(
         date=datetime.datetime.now().astimezone().date().isoformat(),
         dorylax=__version__,
@@ -61,7 +65,7 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
         cores=threads,
         threads_per_core=threads_per_core(),
         others=load.share(),
-        results=tuple(results),
+        results=tuple(summary(one.kind, found, **dict(one.at)) for one, found in values.items()),
     )
 
 

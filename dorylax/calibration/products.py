@@ -15,8 +15,7 @@ import numpy as np
 
 from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, repeated
-from dorylax.cost.measured import Measurement
+from dorylax.calibration.steps import Step, Values, repeated
 from dorylax.program.jaxpr.flops import equation_flops
 
 Shape = tuple[int, int, int]
@@ -38,9 +37,9 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
     def process() -> Connection:
         return stack.enter_context(other_process(_on_one_core, sizes.seconds))
 
-    def elsewhere(shape: Shape | str) -> Measurement:
+    def elsewhere(shape: Shape | str) -> Values:
         process().send(shape)
-        found: Measurement = process().recv()
+        found: Values = process().recv()
         return found
 
     shapes: tuple[Shape | str, ...] = (*sizes.products, *_OTHERS)
@@ -60,11 +59,11 @@ def _on_one_core(pipe: Connection, seconds: float) -> None:
             pipe.send(_measure(seconds, pipe.recv(), 1))
 
 
-def _measure(seconds: float, shape: Shape | str, threads: int) -> Measurement:
+def _measure(seconds: float, shape: Shape | str, threads: int) -> Values:
     return _OTHERS[shape](seconds, threads) if isinstance(shape, str) else _product(seconds, shape, threads)
 
 
-def _elementwise(seconds: float, threads: int) -> Measurement:
+def _elementwise(seconds: float, threads: int) -> Values:
     """Of what models do with rows besides products, random numbers are the most."""
 
     @jax.jit
@@ -83,7 +82,7 @@ def _elementwise(seconds: float, threads: int) -> Measurement:
     return repeated("elementwise", once, seconds, threads=threads)
 
 
-def _stage(seconds: float, threads: int) -> Measurement:
+def _stage(seconds: float, threads: int) -> Values:
     """From arrays of NumPy to others, as stages are called: what they write is new memory."""
     x, y = np.full(_CHANGED, 0.5, np.float32), np.full(_CHANGED, 0.5, np.float32)
     changed = jax.jit(lambda x, y: (x + y, x - y)).lower(x, y).compile()
@@ -99,7 +98,7 @@ def _stage(seconds: float, threads: int) -> Measurement:
 _OTHERS = {"elementwise": _elementwise, "stage": _stage}
 
 
-def _product(seconds: float, shape: Shape, threads: int) -> Measurement:
+def _product(seconds: float, shape: Shape, threads: int) -> Values:
     rows, inner, columns = shape
     x, w = jnp.full((rows, inner), 0.5, jnp.float32), jnp.full((inner, columns), 0.5, jnp.float32)
     product = jax.jit(jnp.matmul).lower(x, w).compile()

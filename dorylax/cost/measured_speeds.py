@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
 from dorylax.cost.instance import Instance
@@ -41,13 +41,15 @@ class MeasuredSpeeds:
         self._measured = measured
         self._products = {1: described.flops * (described.lone_thread if described.threads > 1 else 1.0)}
         self._products[described.threads] = described.flops * described.threads
-        found = {
-            (float(one.point["width"]) * _NUMBER_BYTES, float(one.point["rows_bytes"])): one.median
-            for one in measured.of("gather")
-            if one.point["threads"] == 1
-        }
-        self._widths, self._sizes = sorted({width for width, _ in found}), sorted({size for _, size in found})
-        self._logs = {key: math.log(speed) for key, speed in found.items()}
+        self._threads = described.threads
+        self._alone = _AlongEdges(_gathers(measured, 1))
+        together = _gathers(measured, described.threads)
+        self._together = (
+            _AlongEdges(together) if together else None
+        )  # of a machine that is taken to have more, or fewer
+        # How many times as long a thread takes for bytes by the description's speeds where all threads read.
+        asked = described.threads * described.memory_bandwidth * described.lift(1)
+        self._crowding = asked / min(described.total_memory_bandwidth or math.inf, asked)
         self._copied = self._by("memory", 1)
         self._stages: dict[int, tuple[float, float, float]] = {}
 
@@ -58,7 +60,21 @@ class MeasuredSpeeds:
             bytes: how much.
             rows: which rows along edges; None where it is copied from one place to another.
         """
-        return bytes / (self._copied if rows is None else self._along_edges(rows))
+        return bytes / (self._copied if rows is None else self._alone.speed(rows))
+
+    def held_back(self, rows: RowsRead | None) -> float:
+        """What part of the time of one thread that reads gets longer where memory serves others too, 0 … 1.
+
+        Caches are not shared as memory is: of rows that they hold, all threads together read more than memory gives. The
+        part is such that a thread takes as long as was measured while all others read such rows too.
+
+        Args:
+            rows: as of `reading`.
+        """
+        if rows is None or self._together is None or self._crowding <= 1:
+            return 1.0
+        crowding = self._threads * self._alone.speed(rows) / self._together.speed(rows)
+        return min(max(0.0, (crowding - 1) / (self._crowding - 1)), 1.0)
 
     def stage(self, flops: float, elementwise: float, bytes: float, threads: int) -> float:
         """Of a stage that XLA computes.
@@ -76,15 +92,39 @@ class MeasuredSpeeds:
         products, others, moved = found
         return (flops - elementwise) / products + elementwise / others + bytes / moved
 
-    def _along_edges(self, rows: RowsRead) -> float:
-        (a, b, up), (c, d, along) = _between(self._widths, rows.row_bytes), _between(self._sizes, rows.held_bytes)
-        low, high = ((1 - along) * self._logs[width, c] + along * self._logs[width, d] for width in (a, b))
-        return math.exp((1 - up) * low + up * high)
-
     def _by(self, kind: str, threads: int) -> float:
         """By so many threads together; of the numbers that were measured, the nearest says how fast each is."""
         nearest = min(self._measured.of(kind), key=lambda one: abs(int(one.point["threads"]) - threads))
         return threads * nearest.median / int(nearest.point["threads"])
+
+
+@final
+class _AlongEdges:
+    """How fast rows are read along edges by so many threads together.
+
+    Args:
+        speeds: bytes per second, by the bytes of a row and of all rows.
+    """
+
+    def __init__(self, speeds: Mapping[tuple[float, float], float]) -> None:
+        widths, self._sizes = (sorted({key[place] for key in speeds}) for place in (0, 1))
+        # Of what somebody has measured besides, what has all sizes.
+        self._widths = [width for width in widths if all((width, size) in speeds for size in self._sizes)]
+        self._logs = {key: math.log(speed) for key, speed in speeds.items()}
+
+    def speed(self, rows: RowsRead) -> float:
+        (a, b, up), (c, d, along) = _between(self._widths, rows.row_bytes), _between(self._sizes, rows.held_bytes)
+        low, high = ((1 - along) * self._logs[width, c] + along * self._logs[width, d] for width in (a, b))
+        return math.exp((1 - up) * low + up * high)
+
+
+def _gathers(measured: Measured, threads: int) -> Mapping[tuple[float, float], float]:
+    """What so many threads were measured to read."""
+    return {
+        (float(one.point["width"]) * _NUMBER_BYTES, float(one.point["rows_bytes"])): one.median
+        for one in measured.of("gather")
+        if one.point["threads"] == threads
+    }
 
 
 def _between(marks: Sequence[float], value: float) -> tuple[float, float, float]:

@@ -254,7 +254,9 @@ class TimeModel:
         lift = server.lift(1)
         if elementwise is not None:
             return measured.stage(flops, elementwise, bytes, 1) * server.flops * lift, 0.0
-        return flops, measured.reading(bytes, rows) * server.memory_bandwidth * lift
+        seconds, held_back = measured.reading(bytes, rows), measured.held_back(rows)
+        flops += (1 - held_back) * seconds * server.flops * lift
+        return flops, held_back * seconds * server.memory_bandwidth * lift
 
     # Parts of tasks of one machine.
 

@@ -6,12 +6,11 @@ import functools
 import math
 from typing import Any
 
-from dorylax.calibration.reference import PROCESSES, REFERENCE, REFERENCES, WORKER
-from dorylax.calibration.tasks import Small
+from dorylax.calibration.reference import PROCESSES, REFERENCES, THREADS, WORKERS
+from dorylax.calibration.small_runs import Small
 from dorylax.config import RunConfig
 from dorylax.cost import Cluster
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.serverless.config import TensorConfig
 from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.one_machine import NO_SLOWDOWN, Slowdown, on_one_machine
 from dorylax.simulation.run import simulate
@@ -47,14 +46,14 @@ def slowdown(cluster: Cluster, pipeline: PipelineConfig) -> Slowdown:
         cluster: of a measured machine.
         pipeline: of the run.
     """
-    found = _slowdown(cluster, REFERENCE if pipeline.hosts == "inline" else PROCESSES, TensorConfig())
+    found = _slowdown(cluster, THREADS if pipeline.hosts == "inline" else PROCESSES)
     if pipeline.tensor.backend == "inline":
         return found
-    return found._replace(tensor=_slowdown(cluster, REFERENCE, WORKER).tensor)
+    return found._replace(tensor=_slowdown(cluster, WORKERS).tensor)
 
 
 @functools.cache
-def _slowdown(cluster: Cluster, of: Small, tensor: TensorConfig) -> Slowdown:
+def _slowdown(cluster: Cluster, of: Small) -> Slowdown:
     """With which a reference run's tasks take on average what was measured.
 
     Where tasks slow each other down, as those of processes do, longer ones meet more others: so the run is simulated again
@@ -70,14 +69,14 @@ def _slowdown(cluster: Cluster, of: Small, tensor: TensorConfig) -> Slowdown:
         "model.hidden_features": of.hidden,
         "model.dropout": 0.5,
         **{f"pipeline.{key}": value for key, value in of.settings.items()},
-        **{f"tensor.{key}": value for key, value in tensor.to_dict().items()},
+        **{f"tensor.{key}": value for key, value in of.tensor.to_dict().items()},
     }
     config, inputs, slow = RunConfig.resolve(settings), Inputs(), NO_SLOWDOWN
     for _ in range(_ROUNDS):
         tasks = simulate(_scenario("reference", config, cluster, slow), inputs=inputs).tasks
         errors = []
         for name, reference in REFERENCES.items():
-            if (reference.of, reference.tensor) != (of, tensor):
+            if reference.of != of:
                 continue
             spans = [one for one in tasks if one.resource == reference.resource]
             expected = sum(task.seconds for task in spans) / sum(task.number for task in spans)

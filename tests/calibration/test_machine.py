@@ -10,7 +10,7 @@ from support.calibrations import TINY, measured
 from dorylax.calibration import machine
 from dorylax.calibration.machine import doubts, measure, processor, threads_per_core
 from dorylax.calibration.reference import REFERENCES
-from dorylax.calibration.steps import summary
+from dorylax.calibration.steps import Step, quantity, summary
 from dorylax.cost.measured import KINDS, Measured
 
 
@@ -57,10 +57,27 @@ def test_units_are_as_they_are_called(found) -> None:
 
 
 def test_it_tells_what_is_next(found) -> None:
-    result, told = found
-    assert [done for done, _, _ in told] == list(range(len(result.results)))
-    assert {total for _, total, _ in told} == {len(result.results)}
-    assert "gather, width 41, 0.015625 MiB of rows, threads: 2" in [label for _, _, label in told]
+    _, told = found
+    labels = [label for _, _, label in told]
+    assert [done for done, _, _ in told] == list(range(len(told)))
+    assert {total for _, total, _ in told} == {len(told)}
+    assert "gather, width 41, 0.015625 MiB of rows, threads: 2" in labels
+    rounds = [labels[start :: len(labels) // machine.ROUNDS] for start in range(len(labels) // machine.ROUNDS)]
+    assert all(len(one) == machine.ROUNDS and len(set(one)) == 1 for one in rounds)
+    assert len({one[0] for one in rounds}) == len(rounds)
+
+
+def test_what_is_measured_in_a_slow_moment_does_not_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds = iter([2.0, 0.5, 1.0])  # of three rounds
+
+    def steps(*_: object) -> list[Step]:
+        return [Step("any", lambda: {quantity("memory", threads=1): [next(speeds)] * 5})]
+
+    for module in ("disk", "gather", "products", "tasks", "fetches", "reference", "loopback"):
+        monkeypatch.setattr(getattr(machine, module), "steps", lambda *_: [])
+    monkeypatch.setattr(machine.copies, "steps", steps)
+    (one,) = measure(tmp_path, lambda *_: None, TINY).results
+    assert (one.kind, one.point, one.median, one.repeats) == ("memory", {"threads": 1}, 1.0, 15)
 
 
 def test_a_quiet_machine_is_not_in_doubt() -> None:

@@ -65,3 +65,44 @@ def test_several_threads_do_what_was_measured_with_as_many() -> None:
     assert both.stage(3e9, 1e9, 4e9, 2) == pytest.approx(2 / 80 + 1 / 10 + 4 / 16)
     many = speeds(replace(SERVER, threads=8))
     assert many.stage(3e9, 1e9, 4e9, 4) == pytest.approx(2 / 160 + 1 / 20 + 4 / 32)
+
+
+def crowded(*gathers: tuple[int, int, float]) -> MeasuredSpeeds:
+    """Two threads that ask memory for twice what it gives, where `gathers` are what both read together."""
+    server = replace(SERVER, threads=2, lone_thread=1.0, total_memory_bandwidth=5e9)
+    found = measured()
+    rows = [
+        summary("gather", [speed] * 2, width=width, rows_bytes=size, threads=threads)
+        for threads, entries in ((1, [(16, 1000, 8e9), (16, 16_000, 5e9)]), (2, gathers))
+        for width, size, speed in entries
+    ]
+    rest = [one for one in found.results if one.kind != "gather"]
+    return MeasuredSpeeds(replace(found, results=(*rows, *rest)), server)
+
+
+@pytest.mark.parametrize(
+    ("together", "part"),
+    [
+        (16e9, 0.0),  # twice what one reads: nobody waits
+        (8e9, 1.0),  # no more than one reads: each takes twice as long, as with memory's bytes
+        (32 / 3 * 1e9, 0.5),  # each takes one and a half times as long
+        (20e9, 0.0),  # noise
+        (6e9, 1.0),
+    ],
+)
+def test_rows_that_caches_hold_are_held_back_less(together: float, part: float) -> None:
+    rows = RowsRead(4 * 16, 1000)
+    speeds = crowded((16, 1000, together), (16, 16_000, 5e9))
+    assert speeds.held_back(rows) == pytest.approx(part)
+    assert speeds.held_back(RowsRead(4 * 16, 16_000)) == pytest.approx(1.0)
+    assert speeds.held_back(None) == 1.0
+
+
+def test_where_nobody_has_measured_all_threads_memory_holds_everything_back() -> None:
+    assert crowded().held_back(RowsRead(4 * 16, 1000)) == 1.0
+    assert speeds().held_back(RowsRead(4 * 16, 1000)) == 1.0  # memory gives what all ask for
+
+
+def test_widths_that_lack_a_size_are_left_out() -> None:
+    found = crowded((16, 1000, 16e9), (16, 16_000, 5e9), (64, 1000, 1e9))
+    assert found.held_back(RowsRead(4 * 64, 1000)) == pytest.approx(0.0)

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from support.calibrations import measured
 from support.calm import calm
 
+from dorylax.calibration.steps import summary
 from dorylax.clock import VirtualClock
 from dorylax.cost import DEFAULT_CLUSTER, ClusterError, Machines, RowsRead, TimeModel
 from dorylax.cost.one_machine import OneMachine, cores
@@ -146,6 +148,28 @@ def test_tasks_of_a_measured_machine_take_what_was_measured():
     # Another server in its place was not measured.
     other = replace(apart, graph_server=replace(HERE.graph_server, name="c5.xlarge"))
     assert ends(other, copy) == pytest.approx([1e-3 + 4])
+
+
+def test_threads_that_read_what_caches_hold_do_not_wait_for_memory():
+    """Two threads take as long as two were measured to take together: what memory gives matters where it is read."""
+    found = HERE.measured
+    rest = tuple(one for one in found.results if one.kind != "gather")
+    gathers = tuple(
+        summary("gather", [speed] * 3, width=100, rows_bytes=size, threads=threads)
+        for threads, size, speed in ((1, 1000, 50e9), (2, 1000, 80e9), (1, 9000, 5e9), (2, 9000, 6e9))
+    )
+    server = replace(HERE.graph_server, threads=2, total_memory_bandwidth=6e9)
+    for changes in ({}, {"one_machine": None}):
+        cluster = replace(HERE, graph_server=server, measured=replace(found, results=gathers + rest), **changes)
+
+        def gather(times, size, bytes):
+            return times.graph_task((0,), flops=0, bytes=bytes, rows=RowsRead(400, size))
+
+        overhead = 1e-3
+        for size, alone, together in ((1000, 50e9, 80e9), (9000, 5e9, 6e9)):
+            one = partial(gather, size=size, bytes=alone)  # a second alone
+            assert ends(cluster, one) == pytest.approx([overhead + 1])
+            assert ends(cluster, one, one) == pytest.approx([overhead + 2 * alone / together] * 2, rel=5e-3)
 
 
 def test_what_is_shipped():

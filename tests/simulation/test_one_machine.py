@@ -117,7 +117,7 @@ def test_tasks_of_the_reference_take_what_was_measured(machine: Cluster, name: s
         "model.hidden_features": reference.of.hidden,
         "model.dropout": 0.5,
         **{f"pipeline.{key}": value for key, value in reference.of.settings.items()},
-        **{f"tensor.{key}": value for key, value in reference.tensor.to_dict().items()},
+        **{f"tensor.{key}": value for key, value in reference.of.tensor.to_dict().items()},
     }
     found = [task for task in simulate(here("run", settings, machine)).tasks if task.resource == reference.resource]
     assert machine.measured is not None

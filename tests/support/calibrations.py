@@ -18,6 +18,7 @@ TINY = Sizes(
     reference_epochs=2,
     sent_bytes=2**10,
     sent_together=2,
+    sent_seconds=0.0,
     asked=2,
     file_bytes=2**12,
 )

@@ -1,4 +1,4 @@
-"""What a call of a worker process costs that computes next to nothing, and how fast it fetches what it reads."""
+"""How fast a worker process fetches what it reads."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ import numpy as np
 
 from dorylax.calibration.other_process import other_process
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, repeated, summary
-from dorylax.calibration.tasks import small_epochs
-from dorylax.cost.measured import Measurement
-from dorylax.serverless.config import TensorConfig
+from dorylax.calibration.steps import Step, Values, repeated
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
@@ -23,25 +20,15 @@ _NAME = "rows"
 
 
 def steps(sizes: Sizes) -> Iterator[Step]:
-    """The measurements.
+    """The measurement.
 
     Args:
-        sizes: of the run whose calls these are, and of what is fetched.
+        sizes: of what is fetched.
     """
-    yield Step("calls", partial(_calls, sizes))
     yield Step("fetch", partial(_fetch, sizes))
 
 
-def _calls(sizes: Sizes) -> Measurement:
-    """The same small run as for tasks, its tensor tasks in one process."""
-    taken = []
-    for _, spans in small_epochs(sizes.epochs, TensorConfig(backend="local", workers=1)):
-        calls = [span.end - span.start for span in spans if span.resource == "tensor"]
-        taken.append(sum(calls) / len(calls))
-    return summary("call", taken, transport="ipc")
-
-
-def _fetch(sizes: Sizes) -> Measurement:
+def _fetch(sizes: Sizes) -> Values:
     rows = np.ones((sizes.sent_together * sizes.sent_bytes // 64, 16), np.float32)
     keys = RunKeys.make()
     with DataServer(keys) as server:
