@@ -40,8 +40,8 @@ def calibrate(*, out: Path | None, replace: bool, name: str | None, price: float
     """Measure this machine.
 
     How fast it gathers rows, multiplies matrices and copies memory, what a task of a pipeline costs, how fast two processes
-    ask each other, and the disk: medians of repeats, in half a minute, during which nothing else should run. With --out the
-    result is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
+    ask each other, and the disk: medians of three rounds, which take three minutes, during which nothing else should run.
+    With --out the result is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
     """
     check_process()
     _check_out(out, replace=replace)

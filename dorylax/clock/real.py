@@ -47,7 +47,7 @@ class RealClock(Clock):
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
         """As `Clock.after`; at once without a task."""
         if seconds == 0.0 and not self._loop.is_closed():
-            self._loop.call_soon(call)
+            self._loop.call_soon(self._tasks.call, call)
         else:
             super().after(seconds, order, call, name=name)
 

@@ -46,6 +46,11 @@ class TaskLoop:
         task.add_done_callback(self._spawned_done)
         return task
 
+    def call(self, call: Callable[[], object]) -> None:
+        """Calls something, unless closing has begun: nothing new begins then."""
+        if not self._closed:
+            call()
+
     def close(self, end_workers: Callable[[], None]) -> None:
         """As `Clock.close`; calls `end_workers` when no task is left, before the loop closes."""
         if self._closed:

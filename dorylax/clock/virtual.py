@@ -63,10 +63,11 @@ class VirtualClock(Clock):
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:  # noqa: ARG002
         """As `Clock.after`, without a task."""
         check_duration(seconds)
+        called = partial(self._tasks.call, call)
         if isinstance(seconds, tuple):
-            Passing(seconds, order, self._loop, call)
+            Passing(seconds, order, self._loop, called)
         else:
-            self._loop.happen_at(self._loop.now + seconds, order, call)
+            self._loop.happen_at(self._loop.now + seconds, order, called)
 
     def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
         """Something that tasks share from now on.

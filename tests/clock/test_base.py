@@ -262,6 +262,28 @@ def test_close_ends_all_tasks_and_raises_what_their_clean_up_raises(clock):
     clock.close()
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+def test_closing_gives_up_what_was_to_be_called_later(clock, seconds):
+    """Also what comes due while tasks still end."""
+    called, ended = [], []
+
+    async def slow_to_end():
+        try:
+            await forever()
+        finally:
+            await clock.sleep(0.02, ())
+            ended.append(True)
+
+    async def main():
+        await clock.sleep(0.0, ())
+
+    clock.spawn(slow_to_end())
+    clock.run(main())
+    clock.after(seconds, (), lambda: called.append(clock.spawn(forever())), name="late")
+    clock.close()
+    assert (called, ended) == ([], [True])
+
+
 def test_a_closed_clock_refuses(clock):
     with clock:
         pass
