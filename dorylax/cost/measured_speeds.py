@@ -43,13 +43,13 @@ class MeasuredSpeeds:
         self._products[described.threads] = described.flops * described.threads
         self._threads = described.threads
         self._alone = _AlongEdges(_gathers(measured, 1))
+        # None: the machine is taken to have more threads than were measured, or fewer.
         together = _gathers(measured, described.threads)
-        self._together = (
-            _AlongEdges(together) if together else None
-        )  # of a machine that is taken to have more, or fewer
-        # How many times as long a thread takes for bytes by the description's speeds where all threads read.
+        self._together = _AlongEdges(together) if together else None
+        # How many times as long a thread takes by the description's speeds while all threads do the same.
+        self._computing = described.lift(1) / described.lift(described.threads)
         asked = described.threads * described.memory_bandwidth * described.lift(1)
-        self._crowding = asked / min(described.total_memory_bandwidth or math.inf, asked)
+        self._reading = max(self._computing, asked / (described.total_memory_bandwidth or math.inf))
         self._copied = self._by("memory", 1)
         self._stages: dict[int, tuple[float, float, float]] = {}
 
@@ -66,15 +66,16 @@ class MeasuredSpeeds:
         """What part of the time of one thread that reads gets longer where memory serves others too, 0 … 1.
 
         Caches are not shared as memory is: of rows that they hold, all threads together read more than memory gives. The
-        part is such that a thread takes as long as was measured while all others read such rows too.
+        part is such that a thread takes as long as was measured while all others read such rows too; the rest gets longer as
+        arithmetic does, where threads share cores.
 
         Args:
             rows: as of `reading`.
         """
-        if rows is None or self._together is None or self._crowding <= 1:
+        if rows is None or self._together is None or self._reading == self._computing:
             return 1.0
-        crowding = self._threads * self._alone.speed(rows) / self._together.speed(rows)
-        return min(max(0.0, (crowding - 1) / (self._crowding - 1)), 1.0)
+        measured = self._threads * self._alone.speed(rows) / self._together.speed(rows)
+        return min(max(0.0, (measured - self._computing) / (self._reading - self._computing)), 1.0)
 
     def stage(self, flops: float, elementwise: float, bytes: float, threads: int) -> float:
         """Of a stage that XLA computes.

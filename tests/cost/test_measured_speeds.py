@@ -67,9 +67,9 @@ def test_several_threads_do_what_was_measured_with_as_many() -> None:
     assert many.stage(3e9, 1e9, 4e9, 4) == pytest.approx(2 / 160 + 1 / 20 + 4 / 32)
 
 
-def crowded(*gathers: tuple[int, int, float]) -> MeasuredSpeeds:
+def crowded(*gathers: tuple[int, int, float], **changes: object) -> MeasuredSpeeds:
     """Two threads that ask memory for twice what it gives, where `gathers` are what both read together."""
-    server = replace(SERVER, threads=2, lone_thread=1.0, total_memory_bandwidth=5e9)
+    server = replace(SERVER, **{"threads": 2, "lone_thread": 1.0, "total_memory_bandwidth": 5e9, **changes})
     found = measured()
     rows = [
         summary("gather", [speed] * 2, width=width, rows_bytes=size, threads=threads)
@@ -96,6 +96,13 @@ def test_rows_that_caches_hold_are_held_back_less(together: float, part: float) 
     assert speeds.held_back(rows) == pytest.approx(part)
     assert speeds.held_back(RowsRead(4 * 16, 16_000)) == pytest.approx(1.0)
     assert speeds.held_back(None) == 1.0
+
+
+@pytest.mark.parametrize(("together", "part"), [(32 / 3 * 1e9, 0.0), (64 / 9 * 1e9, 0.5), (16 / 3 * 1e9, 1.0)])
+def test_of_threads_that_share_a_core(together: float, part: float) -> None:
+    """Both take half as long again whatever they do; and three times as long where they read what memory gives alone."""
+    speeds = crowded((16, 1000, together), (16, 16_000, 5e9), threads_per_core=2, lone_thread=1.5)
+    assert speeds.held_back(RowsRead(4 * 16, 1000)) == pytest.approx(part)
 
 
 def test_where_nobody_has_measured_all_threads_memory_holds_everything_back() -> None:
