@@ -13,6 +13,8 @@ from dorylax.calibration.reference import REFERENCES
 from dorylax.calibration.steps import Step, quantity, summary
 from dorylax.cost.measured import KINDS, Measured
 
+ROUNDS = 2
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Measured, list[tuple[int, int, str]]]]:
@@ -21,7 +23,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Measured, 
     folder = tmp_path_factory.mktemp("disk")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DORYLAX_CORES", "2")
-        yield measure(folder, lambda *words: told.append(words), TINY), told
+        patch.setattr(machine, "ROUNDS", ROUNDS)
+        result = measure(folder, lambda *words: told.append(words), TINY)
+    yield result, told
     assert list(folder.iterdir()) == []
 
 
@@ -62,9 +66,9 @@ def test_it_tells_what_is_next(found) -> None:
     assert [done for done, _, _ in told] == list(range(len(told)))
     assert {total for _, total, _ in told} == {len(told)}
     assert "gather, width 41, 0.015625 MiB of rows, threads: 2" in labels
-    rounds = [labels[start :: len(labels) // machine.ROUNDS] for start in range(len(labels) // machine.ROUNDS)]
-    assert all(len(one) == machine.ROUNDS and len(set(one)) == 1 for one in rounds)
-    assert len({one[0] for one in rounds}) == len(rounds)
+    steps = labels[: len(labels) // ROUNDS]
+    assert labels == ROUNDS * steps
+    assert len(set(steps)) == len(steps)
 
 
 def test_what_is_measured_in_a_slow_moment_does_not_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from dorylax.graph.cache import cache_directory
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sizes, "Sizes", lambda: TINY)
+    monkeypatch.setattr(machine, "ROUNDS", 1)
     monkeypatch.setattr(machine, "MOST_SPREAD", 1e9)
     monkeypatch.setattr(machine, "MOST_OTHERS", 1.0)
     monkeypatch.chdir(tmp_path)
