@@ -1,7 +1,7 @@
-"""One process at a time in a folder: a lock that ends with its process, however that ends, and says who holds it.
+"""Locks on folders, and locked folders for temporary files.
 
-The lock is one of the operating system (`flock`) on a file in the folder, which holds what a refused process says about
-its holder. It is gone from the folder when it is released; a killed process leaves the file, which locks nobody out.
+The lock is an `flock` on a file in the folder. The file names the holder, for the message of a refused process. Releasing
+the lock removes the file. A killed process leaves the file, but the operating system releases its lock.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -23,8 +24,9 @@ from dorylax.durable import make_folder, named
 from dorylax.errors import DorylaxError
 
 LOCK = ".lock"
-"""The file's name."""
+"""Name of the lock file."""
 
+_MARKER = ".dorylax"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _LONGEST = 1 << 12  # bytes of what a holder says
 
@@ -78,6 +80,85 @@ def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> I
                 one.rmdir()
 
 
+@contextlib.contextmanager
+def work_folder(folder: Path) -> Iterator[None]:
+    """Locks a folder for temporary files, and removes it at the end if it is empty.
+
+    A marker file records that this function created the folder. It stays as long as there are other files, so that the next
+    process can continue with the files of a killed one, or remove them.
+
+    Args:
+        folder: Path of the folder, which need not exist. An empty folder is taken over.
+
+    Raises:
+        FileExistsError: The path is a file, a symbolic link, or a folder that holds files but no marker.
+        FolderHeldError: Another process has locked the folder.
+        OSError: The file system refuses.
+    """
+    _check_ours(folder)
+    try:
+        with locked(folder):
+            try:
+                with named(folder):
+                    (folder / _MARKER).touch()
+                yield
+            finally:
+                with contextlib.suppress(OSError):
+                    if {path.name for path in folder.iterdir()} <= {LOCK, _MARKER}:
+                        (folder / _MARKER).unlink()  # under the lock: the next holder creates its own
+    finally:
+        with contextlib.suppress(OSError):  # it is not empty, or another process has just locked it
+            folder.rmdir()
+
+
+def clear_work_folder(folder: Path, last: Sequence[str] = ()) -> None:
+    """Removes the files of a `work_folder`, but not its lock and marker.
+
+    Args:
+        folder: Path of the folder; the caller holds its lock.
+        last: Names of files to remove after all others, in this order.
+    """
+    order = {name: place for place, name in enumerate(last)}
+    for path in sorted(folder.iterdir(), key=lambda path: order.get(path.name, -1)):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name not in (LOCK, _MARKER):
+            path.unlink()
+
+
+def _check_ours(folder: Path) -> None:
+    """Raises unless `work_folder` may use and clear a folder."""
+    if folder.is_symlink():
+        found = "a symbolic link"
+    elif folder.is_dir():
+        # A process that was killed at its start leaves nothing but the lock file.
+        names = [path.name for path in folder.iterdir() if path.name != LOCK or not _is_lock_file(path)]
+        if not names or _is_regular(folder / _MARKER):
+            return
+        found = f"a folder with {min(names)}"
+    elif folder.exists():
+        found = "a file"
+    else:
+        return
+    reason = f"dorylax needs this name for temporary files, but there is {found}: move it away, or give another --out"
+    raise FileExistsError(errno.EEXIST, reason, str(folder))
+
+
+def _is_lock_file(path: Path) -> bool:
+    """Whether a file is empty or names a holder, as lock files do. Another process may remove it meanwhile."""
+    if not _is_regular(path):
+        return not os.path.lexists(path)
+    content = b""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        content = file.read(_LONGEST)
+    return not content or _Holder.of(content) is not None
+
+
+def _is_regular(path: Path) -> bool:
+    """Whether a path is a file and no symbolic link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
 def _remove(lock: Path) -> None:
     """Before it is released: nobody can have locked this file since. If it cannot go, it locks nobody out."""
     with contextlib.suppress(OSError):
@@ -90,10 +171,14 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
     while True:
         try:
             # Not truncated when it is opened: it may say who holds the lock.
-            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except FileNotFoundError:  # a holder that had made the folder has just removed it
             make_folder(folder)
             continue
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise OSError(errno.ELOOP, f"{LOCK} in it is a symbolic link: remove that link") from None
+            raise
         with _closed_quietly(os.fdopen(descriptor, "r+b")) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -150,12 +235,19 @@ class _Holder:
         return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
 
     @classmethod
-    def words(cls, content: bytes) -> str:
-        """Of what a file holds, which another process may just be writing."""
+    def of(cls, content: bytes) -> _Holder | None:
+        """The holder that a lock file names; None if the content is of another kind, or only half written."""
         try:
             fields = json.loads(content)
-            holder = cls(int(fields["process"]), str(fields["host"]), str(fields["since"]))
+            return cls(int(fields["process"]), str(fields["host"]), str(fields["since"]))
         except (ValueError, KeyError, TypeError):
+            return None
+
+    @classmethod
+    def words(cls, content: bytes) -> str:
+        """The holder that a lock file names, in words."""
+        holder = cls.of(content)
+        if holder is None:
             return "another process"
         where = "" if holder.host == socket.gethostname() else f" on {holder.host}"
         who = "this process" if not where and holder.process == os.getpid() else f"process {holder.process}{where}"

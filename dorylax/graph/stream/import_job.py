@@ -9,7 +9,6 @@ ARCHIVE.npz.import/
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -22,7 +21,7 @@ import numpy as np
 
 from dorylax.durable import leftover_of, make_folder, move_file, write_json
 from dorylax.errors import DorylaxError
-from dorylax.folder_lock import LOCK, FolderHeldError, locked
+from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.mapped import release
 from dorylax.graph.npz import ORIGINAL_IDS
@@ -150,11 +149,11 @@ class ImportJob:
         shape = self._shape(self._readers(self.wanted))
         work = self.out.with_name(f"{self.out.name}.import")
         try:
-            with locked(work):
+            with work_folder(work):
                 self._agree(work)
                 try:
                     imported = self._run(work, shape)
-                except GraphError:  # of what is imported, which must change, and then nothing of this can be used
+                except GraphError:  # the user must change a source, and then none of these files can be used
                     self._clear(work)
                     raise
                 self._clear(work)
@@ -162,9 +161,6 @@ class ImportJob:
             raise ImportHeldError(
                 f"{self.out} is being imported by {error.holder}: wait for it, or give another --out"
             ) from None
-        finally:
-            with contextlib.suppress(OSError):  # where it is not empty
-                work.rmdir()
         return imported
 
     def _run(self, work: Path, shape: Shape) -> Imported:
@@ -414,13 +410,8 @@ class ImportJob:
 
     @staticmethod
     def _clear(work: Path) -> None:
-        """Removes all but the lock; what says that all is done goes last."""
-        order = {_MADE: 1, _PLAN: 2}
-        for path in sorted(work.iterdir(), key=lambda path: order.get(path.name, 0)):
-            if path.is_dir():
-                shutil.rmtree(path)
-            elif path.name != LOCK:
-                path.unlink()
+        """Removes all files, the records of finished steps last."""
+        clear_work_folder(work, last=(_MADE, _PLAN))
 
 
 def _told(values: Mapping[str, Values]) -> str:

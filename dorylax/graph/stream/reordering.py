@@ -7,7 +7,6 @@ that writes the same archive removes them and begins anew.
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dorylax.durable import leftover_of, named
-from dorylax.folder_lock import LOCK, locked
+from dorylax.folder_lock import clear_work_folder, work_folder
 from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.npz import open_npz, read_order
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
@@ -65,6 +64,7 @@ def reorder_archive(
     Raises:
         GraphError: the archive is none or damaged, or memory or disk are too small.
         FolderHeldError: another process writes the same archive.
+        FileExistsError: `out` has no free place for temporary files beside it.
         OSError: a disk is full, or fails.
     """
     with open_npz(data, verify=verify) as archive, scratch_beside(out) as scratch:
@@ -96,24 +96,19 @@ def reorder_archive(
 
 @contextlib.contextmanager
 def scratch_beside(out: Path) -> Iterator[Path]:
-    """A folder for files beside an archive that is being written, which nobody else has; gone in the end."""
+    """A locked folder for temporary files beside the archive `out`, removed at the end.
+
+    Raises:
+        FileExistsError: Another program or the user has given the folder's name to something.
+        FolderHeldError: Another process writes the same archive.
+    """
     folder = out.with_name(f".{out.name}.scratch")
-    try:
-        with locked(folder), named(out):
-            _clear(folder)
-            for path in out.parent.iterdir():
-                if leftover_of(path) == out.name and path.is_file():
-                    path.unlink()
-            try:
-                yield folder
-            finally:
-                _clear(folder)
-    finally:
-        with contextlib.suppress(OSError):  # another process has just locked it
-            folder.rmdir()
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.name != LOCK:
-            path.unlink() if path.is_file() else shutil.rmtree(path)
+    with work_folder(folder), named(out):
+        clear_work_folder(folder)
+        for path in out.parent.iterdir():
+            if leftover_of(path) == out.name and path.is_file():
+                path.unlink()
+        try:
+            yield folder
+        finally:
+            clear_work_folder(folder)

@@ -181,16 +181,6 @@ def test_the_order_of_communities(given_file: Path) -> None:
     assert told[-1][1] == told[-1][2]
 
 
-def test_what_a_killed_process_has_left_is_removed(given_file: Path) -> None:
-    out = given_file.with_name("out.npz")
-    scratch = given_file.with_name(".out.npz.scratch")
-    scratch.mkdir()
-    (scratch / "rows-3").write_bytes(b"old")
-    given_file.with_name(".out.npz.0123abcd").write_bytes(b"half")
-    reordering.reorder_archive(given_file, out, order="user", memory=8 * GIB)
-    assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
-
-
 def test_two_at_once_are_refused(given_file: Path) -> None:
     with (
         locked(given_file.with_name(".out.npz.scratch")),
