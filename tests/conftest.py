@@ -1,8 +1,8 @@
-"""What every test shares: run-time shape and dtype checks on the whole package, and where the real graphs are."""
+"""Set up every test session: compilation, type checks, the choice of tests, and the folder of real graphs."""
 
 from __future__ import annotations
 
-import functools
+import gc
 import os
 import shutil
 import signal
@@ -12,46 +12,9 @@ from typing import Any
 
 import jax
 import pytest
-import type_checks
 from hypothesis import settings
-from support import compilation, error_texts
+from support import compilation, error_texts, tiers, type_checks
 from support.ray_cluster import ray_cluster  # noqa: F401
-
-# Before any module of the package is imported, so that every annotated function is checked: all but what handles no arrays
-# in small functions that are called a million times, which are the inside of `dorylax.program`, clocks, costs, and what
-# every task of every interval calls. Settings are checked by pydantic.
-PACKAGE = Path(__file__).parent.parent / "dorylax"
-WITHOUT_ARRAYS = {
-    f"dorylax.{name}" for name in ("jax_internals", "program", "clock", "cost", "settings", "ray_cluster", "streaming")
-}
-CHECKED = {f"dorylax.{path.stem}" for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
-WITH_ARRAYS = (
-    "model",
-    "single.function",
-    "tracing.arguments",
-    "tracing.spec",
-    "program",
-    "tracing.trace",
-)
-WITHOUT_TASKS = (
-    "engine",
-    "parameters.group",
-    "parameters.update",
-    "plan",
-    "prepare",
-    "saved",
-    "staleness",
-)
-PLANS = {"layout", "residency", "schedule"}  # of streaming, which compares hundreds of plans
-STREAMING = sorted({path.stem for path in (PACKAGE / "streaming").glob("*.py")} - PLANS - {"__init__"})
-type_checks.install(
-    sorted(CHECKED - WITHOUT_ARRAYS)
-    + ["dorylax.layers", "dorylax.experiments"]
-    + [f"dorylax.serverless.{n}" for n in ("backends", "data", "handler", "rows", "wire")]
-    + [f"dorylax.pipeline.{n}" for n in WITHOUT_TASKS]
-    + [f"dorylax.program.{n}" for n in WITH_ARRAYS]
-    + [f"dorylax.streaming.{n}" for n in STREAMING]
-)
 
 # A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.
 settings.register_profile("dorylax", deadline=None, derandomize=True)
@@ -59,7 +22,9 @@ settings.load_profile("dorylax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Sets up the process: signals, and what JAX has compiled."""
+    """Set up the process: the choice of tests, type checks, signals, and the cache of compiled programs."""
+    key = tiers.configure(config)
+    type_checks.install(tiers.Slice(config.getoption("type_checks"), key))
     # Tests send these. Shells let what runs in the background ignore the one, `nohup` the other.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,21 +46,27 @@ def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options that choose tests."""
+    tiers.add_options(parser)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives all files that use the Ray cluster to one process, so that there is one cluster; each other file to any."""
+    """Give a whole file to one process, and all files that use the Ray cluster to the same one."""
     from xdist.scheduler import LoadFileScheduling
-
-    @functools.cache
-    def uses_ray(file: str) -> bool:
-        return "ray_cluster" in (config.rootpath / file).read_text("utf-8")
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file: str = super()._split_scope(nodeid)
-            return "ray" if uses_ray(file) else file
+            return tiers.scope_of(nodeid)
 
     return Scheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Exempt all modules and tests from garbage collection, which would visit them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import type_checks
 from jaxtyping import Float, TypeCheckError, jaxtyped
+from support import type_checks
 
 
 def adder(number: int, kind: Any, default: Any = None) -> Callable[..., Any]:

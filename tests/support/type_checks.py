@@ -1,13 +1,32 @@
-"""The run-time check of annotations that tests/conftest.py has made of every function of the package."""
+"""Run-time checks of annotations, shapes and dtypes included, on a part of the package that changes with each commit."""
 
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+
+from support.tiers import Slice
+
+_ROOT = Path(__file__).parents[2]
+_ALWAYS = ["dorylax.memory.estimate", "dorylax.ops.row_random"]
+"""Modules that are checked in every run, so that a test can see that checks work."""
+# Small functions without arrays run a million times in a test, and pydantic checks settings.
+_UNCHECKED = ("clock", "cost", "settings", "ray_cluster", "jax_internals", "program", "streaming")
+_CHECKED = (
+    *(f"dorylax.program.{name}" for name in ("program", "single.function")),
+    *(f"dorylax.program.tracing.{name}" for name in ("arguments", "spec", "trace")),
+    *(f"dorylax.streaming.{name}" for name in ("allocation", "columns", "data", "direct", "executor", "graph_steps")),
+    *(f"dorylax.streaming.{name}" for name in ("labelled_edges", "pieces", "prefetch", "slice_steps", "slices")),
+    *(f"dorylax.streaming.{name}" for name in ("spare", "stages", "units", "writing")),
+    *(f"pipeline.{name}" for name in ("engine", "plan", "prepare", "saved", "staleness")),
+    *("pipeline.parameters.group", "pipeline.parameters.update", "layers.", "experiments."),
+    *(f"serverless.{name}" for name in ("backends.", "data.", "handler.", "rows", "wire.")),
+)
 
 _with_shapes = jaxtyping.jaxtyped
 _without_shapes = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
@@ -55,8 +74,19 @@ def _has_shapes(hint: Any) -> bool:
     return any(_has_shapes(part) for part in (hint if isinstance(hint, list) else get_args(hint)))
 
 
-def install(modules: list[str]) -> None:
-    """Has every function of these modules checked, of those that are imported from now on."""
+def install(part: Slice) -> None:
+    """Check every function of this part of the modules, of those that are imported from now on."""
     # The name that the hook writes above each function.
     jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]
-    jaxtyping.install_import_hook(modules, "type_checks.checked")
+    jaxtyping.install_import_hook([*_ALWAYS, *filter(part.has, checked_modules())], "support.type_checks.checked")
+
+
+def checked_modules() -> Iterator[str]:
+    """Give all modules whose annotations are checked at run time, in one run or another."""
+    for folder in ("dorylax", "layers", "pipeline", "serverless", "experiments"):
+        for path in sorted((_ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(_ROOT).with_suffix("").parts
+            module = ".".join(parts)
+            whole = folder == "dorylax" and parts[1] not in _UNCHECKED
+            if parts[-1] != "__init__" and (whole or module.startswith(_CHECKED)):
+                yield module if folder == "dorylax" else f"dorylax.{module}"

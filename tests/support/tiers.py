@@ -1,0 +1,214 @@
+"""Choose the tests of a run: all cheap ones, one case of every dear test, and a slice of the other cases.
+
+The rule (docs/contributing.md explains it):
+
+- A test without a recorded cost, or below `costs.DEAR`, always runs.
+- Of every dear test function the cheapest case always runs, if it and its fixtures take at most `CORE` seconds.
+  A test with the marker `core` always runs.
+- Of the other cases one in `--slice` runs, chosen by a hash of the test id and `--slice-key` (the commit).
+- `-m exhaustive` runs all that a default run may leave out. `--shard K/N` runs one of N parts of equal cost.
+
+Tests that the command line names by path are not thinned out.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from support.costs import DEAR, CostRecorder, Costs, fixture_key
+
+CORE = 5.0
+"""Processor seconds that one case of every test may take in a default run."""
+_BY_DEFAULT = "not exhaustive"
+
+
+class Case(NamedTuple):
+    """One test with all that decides whether it runs.
+
+    Attributes:
+        name: The test id.
+        cost: Processor seconds, or 0 if none are recorded.
+        fixture: The dearest of its shared fixtures that alone takes more than `CORE` seconds, or None.
+        marked: The test has the marker `core`.
+    """
+
+    name: str
+    cost: float
+    fixture: str | None
+    marked: bool
+
+
+class Slice(NamedTuple):
+    """One part in `parts` of the dear cases, drawn by `key`."""
+
+    parts: int
+    key: str
+
+    def has(self, name: str) -> bool:
+        """Tell whether the slice holds a test or a fixture of this name."""
+        digest = hashlib.sha256(f"{self.key} {name}".encode()).digest()
+        return int.from_bytes(digest[:8]) % self.parts == 0
+
+
+def core(cases: Iterable[Case]) -> set[str]:
+    """Choose the tests that every default run has."""
+    chosen, cheapest = set(), dict[str, Case]()
+    for case in cases:
+        if case.marked or (case.cost < DEAR and case.fixture is None):
+            chosen.add(case.name)
+        elif case.fixture is None and case.cost <= CORE:
+            function = case.name.partition("[")[0]
+            if function not in cheapest or case.cost < cheapest[function].cost:
+                cheapest[function] = case
+    return chosen | {case.name for case in cheapest.values()}
+
+
+def chosen(cases: Sequence[Case], drawn: Slice | None) -> set[str]:
+    """Choose the tests of a default run, or without a slice only its core."""
+    others = {case.name for case in cases if drawn is not None and drawn.has(case.fixture or case.name)}
+    return core(cases) | others
+
+
+def shards(costs: Mapping[str, float], parts: int) -> list[set[str]]:
+    """Split scopes into parts of about equal cost: the dearest first, each to the part with the least so far."""
+    split: list[set[str]] = [set() for _ in range(parts)]
+    totals = [0.0] * parts
+    for scope, cost in sorted(costs.items(), key=lambda entry: (-entry[1], entry[0])):
+        least = totals.index(min(totals))
+        split[least].add(scope)
+        totals[least] += cost
+    return split
+
+
+class Tiers:
+    """A plugin that thins out, shards and orders the tests of a session."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        # Workers of pytest-xdist are given paths and would take those for the user's, so the controller decides.
+        handed: dict[str, Any] | None = getattr(config, "workerinput", {}).get("tiers")
+        named = config.args_source == pytest.Config.ArgsSource.ARGS
+        self._thinned: bool = not named if handed is None else handed["thinned"]
+        self.slice = Slice(
+            config.getoption("slice"), handed["key"] if handed else config.getoption("slice_key") or commit()
+        )
+        self._shard = _shard(config.getoption("shard"))
+        self._by_default = config.option.markexpr == _BY_DEFAULT
+        self._costs = Costs.read()
+
+    def pytest_report_header(self) -> str | None:
+        """Say which slice runs and how to repeat it."""
+        if not (self._thinned and self._by_default):
+            return None
+        parts, key = self.slice
+        return (
+            f"tests: all cheap ones, a core, and 1/{parts} of the others; again with --slice {parts} --slice-key {key}"
+        )
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist what was decided."""
+        node.workerinput["tiers"] = {"thinned": self._thinned, "key": self.slice.key}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark as exhaustive what a default run leaves out, before pytest applies `-m`."""
+        if self._thinned:
+            runs = chosen([self._case(item) for item in items], self.slice if self._by_default else None)
+            for item in items:
+                if item.nodeid not in runs:
+                    item.add_marker(pytest.mark.exhaustive)
+
+    def order(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep this shard's tests and put the dearest scopes first, after pytest has applied `-m`."""
+        costs = dict[str, float]()
+        for item in items:
+            scope = scope_of(item.nodeid)
+            costs[scope] = costs.get(scope, 0.0) + self._costs.tests.get(item.nodeid, 0.02)
+        if self._shard is not None:
+            kept = shards(costs, self._shard[1])[self._shard[0] - 1]
+            config.hook.pytest_deselected(items=[item for item in items if scope_of(item.nodeid) not in kept])
+            items[:] = [item for item in items if scope_of(item.nodeid) in kept]
+        items.sort(key=lambda item: -costs[scope_of(item.nodeid)])
+
+    def _case(self, item: pytest.Item) -> Case:
+        fixtures = getattr(item, "_fixtureinfo", None)
+        found = fixtures.name2fixturedefs.values() if fixtures else ()
+        keys = [key for definitions in found if (key := fixture_key(definitions[-1])) in self._costs.fixtures]
+        fixture = max(keys, key=self._costs.fixtures.__getitem__, default=None)
+        dear = fixture if fixture is not None and self._costs.fixtures[fixture] > CORE else None
+        return Case(
+            item.nodeid, self._costs.tests.get(item.nodeid, 0.0), dear, item.get_closest_marker("core") is not None
+        )
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options of this module."""
+    group = parser.getgroup("tiers", "which tests run")
+    group.addoption("--slice", type=int, default=20, metavar="N", help="run one in N of the dear cases beyond the core")
+    group.addoption("--slice-key", metavar="TEXT", help="draw the slice by this text instead of the commit")
+    group.addoption(
+        "--type-checks", type=int, default=4, metavar="N", help="check types in one of N parts of the package"
+    )
+    group.addoption("--shard", metavar="K/N", help="run only part K of N parts of about equal cost")
+    group.addoption("--record-costs", type=Path, metavar="FILE", help="record processor seconds of whole files")
+
+
+def configure(config: pytest.Config) -> str:
+    """Register the plugins that the options ask for, and return the key by which parts are drawn."""
+    config.pluginmanager.register(tiers := Tiers(config))
+    config.pluginmanager.register(_Order(tiers))
+    if path := config.getoption("record_costs"):
+        config.pluginmanager.register(CostRecorder(path, config))
+    return tiers.slice.key
+
+
+class _Order:
+    """A second plugin, since one plugin has only one hook of a name: before `-m` is applied, and after."""
+
+    def __init__(self, tiers: Tiers) -> None:
+        self._tiers = tiers
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        self._tiers.order(config, items)
+
+
+@functools.cache
+def scope_of(nodeid: str) -> str:
+    """Name the scope of a test: its file, or "ray" for all files that use the one Ray cluster of a process."""
+    file = nodeid.split("::", maxsplit=1)[0]
+    root = Path(__file__).parents[2]
+    return "ray" if _uses_ray(root / file) else file
+
+
+@functools.cache
+def _uses_ray(file: Path) -> bool:
+    return "ray_cluster" in file.read_text("utf-8")
+
+
+def commit() -> str:
+    """Name the commit of the checkout, or "none" outside a repository."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
+    try:
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "none"
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    try:
+        part, parts = map(int, text.split("/"))
+    except ValueError:
+        raise pytest.UsageError(f"--shard must be K/N, got {text!r}") from None
+    if not 1 <= part <= parts:
+        raise pytest.UsageError(f"--shard K/N needs 1 <= K <= N, got {text}")
+    return part, parts
