@@ -58,7 +58,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return tiers.scope_of(nodeid)
+            return tiers.scope_of(nodeid, config.rootpath)
 
     return Scheduling(config, log)
 

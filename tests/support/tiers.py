@@ -27,6 +27,8 @@ from support.costs import DEAR, CostRecorder, Costs, fixture_key
 CORE = 5.0
 """Processor seconds that one case of every test may take in a default run."""
 _BY_DEFAULT = "not exhaustive"
+_UNRECORDED = 0.03
+"""About the mean of the tests without a recorded cost, in processor seconds."""
 
 
 class Case(NamedTuple):
@@ -127,15 +129,15 @@ class Tiers:
 
     def order(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep this shard's tests and put the dearest scopes first, after pytest has applied `-m`."""
-        costs = dict[str, float]()
-        for item in items:
-            scope = scope_of(item.nodeid)
-            costs[scope] = costs.get(scope, 0.0) + self._costs.tests.get(item.nodeid, 0.02)
+        scopes = {item: scope_of(item.nodeid, config.rootpath) for item in items}
+        costs = dict.fromkeys(scopes.values(), 0.0)
+        for item, scope in scopes.items():
+            costs[scope] += self._costs.tests.get(item.nodeid, _UNRECORDED)
         if self._shard is not None:
             kept = shards(costs, self._shard[1])[self._shard[0] - 1]
-            config.hook.pytest_deselected(items=[item for item in items if scope_of(item.nodeid) not in kept])
-            items[:] = [item for item in items if scope_of(item.nodeid) in kept]
-        items.sort(key=lambda item: -costs[scope_of(item.nodeid)])
+            config.hook.pytest_deselected(items=[item for item in items if scopes[item] not in kept])
+            items[:] = [item for item in items if scopes[item] in kept]
+        items.sort(key=lambda item: -costs[scopes[item]])
 
     def _case(self, item: pytest.Item) -> Case:
         fixtures = getattr(item, "_fixtureinfo", None)
@@ -181,10 +183,9 @@ class _Order:
 
 
 @functools.cache
-def scope_of(nodeid: str) -> str:
+def scope_of(nodeid: str, root: Path) -> str:
     """Name the scope of a test: its file, or "ray" for all files that use the one Ray cluster of a process."""
     file = nodeid.split("::", maxsplit=1)[0]
-    root = Path(__file__).parents[2]
     return "ray" if _uses_ray(root / file) else file
 
 
