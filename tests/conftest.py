@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Set up the process: the choice of tests, type checks, signals, and the cache of compiled programs."""
     key = tiers.configure(config)
     type_checks.install(tiers.Slice(config.getoption("type_checks"), key))
-    # Tests send these. Shells let what runs in the background ignore the one, `nohup` the other.
+    # Tests send these signals. Background jobs of a shell ignore the first, and programs under `nohup` the second.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -33,8 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     error_texts.configure(config)
     compilation.quickly()
     compilation.in_one_context()
-    # Many tests make the same functions anew, and compiling is most of their time: JAX keeps what it has compiled. For this
-    # session alone and until its end, so that nothing comes from another version or from a process that was stopped.
+    # Tests compile the same functions again and again. JAX caches them on disk, in a folder of this session alone: another
+    # version of the package, or a stopped process, may have written any other cache.
     if "PYTEST_XDIST_WORKER" not in os.environ:
         folder = tempfile.mkdtemp(prefix="dorylax-tests-compiled-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -71,7 +71,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder of real graphs that DORYLAX_DATA names; tests that need it skip where it is not set."""
+    """Return the folder of real graphs, or skip the test if DORYLAX_DATA does not name it."""
     folder = os.environ.get("DORYLAX_DATA")
     if not folder:
         pytest.skip("DORYLAX_DATA is not set: it names the folder with cora.npz and the other real graphs")

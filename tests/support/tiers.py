@@ -6,7 +6,7 @@ The rule (docs/contributing.md explains it):
 - Of every dear test function the cheapest case always runs, if it and its fixtures take at most `CORE` seconds.
   A test with the marker `core` always runs.
 - Of the other cases one in `--slice` runs, chosen by a hash of the test id and `--slice-key` (the commit).
-- `-m exhaustive` runs all that a default run may leave out. `--shard K/N` runs one of N parts of equal cost.
+- `-m exhaustive` runs all tests that a default run may omit. `--shard K/N` runs one of N parts of equal cost.
 
 Tests that the command line names by path are not thinned out.
 """
@@ -54,7 +54,7 @@ class Slice(NamedTuple):
     key: str
 
     def has(self, name: str) -> bool:
-        """Tell whether the slice holds a test or a fixture of this name."""
+        """Return whether the slice holds a test or a fixture of this name."""
         digest = hashlib.sha256(f"{self.key} {name}".encode()).digest()
         return int.from_bytes(digest[:8]) % self.parts == 0
 
@@ -115,12 +115,12 @@ class Tiers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a worker of pytest-xdist what was decided."""
+        """Pass the decisions on to a worker of pytest-xdist."""
         node.workerinput["tiers"] = {"thinned": self._thinned, "key": self.slice.key}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark as exhaustive what a default run leaves out, before pytest applies `-m`."""
+        """Mark the omitted tests as exhaustive, before pytest applies `-m`."""
         if self._thinned:
             runs = chosen([self._case(item) for item in items], self.slice if self._by_default else None)
             for item in items:
