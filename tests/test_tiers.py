@@ -58,11 +58,18 @@ def test_costs_survive_the_file(tmp_path: Path) -> None:
     assert Costs.read(tmp_path / "costs.json") == costs
 
 
-def test_recording_a_file_again_forgets_its_old_tests_and_those_of_files_that_are_gone() -> None:
-    this, other = "tests/test_tiers.py", "tests/test_docs.py"
-    costs = Costs({this: 1.0, other: 1.0, "tests/gone.py": 1.0}, {f"{this}::a": 2.0, f"{other}::b": 3.0})
-    costs.replace(Costs({this: 0.5}, {f"{this}::c": 1.0}))
-    assert costs == Costs({this: 0.5, other: 1.0}, {f"{this}::c": 1.0, f"{other}::b": 3.0})
+def test_recording_replaces_what_ran_and_forgets_what_is_gone() -> None:
+    this, other, gone = "tests/test_tiers.py", "tests/test_docs.py", "tests/gone.py"
+    dear = {
+        f"{this}::ran": 2.0,
+        f"{this}::skipped": 2.0,
+        f"{this}::removed": 2.0,
+        f"{other}::b": 3.0,
+        f"{gone}::c": 1.0,
+    }
+    costs = Costs({this: 1.0, other: 1.0, gone: 1.0}, dear, {f"{gone}::fixture": 6.0})
+    costs.update(Costs({this: 0.5}), {f"{this}::ran"}, {f"{this}::ran", f"{this}::skipped"})
+    assert costs == Costs({this: 0.5, other: 1.0}, {f"{this}::skipped": 2.0, f"{other}::b": 3.0})
 
 
 def test_no_file_keeps_a_process_busy_for_over_a_minute() -> None:

@@ -11,13 +11,14 @@ import dataclasses
 import json
 import os
 import resource
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parent.parent / "costs.json"
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "tests" / "costs.json"
 DEAR = 0.3
 """Processor seconds from which a test, or a fixture of several tests, is recorded on its own."""
 
@@ -55,15 +56,23 @@ class Costs:
         text = ",\n".join(f'"{name}": {{\n{_lines(section)}\n}}' for name, section in sections.items())
         path.write_text(f"{{\n{text}\n}}\n", "utf-8")
 
-    def replace(self, other: Costs) -> None:
-        """Take the costs of all files that `other` measured, and forget files that are gone."""
-        root = FILE.parent.parent
-        for mine, theirs in ((self.files, other.files), (self.tests, other.tests), (self.fixtures, other.fixtures)):
-            for key in list(mine):
-                file = key.split("::")[0]
-                if file in other.files or not (root / file).exists():
-                    del mine[key]
-            mine.update(theirs)
+    def update(self, other: Costs, ran: Collection[str], known: Collection[str]) -> None:
+        """Take over the costs of the tests that ran, and forget tests and files that are gone.
+
+        Args:
+            other: Costs of the tests that ran.
+            ran: Ids of these tests.
+            known: Ids of all tests in the files that were collected, whether they ran or not.
+        """
+        collected = {test.split("::", maxsplit=1)[0] for test in known}
+        for test in list(self.tests):
+            file = test.split("::", maxsplit=1)[0]
+            if test in ran or (file in collected and test not in known) or not (ROOT / file).exists():
+                del self.tests[test]
+        self.tests.update(other.tests)
+        self.files = {file: cost for file, cost in (self.files | other.files).items() if (ROOT / file).exists()}
+        fixtures = (self.fixtures | other.fixtures).items()
+        self.fixtures = {key: cost for key, cost in fixtures if (ROOT / key.split("::", maxsplit=1)[0]).exists()}
 
 
 def _lines(section: dict[str, Any]) -> str:
@@ -78,15 +87,21 @@ def fixture_key(definition: pytest.FixtureDef[Any]) -> str:
 class CostRecorder:
     """A plugin that measures each test of this process.
 
-    The controller of pytest-xdist merges the costs of its workers and writes the file. A file's costs are replaced as a
-    whole, so record whole files: `pytest --record-costs tests/costs.json -m "exhaustive or not exhaustive" tests/ops`.
+    Run whole files with it. The controller of pytest-xdist merges the costs of its workers and writes the file.
     """
 
     def __init__(self, path: Path, config: pytest.Config) -> None:
         self._path = path
         self._config = config
         self._found = Costs()
+        self._ran: list[str] = []
+        self._known: list[str] = []
         self._fixtures = 0.0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note all tests, before any is deselected."""
+        self._known = [item.nodeid for item in items]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
@@ -109,8 +124,10 @@ class CostRecorder:
         try:
             return (yield)
         finally:
-            cost = cpu_seconds() - begin - self._fixtures
-            file = item.nodeid.split("::")[0]
+            # Below zero if a process that this one did not start has ended meanwhile.
+            cost = max(0.0, cpu_seconds() - begin - self._fixtures)
+            self._ran.append(item.nodeid)
+            file = item.nodeid.split("::", maxsplit=1)[0]
             self._found.files.setdefault(file, 0.0)
             if cost >= DEAR:
                 self._found.tests[item.nodeid] = round(cost, 1)
@@ -120,22 +137,23 @@ class CostRecorder:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Hand the costs to the controller, or write them."""
+        costs = {"found": dataclasses.asdict(self._found), "ran": self._ran, "known": self._known}
         output = getattr(self._config, "workeroutput", None)
         if output is not None:
-            output["costs"] = dataclasses.asdict(self._found)
-        elif self._found.files:
-            self._merge(self._found)
+            output["costs"] = costs
+        elif self._ran:
+            self._merge(costs)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Merge the costs of a worker of pytest-xdist."""
-        if found := getattr(node, "workeroutput", {}).get("costs"):
-            self._merge(Costs(**found))
+        if costs := getattr(node, "workeroutput", {}).get("costs"):
+            self._merge(costs)
 
-    def _merge(self, found: Costs) -> None:
-        costs = Costs.read(self._path)
-        costs.replace(found)
-        costs.write(self._path)
+    def _merge(self, costs: Mapping[str, Any]) -> None:
+        stored = Costs.read(self._path)
+        stored.update(Costs(**costs["found"]), set(costs["ran"]), set(costs["known"]))
+        stored.write(self._path)
 
 
 def cpu_seconds() -> float:
