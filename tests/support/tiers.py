@@ -90,7 +90,7 @@ def shards(costs: Mapping[str, float], parts: int) -> list[set[str]]:
 
 
 class Tiers:
-    """A plugin that thins out, shards and orders the tests of a session."""
+    """A plugin that thins out and shards the tests of a session."""
 
     def __init__(self, config: pytest.Config) -> None:
         # Workers of pytest-xdist are given paths and would take those for the user's, so the controller decides.
@@ -127,17 +127,17 @@ class Tiers:
                 if item.nodeid not in runs:
                     item.add_marker(pytest.mark.exhaustive)
 
-    def order(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Keep this shard's tests and put the dearest scopes first, after pytest has applied `-m`."""
+    def keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Deselect the tests of other shards, after pytest has applied `-m`."""
+        if self._shard is None:
+            return
         scopes = {item: scope_of(item.nodeid, config.rootpath) for item in items}
         costs = dict.fromkeys(scopes.values(), 0.0)
         for item, scope in scopes.items():
             costs[scope] += self._costs.tests.get(item.nodeid, _UNRECORDED)
-        if self._shard is not None:
-            kept = shards(costs, self._shard[1])[self._shard[0] - 1]
-            config.hook.pytest_deselected(items=[item for item in items if scopes[item] not in kept])
-            items[:] = [item for item in items if scopes[item] in kept]
-        items.sort(key=lambda item: -costs[scopes[item]])
+        kept = shards(costs, self._shard[1])[self._shard[0] - 1]
+        config.hook.pytest_deselected(items=[item for item in items if scopes[item] not in kept])
+        items[:] = [item for item in items if scopes[item] in kept]
 
     def _case(self, item: pytest.Item) -> Case:
         fixtures = getattr(item, "_fixtureinfo", None)
@@ -165,13 +165,13 @@ def add_options(parser: pytest.Parser) -> None:
 def configure(config: pytest.Config) -> str:
     """Register the plugins that the options ask for, and return the key by which parts are drawn."""
     config.pluginmanager.register(tiers := Tiers(config))
-    config.pluginmanager.register(_Order(tiers))
+    config.pluginmanager.register(_Shards(tiers))
     if path := config.getoption("record_costs"):
         config.pluginmanager.register(CostRecorder(path, config))
     return tiers.slice.key
 
 
-class _Order:
+class _Shards:
     """A second plugin, since one plugin has only one hook of a name: before `-m` is applied, and after."""
 
     def __init__(self, tiers: Tiers) -> None:
@@ -179,7 +179,7 @@ class _Order:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        self._tiers.order(config, items)
+        self._tiers.keep_shard(config, items)
 
 
 @functools.cache
