@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -76,6 +77,8 @@ def _has_shapes(hint: Any) -> bool:
 
 def install(part: Slice) -> None:
     """Check every function of this part of the modules, of those that are imported from now on."""
+    # jaxtyping caches modules that a checked module imports as if they were checked too, which holds for one part only.
+    sys.dont_write_bytecode = True
     # The name that the hook writes above each function.
     jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]
     jaxtyping.install_import_hook([*_ALWAYS, *filter(part.has, checked_modules())], "support.type_checks.checked")
