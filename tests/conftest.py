@@ -16,15 +16,18 @@ from hypothesis import settings
 from support import compilation, error_texts, tiers, type_checks
 from support.ray_cluster import ray_cluster  # noqa: F401
 
+# Before any other conftest.py imports the package: a module that is imported earlier stays unchecked. Options are not parsed
+# yet, so the part comes from the environment and from the commit.
+type_checks.install(tiers.Slice(int(os.environ.get("DORYLAX_TYPE_CHECKS", "4")), tiers.commit()))
+
 # A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.
 settings.register_profile("dorylax", deadline=None, derandomize=True)
 settings.load_profile("dorylax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set up the process: the choice of tests, type checks, signals, and the cache of compiled programs."""
-    key = tiers.configure(config)
-    type_checks.install(tiers.Slice(config.getoption("type_checks"), key))
+    """Set up the process: the choice of tests, signals, and the cache of compiled programs."""
+    tiers.configure(config)
     # Tests send these signals. Background jobs of a shell ignore the first, and programs under `nohup` the second.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

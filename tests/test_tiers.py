@@ -95,7 +95,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
         recorded = costs.Costs(tests={{f"test_dear.py::test_dear[{{k}}]": 1.0 + k for k in range(3)}})
         costs.Costs.read = lambda: recorded
         pytest_addoption = tiers.add_options
-        pytest_configure = lambda config: tiers.configure(config) and None
+        pytest_configure = tiers.configure
         """
     )
     pytester.makepyfile(

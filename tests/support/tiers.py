@@ -97,7 +97,7 @@ class Tiers:
         handed: dict[str, Any] | None = getattr(config, "workerinput", {}).get("tiers")
         named = config.args_source == pytest.Config.ArgsSource.ARGS
         self._thinned: bool = not named if handed is None else handed["thinned"]
-        self.slice = Slice(
+        self._slice = Slice(
             config.getoption("slice"), handed["key"] if handed else config.getoption("slice_key") or commit()
         )
         self._shard = _shard(config.getoption("shard"))
@@ -108,7 +108,7 @@ class Tiers:
         """Say which slice runs and how to repeat it."""
         if not (self._thinned and self._by_default):
             return None
-        parts, key = self.slice
+        parts, key = self._slice
         return (
             f"tests: all cheap ones, a core, and 1/{parts} of the others; again with --slice {parts} --slice-key {key}"
         )
@@ -116,13 +116,13 @@ class Tiers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Pass the decisions on to a worker of pytest-xdist."""
-        node.workerinput["tiers"] = {"thinned": self._thinned, "key": self.slice.key}
+        node.workerinput["tiers"] = {"thinned": self._thinned, "key": self._slice.key}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Mark the omitted tests as exhaustive, before pytest applies `-m`."""
         if self._thinned:
-            runs = chosen([self._case(item) for item in items], self.slice if self._by_default else None)
+            runs = chosen([self._case(item) for item in items], self._slice if self._by_default else None)
             for item in items:
                 if item.nodeid not in runs:
                     item.add_marker(pytest.mark.exhaustive)
@@ -155,20 +155,16 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "which tests run")
     group.addoption("--slice", type=int, default=20, metavar="N", help="run one in N of the dear cases beyond the core")
     group.addoption("--slice-key", metavar="TEXT", help="draw the slice by this text instead of the commit")
-    group.addoption(
-        "--type-checks", type=int, default=4, metavar="N", help="check types in one of N parts of the package"
-    )
     group.addoption("--shard", metavar="K/N", help="run only part K of N parts of about equal cost")
     group.addoption("--record-costs", type=Path, metavar="FILE", help="record processor seconds of whole files")
 
 
-def configure(config: pytest.Config) -> str:
-    """Register the plugins that the options ask for, and return the key by which parts are drawn."""
+def configure(config: pytest.Config) -> None:
+    """Register the plugins of this module and of `costs`."""
     config.pluginmanager.register(tiers := Tiers(config))
     config.pluginmanager.register(_Shards(tiers))
     if path := config.getoption("record_costs"):
         config.pluginmanager.register(CostRecorder(path, config))
-    return tiers.slice.key
 
 
 class _Shards:
