@@ -28,16 +28,16 @@ LOCK = ".lock"
 
 _MARKER = ".dorylax"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
-_LONGEST = 1 << 12  # bytes of what a holder says
+_LONGEST = 1 << 12  # bytes read of a lock file
 
 
 @final
 class FolderHeldError(DorylaxError, RuntimeError):
-    """Another process, or another part of this one, has the folder.
+    """Another process, or another part of this process, has locked the folder.
 
     Attributes:
-        folder: it.
-        holder: who has it, as words: "process 4711 on node3, since 2026-11-24 13:40:12"; "another process" if unknown.
+        folder: Path of the folder.
+        holder: Description of the holder, such as "process 4711 on node3, since 2026-11-24 13:40:12", or "another process".
     """
 
     def __init__(self, folder: Path, holder: str) -> None:
@@ -50,19 +50,19 @@ class FolderHeldError(DorylaxError, RuntimeError):
 def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> Iterator[None]:
     """Keeps every other process from locking the same folder.
 
-    A folder that does not exist is made, and removed again if nothing has come into it.
+    Creates a missing folder, and removes it again if it is empty at the end.
 
     Args:
-        folder: to be locked.
-        waiting: is told who has it (`FolderHeldError.holder`) before that one is waited for, however long it takes; None:
-            nobody is waited for.
+        folder: Path of the folder.
+        waiting: Called with the description of the current holder (`FolderHeldError.holder`), before an unlimited wait for
+            its lock; None to raise instead of waiting.
 
     Warns:
-        UserWarning: the folder's file system has no locks; then nothing is locked.
+        UserWarning: The file system of the folder has no locks. The folder stays unlocked.
 
     Raises:
-        FolderHeldError: somebody else has it, and `waiting` is None.
-        OSError: the folder cannot be made or written; it names the folder.
+        FolderHeldError: The folder is locked, and `waiting` is None.
+        OSError: The folder cannot be created or written. The error names the folder.
     """
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
@@ -160,19 +160,19 @@ def _is_regular(path: Path) -> bool:
 
 
 def _remove(lock: Path) -> None:
-    """Before it is released: nobody can have locked this file since. If it cannot go, it locks nobody out."""
+    """Remove the lock file before its release, while no other process can lock it; a file that stays is harmless."""
     with contextlib.suppress(OSError):
         lock.unlink()
 
 
 @contextlib.contextmanager
 def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[BinaryIO]:
-    """The lock's file, empty, locked, and the one that has the name."""
+    """Open and lock the file that currently has the name of the lock, and empty it."""
     while True:
         try:
-            # Not truncated when it is opened: it may say who holds the lock.
+            # Opening does not truncate the file, which may name the current holder.
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        except FileNotFoundError:  # a holder that had made the folder has just removed it
+        except FileNotFoundError:  # the holder has just removed the folder that it created
             make_folder(folder)
             continue
         except OSError as error:
@@ -200,16 +200,16 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
             except FileNotFoundError:
                 current = False
             if current:
-                file.seek(0)  # past what the holder said, if it was waited for
+                file.seek(0)  # the position is behind the name of the last holder after a wait
                 file.truncate()
                 yield file
                 return
-            # Removed by a holder that has just let go: whoever comes now makes a new one.
+            # The last holder has just removed this file: open the new file of that name.
 
 
 @contextlib.contextmanager
 def _closed_quietly(file: BinaryIO) -> Iterator[BinaryIO]:
-    """The lock is released although closing fails, as on a full disk; that must not hide why a command failed."""
+    """Close a file and suppress errors, such as a full disk, which would hide the failure of the command."""
     try:
         yield file
     finally:
@@ -219,7 +219,7 @@ def _closed_quietly(file: BinaryIO) -> Iterator[BinaryIO]:
 
 @dataclasses.dataclass(frozen=True)
 class _Holder:
-    """Who has a lock."""
+    """The process that holds a lock."""
 
     process: int
     host: str
@@ -227,7 +227,7 @@ class _Holder:
 
     @classmethod
     def this(cls) -> _Holder:
-        """This process."""
+        """Describe this process."""
         now = datetime.datetime.now().astimezone()
         return cls(os.getpid(), socket.gethostname(), now.isoformat(" ", "seconds"))
 

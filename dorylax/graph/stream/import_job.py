@@ -1,10 +1,10 @@
-"""One import: what it takes, and its steps, each of which a later process goes on with.
+"""One import: its disk space and its steps. A later process resumes after the last complete step.
 
 ARCHIVE.npz.import/
-    plan.json      what is imported; whoever goes on wants the same
-    ids/           the numbers of vertices that are called by other things (`ids`)
-    edges/         sorted runs of records; edges.json once all edges are in them
-    archive.npz    the archive, once it is whole, and made.json
+    plan.json      sources and options, which a resumed import must share
+    ids/           vertex numbers by id (`ids`)
+    edges/         sorted runs of records; edges.json once they hold all edges
+    archive.npz    the complete archive, and made.json
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from dorylax.graph.validate import MAX_VERTICES, GraphError, check_num_vertices
 
 _PLAN, _SEED, _FACTS, _ARCHIVE, _MADE = "plan.json", "seed.json", "edges.json", "archive.npz", "made.json"
 _VERSION = 1
-_SEEDS = 8  # that are tried, of hashes of names
-_SHARE_OF_SORT = 0.7  # of the memory; the rest is for what is read, and tables of ids
+_SEEDS = 8  # hash seeds to try
+_SHARE_OF_SORT = 0.7  # of the memory; chunks of the sources and tables of ids use the rest
 _SHARE_OF_IDS = 0.15
 _WORD = (1 << 64) - 1
-_NAMES = 1 << 22  # bytes of names that are moved at once
+_NAMES = 1 << 22  # bytes of names in one copy
 
 
 @final
@@ -55,20 +55,20 @@ class ImportHeldError(DorylaxError, RuntimeError):
 
 @final
 class DiskSpaceError(DorylaxError, OSError):
-    """There is not as much disk as will be needed."""
+    """The disk is too small for the import."""
 
     user_error = False
 
 
 class Estimate(NamedTuple):
-    """What an import will take, about.
+    """Approximate size of an import.
 
     Attributes:
-        edges: that will be read.
-        temporary_bytes: of disk beside the archive, most of which is given back in the end.
-        archive_bytes: of the archive.
-        free_bytes: of disk that there are, with what a half-done import has already.
-        native: whether text is read and records are sorted by the native library.
+        edges: Number of edges in the sources.
+        temporary_bytes: Disk space for temporary files, in bytes.
+        archive_bytes: Size of the archive in bytes.
+        free_bytes: Free disk space in bytes, including the temporary files of an interrupted import.
+        native: Whether the native library reads text and sorts records.
     """
 
     edges: int
@@ -79,13 +79,13 @@ class Estimate(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far an import is.
+    """Progress of an import.
 
     Attributes:
         stage: "ids", "edges" or "archive".
-        done: of `total`, in bytes of files or in records.
-        total: see `done`.
-        edges: that were read.
+        done: Finished part of `total`, in bytes of files or in records.
+        total: Size of the stage, in the unit of `done`.
+        edges: Number of edges read so far.
     """
 
     stage: Literal["ids", "edges", "archive"]
@@ -95,16 +95,16 @@ class Progress(NamedTuple):
 
 
 class Imported(NamedTuple):
-    """What an import made.
+    """Summary of a finished import.
 
     Attributes:
         num_vertices: V.
         num_edges: E.
-        edges_read: that the sources hold.
-        symmetric: whether each edge comes with its reverse.
+        edges_read: Number of edges in the sources.
+        symmetric: Whether each edge comes with its reverse.
         self_loops: "none", "some" or "all" vertices have an edge to themselves.
-        edge_ids: whether edges have ids.
-        estimate: what was expected.
+        edge_ids: Whether edges have ids.
+        estimate: Estimate made before the import.
     """
 
     num_vertices: int
@@ -119,10 +119,10 @@ class Imported(NamedTuple):
 @final
 @dataclasses.dataclass(frozen=True)
 class ImportJob:
-    """An import; `import_graph` says what its arguments are.
+    """An import, with the arguments of `import_graph`.
 
     Attributes:
-        buffers: bytes that may be taken beside those that the process has.
+        buffers: Bytes that the import may use in addition to the memory that the process already holds.
     """
 
     sources: tuple[Path, ...]
@@ -140,7 +140,7 @@ class ImportJob:
     progress: Callable[[Progress], object] = lambda _: None
 
     def run(self) -> Imported:
-        """Imports, or goes on with it.
+        """Imports the sources, or resumes an interrupted import.
 
         Raises:
             GraphError, DiskSpaceError, ImportHeldError, OSError: as `import_graph` says.
@@ -213,7 +213,7 @@ class ImportJob:
     def _read(
         self, readers: list[EdgeReader], sort: ExternalSort, shape: Shape, work: Path, found: Found | None
     ) -> Facts:
-        # Of the whole process: what was counted until the last run is in its state.
+        # Counts include the runs of earlier processes, which the state of the sort records.
         state = sort.state or {
             **{"edges": 0, "largest": -1, "ascending": True, "last": -1, "sums": [0, 0, 0, 0], "names": 0},
             "at": None,
@@ -276,7 +276,7 @@ class ImportJob:
         return made
 
     def _write_ids(self, folder: Path, archive: ArchiveWriter, num_vertices: int) -> None:
-        """Writes what the user calls the vertices."""
+        """Writes the user's ids of the vertices."""
         if self.wanted.ids == "numbers":
             return
         dtype = np.dtype(np.int64)
@@ -307,10 +307,10 @@ class ImportJob:
                     yield chunk, [number, chunk.state]
 
     def _shape(self, readers: list[EdgeReader]) -> Shape:
-        """What edges have.
+        """Ids and values of the edges.
 
         Raises:
-            GraphError: sources differ in it, or it does not go with the arguments.
+            GraphError: The sources differ in them, or they contradict the arguments.
         """
         values = dict(readers[0].values)
         for reader in readers[1:]:
@@ -352,17 +352,17 @@ class ImportJob:
             raise GraphError(f"{self.edge_data[name]}: {name} has {rows:,} rows, and there are {more}{edges:,} edges")
 
     def _estimate(self, work: Path, shape: Shape) -> Estimate:
-        """What the import takes.
+        """Estimates the disk space of the import.
 
         Raises:
-            DiskSpaceError: there is less.
+            DiskSpaceError: The disk has less free space.
         """
         edges = sum(reader.estimate() for reader in self._readers(self.wanted))
         memory = int(self.buffers * _SHARE_OF_SORT)
         kept = edges * shape.records_per_edge
         width = 4 + 4 * shape.ids + sum(one.dtype.itemsize * int(np.prod(one.row)) for one in shape.values.values())
         temporary = ExternalSort.disk_bytes(shape.dtype, kept, memory) + (0 if shape.keeps_all else kept * width)
-        # Of ids nobody knows how many there are: one for four edges is many.
+        # The number of ids is unknown; one for every four edges is a high estimate.
         temporary += {"numbers": 0, "integers": 4 * edges, "names": 24 * edges}[self.wanted.ids]
         archive = kept * width + sum(Rows.of(path).path.stat().st_size for path in self.vertices.paths.values())
         there = sum(path.stat().st_size for path in work.rglob("*") if path.is_file())
@@ -376,10 +376,10 @@ class ImportJob:
         return found
 
     def _agree(self, work: Path) -> None:
-        """Records what is imported; what is half done must be of the same.
+        """Records sources and options, or compares them with those of an interrupted import.
 
         Raises:
-            GraphError: it is of something else.
+            GraphError: The interrupted import has other sources or options.
         """
         wanted = self.wanted._replace(piece=0)._asdict()
         vertices = [Rows.of(path).path for path in self.vertices.paths.values()]

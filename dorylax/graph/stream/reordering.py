@@ -1,7 +1,7 @@
-"""From an archive to the same one in another memory order: its order is found, and it is written, all within a budget.
+"""Reorder an archive within a memory budget: find the order of its rows, and write a copy in that order.
 
-A process that is killed leaves a folder and a file beside the new archive, under names that start with a dot; the next one
-that writes the same archive removes them and begins anew.
+A killed process leaves a folder and a file next to the new archive, with names that start with a dot. The next process that
+writes the same archive removes them and starts again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _KEPT_BY_ALLOCATOR = 8  # one part in so many: threads' heaps hold on to blocks 
 
 
 class Reordered(NamedTuple):
-    """What was done.
+    """Summary of a reordering.
 
     Attributes:
-        num_vertices, num_edges: of the graph.
-        order_seconds: that finding the order took.
+        num_vertices: V.
+        num_edges: E.
+        order_seconds: Seconds spent on finding the order.
     """
 
     num_vertices: int
@@ -54,18 +55,18 @@ def reorder_archive(
     """Writes `data` in another memory order.
 
     Args:
-        data: an archive of the layout of `dorylax.graph.npz`.
-        out: the new one, which appears whole or not at all.
+        data: Archive in the layout of `dorylax.graph.npz`.
+        out: Path of the new archive, which appears complete or not at all.
         order: "community" (rows by community), or "user" (the order in which the user gave them).
-        memory: bytes that the process may hold.
-        verify: compare the arrays with their checksums.
-        told: is told what is being done, and how far it is.
+        memory: Bytes that the process may hold.
+        verify: Whether to compare the arrays with their checksums.
+        told: Called with the current step and its progress.
 
     Raises:
-        GraphError: the archive is none or damaged, or memory or disk are too small.
-        FolderHeldError: another process writes the same archive.
-        FileExistsError: `out` has no free place for temporary files beside it.
-        OSError: a disk is full, or fails.
+        GraphError: The file is no archive or is damaged, or memory or disk are too small.
+        FolderHeldError: Another process writes the same archive.
+        FileExistsError: A foreign file or folder has the name of the folder for temporary files.
+        OSError: The disk is full or fails.
     """
     with open_npz(data, verify=verify) as archive, scratch_beside(out) as scratch:
         check_layout(archive)
@@ -96,7 +97,7 @@ def reorder_archive(
 
 @contextlib.contextmanager
 def scratch_beside(out: Path) -> Iterator[Path]:
-    """A locked folder for temporary files beside the archive `out`, removed at the end.
+    """A locked folder for temporary files next to the archive `out`, removed at the end.
 
     Raises:
         FileExistsError: Another program or the user has given the folder's name to something.
