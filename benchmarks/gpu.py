@@ -18,18 +18,20 @@ by XLA. Without a GPU everything runs on the CPU, operators by the same lowering
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import math
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from full_graph import SHAPES, difference, generate
+from full_graph import HIDDEN, SHAPES, Shape, difference, generate, measure, run_side
 
 from harness.child import ChildDiedError, in_child
 from harness.command_line import parsed, parser_of, write_json
+from harness.measure import timed
 from sides.problem import read
 
 PARTS = ("operators", "gathers", "epochs")
@@ -40,15 +42,13 @@ WIDTHS = (16, 64, 128, 256)
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {PARTS} (all)")
-    parser.add_argument("--vertices", type=int, default=232_965, help="of the graph of gathers (default: %(default)s)")
-    parser.add_argument("--edges", type=int, default=114_800_000, help="of that graph (default: %(default)s)")
-    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS, help="of gathers (default: %(default)s)")
-    parser.add_argument("--rounds", type=int, default=10, help="of each gather (default: %(default)s)")
+    parser.add_argument("--vertices", type=int, default=232_965, help="of the graph of gathers")
+    parser.add_argument("--edges", type=int, default=114_800_000, help="of that graph")
+    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS, help="of gathers")
+    parser.add_argument("--rounds", type=int, default=10, help="of each gather")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["attention", "reddit-small"], help="of epochs")
-    parser.add_argument(
-        "--models", nargs="+", choices=("gcn", "sage", "gin", "gat"), default=["gcn", "gat"], help="of epochs"
-    )
-    parser.add_argument("--epochs", type=int, default=10, help="timed after the first (default: %(default)s)")
+    parser.add_argument("--models", nargs="+", choices=HIDDEN, default=["gcn", "gat"], help="of epochs")
+    parser.add_argument("--epochs", type=int, default=10, help="timed after the first")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parsed(parser, vertices=500, edges=6_000, widths=[4], rounds=2, shapes=["tiny"], models=["gcn"], epochs=1)
     found: dict[str, Any] = {"device": in_child(device)}
@@ -86,7 +86,7 @@ def operators(num_vertices: int = 20_000, num_edges: int = 600_000) -> dict[str,
     from dorylax.layers import GAT, GCN, GIN, GraphSAGE
     from dorylax.ops import native
 
-    rng = np.random.default_rng(time.time_ns())  # fresh data in every run: the same function on any input
+    rng = np.random.default_rng()  # fresh data in every run: the same function on any input
     V, E = num_vertices, num_edges
     edges = np.stack([rng.integers(0, V, E), (V * rng.random(E) ** 2.5).astype(np.int64)])
     graph = Graph.from_edge_index(edges, num_vertices=V)
@@ -138,14 +138,15 @@ def operators(num_vertices: int = 20_000, num_edges: int = 600_000) -> dict[str,
 
 def gathers(options: Any) -> dict[str, Any]:
     """Prints milliseconds by width, beside torch's."""
+    V, E = options.vertices, options.edges
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
-        graph = Path(name) / "graph.npz"
-        in_child(make_graph, options.vertices, options.edges, graph)
+        graph = Path(name)
+        in_child(generate, graph, Shape(V, E, 1, 2), "gcn")
         found: dict[str, Any] = {"bytes_per_second": in_child(copy_rate)}
         print(f"copying: {found['bytes_per_second'] / 1e9:,.0f} GB/s, read and written", flush=True)
         for side, function in (("dorylax", gather_by_jax), ("torch", gather_by_torch)):
-            if side == "torch" and importlib.util.find_spec("torch") is None:
-                print("left out: torch, which is not installed", flush=True)
+            if importlib.util.find_spec("jax" if side == "dorylax" else "torch") is None:
+                print(f"left out: {side}, which is not installed", flush=True)
                 continue
             found[side] = {}
             for width in options.widths:
@@ -153,7 +154,6 @@ def gathers(options: Any) -> dict[str, Any]:
                     found[side][width] = in_child(function, graph, width, options.rounds)
                 except ChildDiedError as error:
                     print(f"left out: {side} at width {width} {error}", flush=True)
-    V, E = options.vertices, options.edges
     print(f"{V:,} vertices, {E:,} edges\n{'width':>5} {'bound':>9} {'dorylax':>9} {'ps/edge':>9} {'torch':>9}")
     for width in options.widths:
         bound = (4 * E + 8 * V + 8 * V * width) / found["bytes_per_second"]
@@ -164,15 +164,6 @@ def gathers(options: Any) -> dict[str, Any]:
     return found
 
 
-def make_graph(num_vertices: int, num_edges: int, path: Path) -> None:
-    """Writes the rows of a generated graph."""
-    from dorylax.graph import datasets
-
-    data = datasets.load("communities", num_vertices=num_vertices, num_edges=num_edges, num_features=1, num_classes=2)
-    rows = data.graph.incoming
-    np.savez(path, offsets=rows.offsets, neighbours=rows.neighbours)
-
-
 def copy_rate() -> float:
     """Bytes a second, read and written, of adding 1 to an array."""
     import jax
@@ -180,102 +171,69 @@ def copy_rate() -> float:
 
     array = jnp.ones(2**28 if jax.default_backend() != "cpu" else 2**22, jnp.float32)
     copy = jax.jit(lambda x: x + 1)
-    return 2 * array.nbytes / timed(lambda: copy(array).block_until_ready(), 10)
+    return 2 * array.nbytes / statistics.median(timed(lambda: copy(array).block_until_ready(), 10, warm_up=2))
 
 
-def gather_by_jax(path: Path, width: int, rounds: int) -> float:
+def gather_by_jax(folder: Path, width: int, rounds: int) -> float:
     """Median seconds of `y = A·x`, `x` `[V, width]`."""
     import jax
 
     from dorylax import ops
     from dorylax.graph.graph import Graph
 
-    arrays = np.load(path)
-    graph = Graph.from_csr(arrays["offsets"], arrays["neighbours"], symmetric=True)
+    problem = read(folder)
+    graph = Graph.from_csr(problem.offsets, problem.neighbours, symmetric=True)
     graph = jax.device_put(jax.tree.map(jax.numpy.asarray, graph))
     x = jax.random.normal(jax.random.key(0), (graph.num_vertices, width))
     gather = jax.jit(ops.gather)
-    return timed(lambda: gather(graph, x).block_until_ready(), rounds)
+    return statistics.median(timed(lambda: gather(graph, x).block_until_ready(), rounds, warm_up=2))
 
 
-def gather_by_torch(path: Path, width: int, rounds: int) -> float:
+def gather_by_torch(folder: Path, width: int, rounds: int) -> float:
     """Median seconds of a CSR product with ones."""
     import torch
 
-    arrays = np.load(path)
+    problem = read(folder)
     where = "cuda" if torch.cuda.is_available() else "cpu"
-    offsets, columns = (torch.from_numpy(arrays[name]).to(where) for name in ("offsets", "neighbours"))
-    V = len(offsets) - 1
-    ones = torch.ones(len(columns), device=where)
-    matrix = torch.sparse_csr_tensor(offsets.int(), columns, ones, (V, V), check_invariants=False)
-    x = torch.randn(V, width, device=where)
+    offsets, columns = (torch.from_numpy(one).to(where) for one in (problem.offsets, problem.neighbours))
+    ones, size = torch.ones(len(columns), device=where), (problem.num_vertices,) * 2
+    matrix = torch.sparse_csr_tensor(offsets.int(), columns, ones, size, check_invariants=False)
+    x = torch.randn(size[0], width, device=where)
 
     def run() -> None:
         matrix @ x
         if where == "cuda":
             torch.cuda.synchronize()
 
-    return timed(run, rounds)
-
-
-def timed(run: Callable[[], object], rounds: int) -> float:
-    """Median seconds, after two runs that do not count."""
-    seconds = []
-    for turn in range(rounds + 2):
-        begin = time.perf_counter()
-        run()
-        if turn >= 2:
-            seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds)
+    return statistics.median(timed(run, rounds, warm_up=2))
 
 
 def epochs(options: Any) -> dict[str, Any]:
     """Prints seconds of an epoch by shape and model, beside PyG's."""
     found: dict[str, Any] = {}
     print(f"{'epochs of':<24} {'dorylax':>10} {'pyg':>10} {'dorylax is':>11}  loss differs", flush=True)
-    for shape in options.shapes:
-        for model in options.models:
-            with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
-                folder = Path(name)
-                in_child(generate, folder, SHAPES[shape], model)
-                sides = {}
-                for side in ("dorylax", "pyg"):
-                    if side == "pyg" and importlib.util.find_spec("torch_geometric") is None:
-                        print("left out: pyg, which is not installed", flush=True)
-                        continue
-                    try:
-                        sides[side] = in_child(train, side, folder, options.epochs)
-                    except ChildDiedError as error:
-                        print(f"left out: {side} {error}", flush=True)
-            for one in sides.values():
-                one["epoch_seconds"] = statistics.median(one["seconds"][1:])
-            found[f"{shape} {model}"] = sides
-            print(line(f"{shape}, {model}", sides), flush=True)
+    for shape, model in itertools.product(options.shapes, options.models):
+        with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
+            in_child(generate, Path(name), SHAPES[shape], model)
+            made = {side: measure(side, Path(name), options.epochs, train) for side in ("dorylax", "pyg")}
+        found[f"{shape} {model}"] = sides = {side: one for side, one in made.items() if one is not None}
+        ours, theirs = (made[side]["epoch_seconds"] if side in sides else math.nan for side in made)
+        differs = difference(*(one["losses"] for one in sides.values())) if len(sides) == 2 else math.nan
+        print(
+            f"{f'{shape}, {model}':<24} {1e3 * ours:>7.1f} ms {1e3 * theirs:>7.1f} ms {theirs / ours:>9.2f} ×  "
+            f"{differs:.1e}",
+            flush=True,
+        )
     return found
 
 
-def line(name: str, sides: dict[str, Any]) -> str:
-    """A row of the table."""
-    seconds = {side: sides[side]["epoch_seconds"] if side in sides else float("nan") for side in ("dorylax", "pyg")}
-    differs = difference(*(one["losses"] for one in sides.values())) if len(sides) == 2 else float("nan")
-    return (
-        f"{name:<24} {1e3 * seconds['dorylax']:>7.1f} ms {1e3 * seconds['pyg']:>7.1f} ms "
-        f"{seconds['pyg'] / seconds['dorylax']:>9.2f} ×  {differs:.1e}"
-    )
-
-
 def train(side: str, folder: Path, count: int) -> dict[str, Any]:
-    """One side, in this process."""
-    problem = read(folder)
+    """One side, in this process, on the GPU if there is one."""
     if side == "dorylax":
-        from sides import dorylax_side
-
-        return dorylax_side.train(problem, count, order="given")
+        return run_side(side, folder, count, order="given")
     import torch
 
-    from sides import pyg_side
-
-    return pyg_side.train(problem, count, device="cuda" if torch.cuda.is_available() else "cpu")
+    return run_side(side, folder, count, device="cuda" if torch.cuda.is_available() else "cpu")
 
 
 if __name__ == "__main__":

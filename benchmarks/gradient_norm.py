@@ -34,7 +34,7 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.model.loss import cross_entropy
-from harness.command_line import parsed, parser_of, write_json
+from harness.command_line import parsed, parser_of, plotted, write_json
 
 SERVERS = 2
 PLAIN = {"freshness": 0, "predict_weights": "none", "oscillation_limit": 1}
@@ -42,14 +42,12 @@ PLAIN = {"freshness": 0, "predict_weights": "none", "oscillation_limit": 1}
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--size", default="small", help="of the graph `communities` (default: small)")
-    parser.add_argument(
-        "--epochs", type=int, nargs="+", default=[16, 32, 64, 128, 256, 512, 1024], help="N (default: 16 … 1024)"
-    )
-    parser.add_argument("--seeds", type=int, default=3, help="(default: 3)")
-    parser.add_argument("--intervals", type=int, default=4, help="of each of the two servers (default: 4)")
-    parser.add_argument("--rate", type=float, default=1.0, help="step size of the run of `--at` epochs (default: 1)")
-    parser.add_argument("--at", type=int, default=64, help="see --rate (default: 64)")
+    parser.add_argument("--size", default="small", help="of the graph `communities`")
+    parser.add_argument("--epochs", type=int, nargs="+", default=[2**k for k in range(4, 11)], help="N")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--intervals", type=int, default=4, help="of each of the two servers")
+    parser.add_argument("--rate", type=float, default=1.0, help="step size of the run of `--at` epochs")
+    parser.add_argument("--at", type=int, default=64, help="see --rate")
     parser.add_argument("--plot", type=Path, help="draw the figure here")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parsed(parser, size="tiny", epochs=[2, 4], seeds=1, intervals=2)
@@ -106,29 +104,20 @@ def squared_norm(parts: ModelParts, data: Dataset) -> Callable[[Any], float]:
 
 def draw(path: Path, epochs: Sequence[int], found: Mapping[str, Sequence[Sequence[float]]]) -> None:
     """Means and ranges over seeds, and the rate of the theorem."""
-    from matplotlib.figure import Figure  # late: only for the plot
-
-    figure = Figure((7.0, 4.2), layout="constrained")
-    axes = figure.subplots()
-    for name, values in found.items():
-        means = [float(np.mean(each)) for each in values]
-        dashed = "--" if name == "pipe" or name.startswith("defaults") else "-"
-        (line,) = axes.plot(epochs, means, dashed, marker="o", markersize=4, label=name)
-        axes.fill_between(
-            epochs, [min(each) for each in values], [max(each) for each in values], alpha=0.15, color=line.get_color()
-        )
-    first = float(np.mean(found["S = 0"][0]))
-    axes.plot(
-        epochs, [first * (epochs[0] / n) ** 0.5 for n in epochs], ":", color="0.3", label="rate of the theorem, 1/√N"
-    )
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(epochs, [str(n) for n in epochs])
-    axes.set_xlabel("N, epochs of the run (step size ∝ 1/√N)")
-    axes.set_ylabel("mean squared norm of the gradient")
-    axes.legend(frameon=False, loc="lower left")
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=160)
+    with plotted(path) as axes:
+        for name, values in found.items():
+            style = "o--" if name == "pipe" or name.startswith("defaults") else "o-"
+            (line,) = axes.plot(epochs, [np.mean(each) for each in values], style, markersize=4, label=name)
+            low, high = zip(*((min(each), max(each)) for each in values), strict=True)
+            axes.fill_between(epochs, low, high, alpha=0.15, color=line.get_color())
+        rate = [np.mean(found["S = 0"][0]) * (epochs[0] / n) ** 0.5 for n in epochs]
+        axes.plot(epochs, rate, ":", color="0.3", label="rate of the theorem, 1/√N")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(epochs, [str(n) for n in epochs])
+        axes.set(xlabel="N, epochs of the run (step size ∝ 1/√N)", ylabel="mean squared norm of the gradient")
+        axes.legend(frameon=False, loc="lower left")
+        axes.grid(alpha=0.3)
 
 
 if __name__ == "__main__":

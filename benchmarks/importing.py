@@ -6,24 +6,25 @@
 
 The text has a line "source target" per edge: half of them go to a neighbour among 50,000 numbers, half anywhere, in no
 order. `dorylax import` makes the archive; `sort -n` of coreutils, with as many threads and as much memory, sorts the lines,
-which is less; pandas reads the slice into memory, sorts it and makes rows. Each is a process; seconds are from its
-start to its end, and the peak is its largest resident size (VmHWM of /proc/PID/status). Linux only.
+which is less; pandas reads the slice into memory, sorts it and makes rows. `dorylax generate` writes a graph of as many
+edges within the same budget. Each is a process; seconds are from its start to its end, and the peak is its largest resident
+size (VmHWM of /proc/PID/status). Linux only.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
-import subprocess
+import shutil
 import sys
 import tempfile
-import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from harness.command_line import parsed, parser_of, write_json
+from harness.measure import GIB, watched
 
 _AT_ONCE = 1_000_000
 _NEAR = 50_000
@@ -49,26 +50,6 @@ def write_edges(path: Path, num_edges: int, num_vertices: int) -> None:
             file.write("%d %d\n" * count % tuple(flat))
 
 
-def head(path: Path, slice_path: Path, count: int) -> None:
-    """The first lines of a text as a text of its own."""
-    with slice_path.open("wb") as file:
-        subprocess.run(["head", "-n", str(count), str(path)], stdout=file, check=True)
-
-
-def measured(command: list[str]) -> tuple[float, int]:
-    """Seconds and peak bytes of a process."""
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
-    largest = 0
-    while process.poll() is None:
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        largest = max([largest, *(1024 * int(line.split()[1]) for line in status.splitlines() if "VmHWM" in line)])
-        time.sleep(0.02)
-    if process.returncode:
-        raise SystemExit(f"{shlex.join(command)} ended with {process.returncode}")
-    return time.perf_counter() - begin, largest
-
-
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--edges", type=int, default=100_000_000)
@@ -79,49 +60,33 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where text and archives are, for a while")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     arguments = parsed(parser, edges=20_000, vertices=1000, slice=5_000, memory="512MiB")
+    edges, memory = arguments.edges, ["--memory", arguments.memory]
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="importing-") as name:
-        folder = Path(name)
-        text, part, out = folder / "edges.txt", folder / "slice.txt", folder / "out.npz"
-        write_edges(text, arguments.edges, arguments.vertices)
-        head(text, part, arguments.slice)
-        importing = [sys.executable, "-m", "dorylax", "import", "--out", str(out), "--memory", arguments.memory]
-        memory = arguments.memory.removesuffix("iB")
-        threads = str(len(os.sched_getaffinity(0)))
-        sort = [
-            "sort",
-            "-n",
-            "-k1,1",
-            "-k2,2",
-            "--parallel",
-            threads,
-            "-S",
-            memory,
-            "-T",
-            name,
-            "-o",
-            str(folder / "sorted"),
-        ]
+        text, part, out = (str(Path(name) / file) for file in ("edges.txt", "slice.txt", "out.npz"))
+        write_edges(Path(text), edges, arguments.vertices)
+        with open(text) as whole, open(part, "w") as first:
+            first.writelines(islice(whole, arguments.slice))
+        importing = ["import", "--out", out, *memory]
+        sort = [shutil.which("sort"), "-n", "-k1,1", "-k2,2", "--parallel", str(len(os.sched_getaffinity(0)))]
+        sort += ["-S", arguments.memory.removesuffix("iB"), "-T", name, "-o", str(Path(name) / "sorted"), part]
+        sizes = [f"num_vertices={arguments.vertices}", f"num_edges={edges // 2 * 2}"]
+        generating = ["generate", "communities", "--out", out, *memory]
         runs = [
-            ("dorylax import", arguments.edges, [*importing, str(text)]),
-            *(
-                (f"dorylax import {words}", arguments.edges, [*importing, str(text), *words.split()])
-                for words in arguments.options
-            ),
-            ("dorylax import, slice", arguments.slice, [*importing, str(part)]),
-            ("sort -n, slice", arguments.slice, [*sort, str(part)]),
-            ("pandas, slice", arguments.slice, [sys.executable, "-c", _PANDAS, str(part), str(out)]),
+            ("dorylax import", edges, [*importing, text]),
+            *((f"dorylax import {words}", edges, [*importing, text, *words.split()]) for words in arguments.options),
+            ("dorylax import, slice", arguments.slice, [*importing, part]),
+            ("sort -n, slice", arguments.slice, sort),
+            ("pandas, slice", arguments.slice, [sys.executable, "-c", _PANDAS, part, out]),
+            ("dorylax generate", edges, [*generating, *(word for one in sizes for word in ("--set", one))]),
         ]
-        print(f"{arguments.edges:,} edges, {text.stat().st_size / 1e9:.2f} GB of text, within {arguments.memory}")
-        for label, edges, command in runs:
-            seconds, peak = measured(command)
-            results.append({"run": label, "edges": edges, "seconds": seconds, "peak": peak})
-            rate = edges / seconds / 1e6
-            print(
-                f"{label:<44} {edges:>13,} edges {seconds:>8.1f} s {rate:>7.2f} M edges/s  peak {peak / 2**30:.2f} GiB",
-                flush=True,
-            )
-            out.unlink(missing_ok=True)
+        print(f"{edges:,} edges, {Path(text).stat().st_size / 1e9:.2f} GB of text, within {arguments.memory}")
+        for label, count, command in runs:
+            found = watched(command)
+            results.append({"run": label, "edges": count, "seconds": found.seconds, "peak": found.peak})
+            rate = f"{found.seconds:>8.1f} s {count / found.seconds / 1e6:>7.2f} M edges/s"
+            print(f"{label:<44} {count:>13,} edges {rate}  peak {found.peak / GIB:.2f} GiB", flush=True)
+            Path(out).unlink(missing_ok=True)
     write_json(arguments.json, {"schema": 1, "memory": arguments.memory, "runs": results})
 
 

@@ -1,6 +1,6 @@
 """How much of the network's time the pipeline hides: the same training in three modes, with workers behind a slow link.
 
-    python benchmarks/latency_hiding.py --out timelines           # 6 minutes on two cores
+    python benchmarks/latency_hiding.py --plot timelines.png           # 6 minutes on two cores
     python benchmarks/latency_hiding.py --vertices 11648 --edges 5740000 --intervals 12 --epochs 2
 
 The same GCN with dropout on the same graph, `tensor.backend=local`: every request of a worker waits 20 ms, and its bytes
@@ -35,16 +35,12 @@ import argparse
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.timeline import Span
-from dorylax.serverless.backends.local.pool import local_workers
-from dorylax.serverless.data.link import Link
-from harness.command_line import parsed, parser_of
-from harness.eight_rows import call
+from harness.command_line import parsed, parser_of, plotted
 from harness.shaped_link import TINY, add_options, dataset, pipeline
 
 MODES: dict[str, dict[str, Any]] = {
@@ -87,19 +83,10 @@ class Run:
         self._data, self._intervals = data, settings.intervals
         self.cold: list[float] = []
         self.epochs: list[Epoch] = []
-        self._number = 0
 
     def turn(self, *, counts: bool) -> None:
         """Trains an epoch; none goes on while another pipeline has its turn."""
-        self.run.barrier(self._number + 1)
-        found = self._epoch()
-        self._number += 1
-        if counts:
-            self.epochs.append(found)
-        else:
-            self.cold.append(found.seconds)
-
-    def _epoch(self) -> Epoch:
+        self.run.barrier(len(self.cold) + len(self.epochs) + 1)
         shipped = self._shipped()
         self._spans.clear()
         seconds = self.run.run_epoch().seconds
@@ -108,7 +95,10 @@ class Run:
         for span in spans:
             resource = span.resource if span.resource in self._units else f"{span.resource} {span.server}"
             busy[resource] += (span.end - span.start) / self._units.get(resource, 1)
-        return Epoch(seconds, spans, busy, self._shipped() - shipped)
+        if counts:
+            self.epochs.append(Epoch(seconds, spans, busy, self._shipped() - shipped))
+        else:
+            self.cold.append(seconds)
 
     def _shipped(self) -> int:
         counters = self._backend._data.counters  # the public interface does not count what travels
@@ -165,33 +155,8 @@ def report(runs: Mapping[str, Run]) -> None:
         )
 
 
-def print_calls(link: Link, starts: int, repeats: int) -> None:
-    """Prints how long a worker takes to start, and a call that computes next to nothing."""
-    cold: list[float] = []
-    for name, shape, count in (("as it is", Link(), starts), ("shaped", link, 1)):
-        for _ in range(count):
-            start, (first, *found) = call(partial(local_workers, workers=1, link=shape), repeats)
-            cold.append(start)
-        print(
-            f"warm invoke, link {name}: median {1e3 * statistics.median(found):.2f} ms of {repeats} "
-            f"(the first, with the stage's artefact and its compilation, {1e3 * first:.0f} ms)"
-        )
-    print(f"cold start of a worker: median {statistics.median(cold):.2f} s of {len(cold)}")
-
-
-# The picture.
-
-COLOURS = {
-    "GA": "#1f6fb4",
-    "AV": "#8fc1e8",
-    "AV+∇AV": "#b39bd0",
-    "∇GA": "#d1661c",
-    "∇AV": "#fdbf6f",
-    "copy": "#7f7f7f",
-    "finish": "#59a14f",
-    "WU": "#b10f3a",
-}
-OTHER = "#444444"
+COLOURS = {"GA": "#1f6fb4", "AV": "#8fc1e8", "AV+∇AV": "#b39bd0", "∇GA": "#d1661c", "∇AV": "#fdbf6f"}
+COLOURS |= {"copy": "#7f7f7f", "finish": "#59a14f", "WU": "#b10f3a", "other": "#444444"}
 ROWS = {"graph": "graph thread", "tensor": "worker", "network": "network", "parameters": "parameters"}
 
 
@@ -203,67 +168,40 @@ def lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
         while (row := found.get((span.resource, lane))) and row[-1].end > span.start:
             lane += 1
         found.setdefault((span.resource, lane), []).append(span)
-    return found
+    return dict(sorted(found.items(), key=lambda item: (list(ROWS).index(item[0][0]), item[0][1])))
 
 
 def draw(runs: Mapping[str, Run], path: Path) -> None:
     """One epoch of each mode, that of median length: a row per thread, worker and parameter server."""
-    import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
 
-    epochs = {name: run.middle() for name, run in runs.items()}
-    shown = {name: (epoch, lanes(epoch.spans)) for name, epoch in epochs.items()}
-    heights = [len(rows) for _, rows in shown.values()]
-    figure, panels = plt.subplots(
-        len(shown), figsize=(13, 0.3 * sum(heights) + 2.6), height_ratios=heights, layout="constrained"
-    )
-    seen: set[str] = set()
-    for panel, (name, (epoch, rows)) in zip(panels, shown.items(), strict=True):
-        start = min(span.start for span in epoch.spans)
-        keys = sorted(rows, key=lambda key: (list(ROWS).index(key[0]), key[1]))
-        for place, key in enumerate(keys):
-            bars = [(span.start - start, span.end - span.start) for span in rows[key]]
-            colours = [COLOURS.get(span.name, OTHER) for span in rows[key]]
-            # Thin lines between calls; graph tasks are too short for them.
-            edge = 0.6 if key[0] == "tensor" else 0.0
-            panel.broken_barh(bars, (place - 0.42, 0.84), facecolors=colours, edgecolor="white", linewidth=edge)
-            seen |= {span.name if span.name in COLOURS else "other" for span in rows[key]}
-        panel.set_yticks(range(len(keys)), [_row_name(key, keys) for key in keys], fontsize=8)
-        panel.set_ylim(len(keys) - 0.4, -0.6)
-        panel.set_xlim(0, epoch.seconds)
-        panel.tick_params(axis="x", labelsize=8)
-        title = f"{name}: {epoch.seconds:.2f} s, busiest resource {epoch.bound:.2f} s"
-        if name == "no-pipe":
-            panel.axvline(epochs["pipe"].seconds, color="black", linewidth=1, linestyle="--")
-            title += "; dashed: when pipe has finished"
-        panel.set_title(title, loc="left", fontsize=10)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel("seconds since the epoch began (each mode has its own scale)", fontsize=9)
-    entries = [Patch(color=colour, label=name) for name, colour in {**COLOURS, "other": OTHER}.items() if name in seen]
-    figure.legend(handles=entries, loc="outside upper right", ncols=len(entries), fontsize=9, frameon=False)
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-
-
-def _row_name(key: tuple[str, int], keys: Sequence[tuple[str, int]]) -> str:
-    resource, lane = key
-    alone = sum(other == resource for other, _ in keys) == 1
-    return ROWS[resource] if alone else f"{ROWS[resource]} {lane}"
+    epochs = [run.middle() for run in runs.values()]
+    rows = [lanes(epoch.spans) for epoch in epochs]
+    heights, seen = [len(each) for each in rows], set()
+    with plotted(path, len(runs), size=(13, 0.3 * sum(heights) + 2.6), height_ratios=heights) as panels:
+        for panel, name, epoch, mine in zip(panels, runs, epochs, rows, strict=True):
+            start = min(span.start for span in epoch.spans)
+            for place, spans in enumerate(mine.values()):
+                names = [span.name if span.name in COLOURS else "other" for span in spans]
+                bars = [(span.start - start, span.end - span.start) for span in spans]
+                panel.broken_barh(bars, (place - 0.42, 0.84), facecolors=[COLOURS[one] for one in names])
+                seen.update(names)
+            panel.set_yticks(range(len(mine)), [f"{ROWS[resource]} {lane}" for resource, lane in mine], fontsize=8)
+            panel.set(ylim=(len(mine) - 0.4, -0.6), xlim=(0, epoch.seconds))
+            panel.set_title(f"{name}: {epoch.seconds:.2f} s, busiest resource {epoch.bound:.2f} s", loc="left")
+        panels[-1].set_xlabel("seconds since the epoch began (each mode has its own scale)")
+        entries = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in seen]
+        panels[0].figure.legend(handles=entries, loc="outside upper right", ncols=len(entries), frameon=False)
 
 
 def main() -> None:
     """Measures."""
     parser = parser_of(__doc__)
     add_options(parser)
-    parser.add_argument("--starts", type=int, default=3, help="of a worker by itself")
-    parser.add_argument("--calls", type=int, default=50, help="of a worker by itself")
     parser.add_argument("--warm-up", type=int, default=2, help="epochs of each mode that do not count")
     parser.add_argument("--epochs", type=int, default=5, help="of each mode that count")
-    parser.add_argument("--out", type=Path, help="folder for the picture")
-    arguments = parsed(parser, **TINY, warm_up=1, epochs=1, starts=1, calls=1)
-    print_calls(
-        Link(arguments.latency, arguments.bandwidth, arguments.latency_sigma), arguments.starts, arguments.calls
-    )
+    parser.add_argument("--plot", type=Path, help="draw an epoch of each mode here")
+    arguments = parsed(parser, **TINY, warm_up=1, epochs=1)
     data = dataset(arguments)
     print(
         f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}, {arguments.intervals} intervals, "
@@ -277,9 +215,8 @@ def main() -> None:
             for run in runs.values():
                 run.turn(counts=number >= arguments.warm_up)
         report(runs)
-        if arguments.out is not None:
-            arguments.out.mkdir(parents=True, exist_ok=True)
-            draw(runs, arguments.out / "latency_hiding.png")
+        if arguments.plot is not None:
+            draw(runs, arguments.plot)
     finally:
         for run in runs.values():
             run.run.close()

@@ -23,10 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.command_line import parsed, parser_of, write_json
-from harness.cut_links import NoNetworksError
-from harness.in_hosts import PHASES
-from harness.lost_hosts import MOST_SECONDS, NODES, ON_RAY, OTHERS, TARGETS, Outcome, lose
-from harness.ray_nodes import ray_nodes
+
+# isort: split
+from support.cut_links import NoNetworksError
+from support.in_hosts import PHASES
+from support.lost_hosts import MOST_SECONDS, NODES, ON_RAY, OTHERS, TARGETS, Outcome, lose
+from support.ray_cluster import ray_nodes
 
 
 def main() -> None:

@@ -2,24 +2,23 @@
 
     python benchmarks/memory.py                                  # medium with GCN and SAGE, fewer edges with GAT, cora
     python benchmarks/memory.py --runs communities:gcn:data.size=small mine.npz:sage
-    python benchmarks/memory.py --json memory.json
 
-A run is data:model[:KEY=VALUE,…]. Estimates are those of `dorylax info --data`. Measured is the largest resident size
-(VmHWM of /proc/PID/status, file-mapped pages included) of the process that trains, added up over it and all processes it
-starts. "sparse" is `communities` of size medium with 2,000,000 edges, as an archive in a temporary folder; "mapped" has 384
-features, 307 MB, too. Linux only.
+A run is data:model[:KEY=VALUE,…]. Estimates are those of `dorylax info --data`. The measured peak is the sum of the largest
+resident sizes (VmHWM of /proc/PID/status, file-mapped pages included) of the process that trains and of all its descendants.
+"sparse" is `communities` of size medium with 2,000,000 edges, as an archive in a temporary folder; "mapped" also has 384
+features, 307 MB. Linux only.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from harness.command_line import parsed, parser_of, write_json
-from harness.estimate import estimated_peak
+from harness.measure import GIB, watched
 
 _RUNS = [
     "communities:gcn:data.size=medium",
@@ -32,51 +31,21 @@ _RUNS = [
     "cora:gcn",
 ]
 _ARCHIVES = {"sparse": {"num_edges": 2_000_000}, "mapped": {"num_edges": 2_000_000, "num_features": 384}}
-_GIB = 2**30
-
-
-def peaks(pid: int) -> dict[int, int]:
-    """The largest resident sizes so far of a process and its descendants, bytes by process id."""
-    found: dict[int, int] = {}
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        children = [
-            int(child)
-            for task in Path(f"/proc/{pid}/task").iterdir()
-            for child in (task / "children").read_text().split()
-        ]
-    except OSError:  # it has ended
-        return found
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            found[pid] = 1024 * int(line.split()[1])
-    for child in children:
-        found |= peaks(child)
-    return found
-
-
-def measure(words: list[str]) -> int:
-    """The peak of `dorylax train` with these options, bytes."""
-    command = [sys.executable, "-m", "dorylax", "train", "--no-save", "--json", "--epochs", "3", *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    largest: dict[int, int] = {}
-    while process.poll() is None:
-        for pid, size in peaks(process.pid).items():
-            largest[pid] = max(size, largest.get(pid, 0))
-        time.sleep(0.02)
-    if process.returncode:
-        raise SystemExit(f"dorylax train {' '.join(words)} ended with {process.returncode}")
-    return sum(largest.values())
 
 
 def options(run: str, folder: Path) -> list[str]:
     """The command line of one run."""
     data, model, *settings = run.split(":")
     place = str(folder / f"{data}.npz") if data in _ARCHIVES else data
-    words = ["--data", place, "--model", model, "--set", "train.recipe=published"]
-    for setting in settings[0].split(",") if settings else []:
-        words += ["--set", setting]
-    return words
+    chosen = ["train.recipe=published", *(settings[0].split(",") if settings else [])]
+    return ["--data", place, "--model", model, *(word for one in chosen for word in ("--set", one))]
+
+
+def estimated(words: list[str]) -> tuple[int, str]:
+    """The estimated peak in bytes, and its phase."""
+    command = [sys.executable, "-m", "dorylax", "info", "--json", *words]
+    peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["peak"]
+    return peak["bytes"], peak["phase"]
 
 
 def main() -> None:
@@ -93,13 +62,12 @@ def main() -> None:
         print(f"{'run':<44} {'estimate':>10} {'measured':>10} {'ratio':>6}  peak")
         for run in arguments.runs:
             words = options(run, Path(folder))
-            estimated, phase = estimated_peak(words)
-            measured = measure(words)
-            results.append({"run": run, "estimate": estimated, "measured": measured, "phase": phase})
-            ratio = estimated / measured
-            print(
-                f"{run:<44} {estimated / _GIB:>6.2f} GiB {measured / _GIB:>6.2f} GiB {ratio:>6.2f}  {phase}", flush=True
-            )
+            estimate, phase = estimated(words)
+            found = watched(["train", "--no-save", "--json", "--epochs", "3", *words])
+            measured = found.peak + sum(found.others)
+            results.append({"run": run, "estimate": estimate, "measured": measured, "phase": phase})
+            sizes = f"{estimate / GIB:>6.2f} GiB {measured / GIB:>6.2f} GiB {estimate / measured:>6.2f}"
+            print(f"{run:<44} {sizes}  {phase}", flush=True)
     write_json(arguments.json, {"schema": 1, "runs": results})
 
 

@@ -19,17 +19,15 @@ from typing import Any
 import jax
 from flax import linen, nnx
 
+from dorylax.program import SplitError
 from harness.command_line import parsed, parser_of, write_json
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
+# isort: split
 from support import compilation
 from support.graphs import messy_graph
 from support.outside import OUTSIDE, Outside
 from support.outside import measure as m
 from support.pipelines import compiled_once
-
-from dorylax.program import SplitError
 
 EPOCHS = 3
 

@@ -5,8 +5,8 @@
 
 Both train the same GCN with dropout on the same data in the same process, epoch by epoch in turn; medians of seconds
 per epoch. The pipeline has one server, tensor tasks inline, on the real clock. The second part runs one task at a time
-(`no-pipe`) on a small graph, so that whatever is not spent inside a task is the engine's: Python, asyncio, threads'
-hand-overs, messages to the parameter server.
+(`no-pipe`) on a small graph, so that the time outside tasks is the engine's: Python, asyncio, threads' hand-overs, messages
+to the parameter server. Beside it: the time around a task of 300 µs in asyncio's own executor, which is the machine's.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Turns:
     """A `Trainer` that trains an epoch whenever it is its turn, in a thread of its own.
 
     Args:
-        data: the data set.
-        hidden: width of the hidden layer.
-        epochs: how many turns there are.
-        pipeline: the `Trainer`'s; None for one machine.
+        data: Data set.
+        hidden: Width of the hidden layer.
+        epochs: Number of turns.
+        pipeline: The `Trainer`'s; None for one machine.
     """
 
     def __init__(self, data: Dataset, hidden: int, epochs: int, pipeline: PipelineConfig | None = None) -> None:
@@ -66,7 +66,7 @@ class Turns:
         return self._seconds
 
     def close(self) -> None:
-        """Trains what is left of the epochs."""
+        """Trains the rest of the epochs."""
         self._go.release(self._epochs + 1)
         self._pool.shutdown()
 
@@ -108,7 +108,7 @@ def beside_single(data: Dataset, hidden: int, intervals: list[int], rounds: int)
 
 
 def overhead(epochs: int) -> None:
-    """Prints what is spent outside tasks, per task: the median of the epochs."""
+    """Prints the time outside tasks, per task: the median of the epochs."""
     data = load("communities", size="tiny")
     for intervals in (1, 16):
         parts = take_apart(gcn(data, 16))
@@ -123,36 +123,30 @@ def overhead(epochs: int) -> None:
             busy = sum(span.end - span.start for span in spans)
             inside.append(1e6 * busy / len(spans))
             around.append(1e6 * (seconds - busy) / len(spans))
+        run.close()
         tenth, middle = statistics.quantiles(around, n=10)[0], statistics.median(around)
         print(
             f"one task at a time, {intervals:2} intervals, {len(spans):3} tasks per epoch: "
             f"{statistics.median(inside):4.0f} µs in a task, {middle:4.0f} µs around it "
             f"(a tenth of the epochs ≤ {tenth:.0f} µs)"
         )
-        run.close()
 
 
-def hand_over(rounds: int = 3000) -> float:
-    """Median seconds around a task of asyncio's own executor that takes 300 µs: what a machine takes for a hand-over now.
-
-    The event loop halts while the thread works, and the thread after it, as the pipeline's do where one task runs at a time.
-    """
+async def hand_over(rounds: int) -> float:
+    """Median seconds around a task of 300 µs in asyncio's own executor, one at a time."""
 
     def work() -> float:
         begin = time.perf_counter()
         time.sleep(3e-4)
         return time.perf_counter() - begin
 
-    async def measure() -> list[float]:
-        loop, taken = asyncio.get_running_loop(), []
-        with ThreadPoolExecutor(1) as pool:
-            for _ in range(rounds):
-                begin = time.perf_counter()
-                inside = await loop.run_in_executor(pool, work)
-                taken.append(time.perf_counter() - begin - inside)
-        return taken
-
-    return statistics.median(asyncio.run(measure()))
+    taken = []
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            inside = await asyncio.get_running_loop().run_in_executor(pool, work)
+            taken.append(time.perf_counter() - begin - inside)
+    return statistics.median(taken)
 
 
 def main() -> None:
@@ -169,7 +163,8 @@ def main() -> None:
     print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}")
     beside_single(data, arguments.hidden, arguments.intervals, arguments.rounds)
     overhead(arguments.epochs)
-    print(f"a task of 300 µs in asyncio's own executor, one at a time: {1e6 * hand_over():4.0f} µs around it")
+    around = asyncio.run(hand_over(15 * arguments.epochs))
+    print(f"a task of 300 µs in asyncio's own executor, one at a time: {1e6 * around:4.0f} µs around it")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@
 Hosts, their driver and the ledger are those of `pipeline.hosts=processes`; the network, the processes and the time are
 simulated, in one process. A seed decides how a run trains, and what goes wrong: messages that are lost, doubled, late and
 overtake each other; hosts that are killed, with or without anybody being told, that stop and come back, zombies that do not
-know that they were replaced; links that are cut, any number at once, and restored one by one; full disks; a new driver. What
-must hold is said in `harness.simulation.invariants`, and synchronous training must end with the bits of a run in which
-nothing went wrong. Every seed is run twice, and all its events must be the same.
+know that they were replaced; links that are cut, any number at once, and restored one by one; full disks; a new driver. The
+invariants are those of `tests/support/simulated_hosts/invariants.py`, and synchronous training must end with the bits of a
+run in which nothing went wrong. Every seed is run twice, and all its events must be the same.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.command_line import parsed, parser_of, write_json
-from harness.simulation.bugs import BUGS
-from harness.simulation.faults import DRIVER
-from harness.simulation.trial import Outcome, run, warm
+
+# isort: split
+from support.simulated_hosts.bugs import BUGS
+from support.simulated_hosts.faults import DRIVER
+from support.simulated_hosts.trial import Outcome, run, warm
 
 
 def _quiet() -> None:

@@ -1,9 +1,11 @@
-"""The command line of a benchmark, and the file that its figures are written to."""
+"""The command line of a benchmark, and the files that it writes: figures as JSON, and plots."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +35,19 @@ def write_json(path: Path | None, found: Any) -> None:
     """Writes figures to a file that was asked for."""
     if path is not None:
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def plotted(path: Path, rows: int = 1, **options: Any) -> Iterator[Any]:
+    """Panels below each other, or one, to draw into; the figure is written at the end.
+
+    Args:
+        path: File to write; its ending is the format.
+        rows: Number of panels.
+        options: Of `Figure.subplots`, and `size`, the figure's in inches.
+    """
+    from matplotlib.figure import Figure  # late: only for plots
+
+    figure = Figure(options.pop("size", (7.0, 4.2)), layout="constrained")
+    yield figure.subplots(rows, **options)
+    figure.savefig(path, dpi=150)

@@ -1,1 +1,1 @@
-"""The sides of `benchmarks/full_graph.py`: one file each, of which one runs in a process of its own."""
+"""The sides of `full_graph.py`, `gpu.py` and `time_to_accuracy.py`, each of which runs in a process of its own."""

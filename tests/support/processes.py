@@ -1,9 +1,11 @@
-"""Processes of this machine, as tests of what is started in a session of its own look at them."""
+"""Processes of this machine: which live, in which session, below which process."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from dorylax.serverless.backends.emulator.supervisor import Running, running
 
@@ -19,6 +21,23 @@ def alive() -> list[Running]:
 def members(*sessions: int) -> set[int]:
     """Processes that live and were started in a session, whoever their parents are now."""
     return {one.pid for one in alive() if one.session in sessions}
+
+
+def below(pid: int) -> list[int]:
+    """The living descendants of a process, in the order of their ids."""
+    found = []
+    with contextlib.suppress(OSError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *below(child)]
+    return sorted(found)
+
+
+def command(pid: int) -> bytes:
+    """The command line of a process, empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 def until(condition: Callable[[], bool]) -> None:

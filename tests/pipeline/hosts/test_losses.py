@@ -6,20 +6,16 @@ import logging
 import os
 import re
 import signal
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.cut_links import NoNetworksError
 from support.leftovers import children
+from support.lost_hosts import hosts, lose
 from support.pipelines import messy_data, running
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
-from harness.cut_links import NoNetworksError
-from harness.lost_hosts import hosts, lose
 
 pytestmark = pytest.mark.timeout(120)
 

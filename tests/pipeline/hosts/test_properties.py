@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.in_hosts import first_in_hosts
+from support.lost_hosts import hosts
 from support.pipelines import compiled_once, make_hosts_pipeline, messy_data
 from support.watching import told, watch
 from support.witness import Witness
@@ -19,7 +20,6 @@ from support.witness import Witness
 from dorylax.machine import CORES
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
-from harness.lost_hosts import hosts
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import pytest
+from support.lost_hosts import lose
 from support.pipelines import farthest, messy_data, running, train_pipeline, train_single
 from support.processes import alive, until
 from support.ray_cluster import RayCluster
@@ -23,7 +24,6 @@ from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.config import TensorConfig
-from harness.lost_hosts import lose
 
 pytestmark = pytest.mark.timeout(120)
 

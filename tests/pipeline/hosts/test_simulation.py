@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).resolve().parents[3] / "benchmarks"))
-
-from harness.simulation.bugs import BUGS
-from harness.simulation.trial import CONFIGURATIONS, run, warm
+from support.simulated_hosts.bugs import BUGS
+from support.simulated_hosts.trial import CONFIGURATIONS, run, warm
 
 pytestmark = pytest.mark.timeout(240)
 

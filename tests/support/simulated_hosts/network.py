@@ -219,8 +219,8 @@ class SimulatedTransport:
         kind: str,
         payload: Any,
         *,
-        num_bytes: int,  # noqa: ARG002
-        order: tuple[int, ...],  # noqa: ARG002
+        num_bytes: int,
+        order: tuple[int, ...],
     ) -> Any:
         """See `Transport`."""
         if receiver in self._handlers:
@@ -247,7 +247,7 @@ class SimulatedTransport:
         *,
         num_bytes: int,
         order: tuple[int, ...],
-        waiting: Waiting,  # noqa: ARG002
+        waiting: Waiting,
         then: Then,
     ) -> None:
         """See `Transport`."""

@@ -29,12 +29,13 @@ from dorylax.runs.checkpoint import CheckpointError
 from dorylax.runs.losses import Loss
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
-from harness.cut_links import Network, own_networks
-from harness.in_hosts import at_phase, first_in_hosts, reached, take_time
-from harness.kept import broken, counted, finished
-from harness.processes import below
-from harness.ray_nodes import RayNodes
-from harness.zombies import haunt, refused, spared
+from support.cut_links import Network, own_networks
+from support.in_hosts import at_phase, first_in_hosts, reached, take_time
+from support.kept import broken, counted, finished
+from support.leftovers import sockets
+from support.processes import below, command
+from support.ray_cluster import RayCluster
+from support.zombies import haunt, refused, spared
 
 EPOCHS, EPOCH = 5, 2
 STALENESS = 2
@@ -114,7 +115,7 @@ class Trained(NamedTuple):
     counts: list[dict[str, int]]
 
 
-def options_of(mode: str, target: str, nodes: RayNodes | None) -> dict[str, Any]:
+def options_of(mode: str, target: str, nodes: RayCluster | None) -> dict[str, Any]:
     """How a cell trains. Asynchronous intervals may run ahead from the beginning, and read whatever there is."""
     found: dict[str, Any] = {"servers": 2, "intervals": 2, "hosts": "processes", "mode": mode}
     if mode == "async":
@@ -136,7 +137,7 @@ def options_of(mode: str, target: str, nodes: RayNodes | None) -> dict[str, Any]
     return found
 
 
-def lose(mode: str, target: str, phase: str = "gather", nodes: RayNodes | None = None) -> Outcome:
+def lose(mode: str, target: str, phase: str = "gather", nodes: RayCluster | None = None) -> Outcome:
     """Trains, loses something at a phase, and compares.
 
     Args:
@@ -182,7 +183,7 @@ class _Cell:
         wrong: what was seen to be.
     """
 
-    def __init__(self, mode: str, target: str, options: dict[str, Any], folder: Path, nodes: RayNodes | None) -> None:
+    def __init__(self, mode: str, target: str, options: dict[str, Any], folder: Path, nodes: RayCluster | None) -> None:
         self._mode, self._target, self._options, self._nodes = mode, target, options, nodes
         self.run, self.signs, self.temporary = (folder / name for name in ("run", "signs", "t"))
         self.signs.mkdir()
@@ -223,8 +224,8 @@ class _Cell:
     def driver_lost(self, phase: str) -> Trained:
         """Trains in a process of its own, which is killed; another one goes on from its checkpoint."""
         begin = time.perf_counter()
-        command = [sys.executable, "-c", _DRIVER, json.dumps(sys.path), self._mode, phase, str(self.run)]
-        with subprocess.Popen([*command, str(self.signs)], stderr=subprocess.DEVNULL) as process:
+        words = [json.dumps(sys.path), self._mode, phase, str(self.run), str(self.signs)]
+        with subprocess.Popen([sys.executable, "-c", _DRIVER, *words], stderr=subprocess.DEVNULL) as process:
             while reached(self.signs) is None and process.poll() is None:
                 time.sleep(0.002)
             its = below(process.pid)
@@ -233,7 +234,7 @@ class _Cell:
         if len(its) < 3 or reached(self.signs) is None:
             self.wrong.append(f"nobody came to {phase}: nothing was lost")
         end = time.monotonic() + MOST_SECONDS
-        while (left := [pid for pid in its if _command(pid)]) and time.monotonic() < end:
+        while (left := [pid for pid in its if command(pid)]) and time.monotonic() < end:
             time.sleep(0.01)
         self.wrong += [f"left: {pid}" for pid in left]
         return self._train(resume=True)._replace(seconds=time.perf_counter() - begin)
@@ -317,7 +318,7 @@ def _go_on(pid: int) -> None:
 
 
 def _workers(host: int) -> list[int]:
-    return [pid for pid in below(host) if b"worker" in _command(pid)]
+    return [pid for pid in below(host) if b"worker" in command(pid)]
 
 
 @contextlib.contextmanager
@@ -337,16 +338,10 @@ def _told_of_recovery(recovered: threading.Event) -> Iterator[None]:
 
 def _held() -> set[str]:
     """Processes of this one, but for those of a Ray cluster, and its sockets."""
-    found = {f"process {pid}" for pid in below(os.getpid()) if b"ray" not in _command(pid)}
-    for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            target = os.readlink(f"/proc/self/fd/{name}")
-            if target.startswith("socket:"):
-                found.add(target)
-    return found
+    return {f"process {pid}" for pid in below(os.getpid()) if b"ray" not in command(pid)} | sockets()
 
 
-def _left(before: set[str], nodes: RayNodes | None) -> list[str]:
+def _left(before: set[str], nodes: RayCluster | None) -> list[str]:
     """What is there that was not before; the system may take a moment to show that it has gone."""
     end = time.monotonic() + MOST_SECONDS
     while (left := _held() - before) and nodes is None and time.monotonic() < end:
@@ -412,20 +407,14 @@ def train(options: dict[str, Any], folder: Path, *, resume: bool = False) -> Tra
 
 def hosts() -> list[int]:
     """The processes of hosts that this process has started, in the order in which it has."""
-    return [pid for pid in sorted(below(os.getpid())) if b"dorylax.pipeline.hosts.process" in _command(pid)]
-
-
-def _command(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
+    return [pid for pid in sorted(below(os.getpid())) if b"dorylax.pipeline.hosts.process" in command(pid)]
 
 
 _DRIVER = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from pathlib import Path
-from harness.lost_hosts import be_driver
+from support.lost_hosts import be_driver
 be_driver(*sys.argv[2:])
 """
 

@@ -32,12 +32,12 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.parts import FOLDER, PartsWriter
 from dorylax.storage.errors import StorageError
 from dorylax.trainer.step.objective import CLASSES
-from harness.simulation.disks import failing
-from harness.simulation.faults import DRIVER, NOTHING, Fault, Link, Plan, draw
-from harness.simulation.invariants import BrokenError, Invariants
-from harness.simulation.network import Network, SimulatedTransport
-from harness.simulation.processes import ProcessClock, SimulatedLauncher
-from harness.simulation.shortcuts import taken
+from support.simulated_hosts.disks import failing
+from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw
+from support.simulated_hosts.invariants import BrokenError, Invariants
+from support.simulated_hosts.network import Network, SimulatedTransport
+from support.simulated_hosts.processes import ProcessClock, SimulatedLauncher
+from support.simulated_hosts.shortcuts import taken
 
 EPOCHS = 6
 _BARRIERS = (3,)

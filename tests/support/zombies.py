@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dorylax.pipeline.hosts.processes import _Process
-from harness.in_hosts import first_in_hosts
+from support.in_hosts import first_in_hosts
 
 _AGAIN, _REFUSED = "again", "refused"
 _LOOK_SECONDS = 0.05

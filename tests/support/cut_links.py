@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, final
 
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
-from harness.in_hosts import first_in_hosts
+from support.in_hosts import first_in_hosts
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET, <linux/sched.h>
 _DRIVER = "10.255.255.254"

@@ -14,7 +14,7 @@ from dorylax.clock.scope import ClockScope
 from dorylax.pipeline.hosts.host import Host
 from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.spec import HostSpec
-from harness.simulation.network import Network, SimulatedTransport
+from support.simulated_hosts.network import Network, SimulatedTransport
 
 T = TypeVar("T")
 

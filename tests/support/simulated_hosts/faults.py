@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.simulation.network import Weather
+from support.simulated_hosts.network import Weather
 
 _START, _TRAINING = (0.7, 30.0, 15.0), (0.5, 130.0, 140.0)
 """Within which faults begin, of the start of hosts and of training: seconds, and how many for each that a message takes, and
