@@ -1,27 +1,24 @@
-"""Servers as processes of their own: what they cost, what they send, what they hold, and how far they scale.
+"""Servers as processes of their own: what they cost, send and hold, and how far they scale.
 
     python benchmarks/cluster.py                                           # all, 25 minutes on two cores
     python benchmarks/cluster.py --only overhead --servers 2 4
     python benchmarks/cluster.py --only memory --size reddit-large         # 20 minutes, 7 GB of disk
-    python benchmarks/cluster.py --only scaling --out scaling              # 8 minutes; scaling.svg
     python benchmarks/cluster.py --only sweep                              # 5 minutes; needs dorylax[ray]
 
 **overhead**: `pipeline.hosts=processes` beside as many servers in one process, on the graph of the flagship study and on
 one of 10 million edges (width 128): in as many processes as servers (`num_hosts`), the parameter server beside a graph
 server, and by default, with a process more for it. All train the same GCN with dropout, some epochs each in turn, each as
-often the first; medians of seconds per epoch, and of seconds of processor time of all processes. In the same turns, the same
-boundary rows are handed over by the same transport between as many processes that compute nothing: the same bytes in the
-same number of messages. Beside that: what left the sockets of hosts in messages between graph servers, frames and headers,
-and what `Program.cost()` says they send.
+often the first; medians of seconds per epoch, and of seconds of processor time of all processes. Beside that: the bytes
+that left the sockets of hosts in messages between graph servers, frames and headers, and the bytes by `Program.cost()`.
 
 **memory**: the peak of each host and of the driver, sampled (PSS: of a page that processes share each counts its share),
 beside that of the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
-and the driver holds no graph. A run for which memory does not suffice is ended; how much it held then is the least that it
-takes, so that what is said of hosts beside it is true; `--scale` takes a share of the graph for which it suffices.
+and the driver holds no graph. A run for which memory does not suffice is ended; its size then is the least that it takes,
+so that the hosts' share of it is an upper bound.
 
 **scaling**: epochs on 1 to 64 servers in virtual time (`pipeline.clock=virtual`), on one graph (strong), and on graphs with
-as many vertices for each server (weak); synchronous, and with S = 1. The bottleneck is what most of the critical path was
-on: graph threads, tensor workers, messages, or parameter servers.
+as many vertices for each server (weak); synchronous, and with S = 1. The critical path is split by what it was on: graph
+threads, tensor workers, messages, or parameter servers.
 
 **sweep**: the flagship study with `--hosts ray` over two nodes on this machine, one of which is killed once half of the runs
 have ended, and the same on this machine alone: whether `results.csv` is the same, byte for byte.
@@ -30,221 +27,331 @@ have ended, and the same on this machine alone: whether `results.csv` is the sam
 from __future__ import annotations
 
 import argparse
+import bisect
 import contextlib
+import json
+import os
+import signal
 import statistics
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.command_line import parsed, parser_of, write_json
-from harness.hand_over import HandOver
-from harness.host_memory import Peaks, peaks
-from harness.scaled_size import name_of, program
-from harness.server_scaling import RESOURCES, measure, plot
-from harness.side_by_side import Side
-from harness.sweep_on_nodes import compare
+import optax
+from flax import nnx
 
-_GIB = 2**30
-_MODES: dict[str, dict[str, Any]] = {"pipe": {"mode": "pipe"}, "async": {"mode": "async", "staleness": 1}}
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.datasets import load
+from dorylax.layers import GCN
+from dorylax.machine import cores
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.hosts.pipeline import HostsPipeline
+from dorylax.pipeline.timeline import Span
+from dorylax.program.model.flax_nnx import take_apart
+from harness.command_line import parsed, parser_of, write_json
+from harness.measure import GIB, cpu_seconds, proportional_bytes, watched
+
+# isort: split
+from support.processes import below
+
+RESOURCES = ("graph", "tensor", "network", "parameters")
+_SAME = 1e-12  # seconds: of times that were added up differently
+
+
+class Side:
+    """A GCN with dropout, by Adam, on servers that live here or in processes of their own.
+
+    Attributes:
+        start_seconds: Until the first epoch could begin.
+        wall, cpu: Seconds of an epoch, and of processor time of all processes, on average over each turn.
+    """
+
+    def __init__(self, data: Dataset, hidden: int, **options: Any) -> None:
+        config = PipelineConfig(**options)
+        parts = take_apart(GCN(data.num_features, hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+        kind: Any = Pipeline if config.hosts == "inline" else HostsPipeline
+        self.pipeline = kind.of(parts, data, optax.adam(0.01), config)
+        before = set(below(os.getpid()))
+        begin = time.perf_counter()
+        self.run = self.pipeline.start(parts.params, None, parts.state)
+        self.start_seconds = time.perf_counter() - begin
+        self._pids = [os.getpid(), *set(below(os.getpid())) - before]
+        self._epochs = 0
+        self.wall: list[float] = []
+        self.cpu: list[float] = []
+
+    def turn(self, epochs: int, *, counts: bool) -> None:
+        """Trains some epochs; none goes on while the other side has its turn."""
+        self._epochs += epochs
+        self.run.barrier(self._epochs)
+        cpu, begin = cpu_seconds(self._pids), time.perf_counter()
+        for _ in range(epochs):
+            self.run.run_epoch()
+        if counts:
+            self.wall.append((time.perf_counter() - begin) / epochs)
+            self.cpu.append((cpu_seconds(self._pids) - cpu) / epochs)
+
+    def sent(self, servers: int) -> int:
+        """Bytes that have left the sockets of hosts in messages between graph servers."""
+        run = self.run  # the public interface does not count messages
+        traffic = run._run(lambda: run._hosts.ask_all(run._hosts.members.all, "traffic"))
+        return sum(host[kind][1] for host in traffic[:servers] for kind in ("rows", "sums", "parts") if kind in host)
+
+    def expected(self) -> int:
+        """Bytes that graph servers send each other in an epoch, by the program's cost."""
+        pieces = self.pipeline.pieces
+        ghosts = {direction: [len(piece.ghosts[direction]) for piece in pieces] for direction in ("in", "out")}
+        intervals = sum(piece.num_intervals for piece in pieces)
+        cost = self.pipeline.prepared.plan.program.cost(intervals=intervals, ghosts=ghosts)
+        return int(cost.exchanged_epoch)
 
 
 def overhead(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Hosts beside servers that share a process."""
-    from dorylax.graph.datasets import load
-
-    edges, vertices = arguments.edges, arguments.edges // 100
-    large = load("communities", size="medium", num_vertices=vertices, num_edges=edges)
+    edges = arguments.edges
+    large = load("communities", size="medium", num_vertices=edges // 100, num_edges=edges)
     graphs = {
         "flagship": (load("communities", size=arguments.flagship), 16, 4, arguments.epochs),
         f"{edges:,} edges": (large, arguments.hidden, 8, max(1, arguments.epochs // 5)),
     }
     rows = []
-    for name, (data, hidden, intervals, epochs) in graphs.items():
+    for name in arguments.graphs or graphs:
+        data, hidden, intervals, epochs = graphs[name]
         for servers in arguments.servers:
             with contextlib.ExitStack() as stack:
-                options: dict[str, Any] = {"servers": servers, "intervals": intervals}
-                hosts = {"hosts": "processes"}
                 sides = []
-                for more in ({}, hosts | {"num_hosts": servers}, hosts):
-                    sides.append(Side(data, hidden, **options, **more))
+                ways = ({}, {"hosts": "processes", "num_hosts": servers}, {"hosts": "processes"})
+                for options in ways[:: 2 if arguments.tiny else 1]:
+                    sides.append(Side(data, hidden, servers=servers, intervals=intervals, **options))
                     stack.callback(sides[-1].run.close)
-                inline, *processes = sides
-                messages = inline.boundary_rows()
-                bare = HandOver(servers, messages)
-                stack.callback(bare.close)
                 for side in sides:
                     side.turn(epochs, counts=False)
-                before = _between_graph_servers(processes[1], servers)
-                handed = []
+                before = sides[-1].sent(servers)
                 for turn in range(arguments.rounds):
                     first = turn % len(sides)
                     for side in (*sides[first:], *sides[:first]):
                         side.turn(epochs, counts=True)
-                    handed += [bare.turn() for _ in range(epochs)]
-                sent = (_between_graph_servers(processes[1], servers) - before) / (arguments.rounds * epochs)
                 row = {
                     "graph": name,
                     "servers": servers,
-                    "processes": [1, servers, servers + 1],
+                    "processes": [1, servers, servers + 1][:: 2 if arguments.tiny else 1],
                     "start": [side.start_seconds for side in sides],
-                    "wall": [[turn.wall for turn in side.turns] for side in sides],
-                    "cpu": [[turn.cpu for turn in side.turns] for side in sides],
-                    "bare": handed,
-                    "messages": len(messages),
-                    "row_bytes": sum(size for _, _, size in messages),
-                    "sent_bytes": sent,
-                    "expected_bytes": inline.expected(),
+                    "wall": [side.wall for side in sides],
+                    "cpu": [side.cpu for side in sides],
+                    "sent_bytes": (sides[-1].sent(servers) - before) / (arguments.rounds * epochs),
+                    "expected_bytes": sides[0].expected(),
                 }
             rows.append(row)
             _print_overhead(row)
     return rows
 
 
-def _between_graph_servers(side: Side, servers: int) -> int:
-    kinds = ("rows", "sums", "parts")
-    return sum(host[kind][1] for host in side.sent()[:servers] for kind in kinds if kind in host)
-
-
 def _print_overhead(row: dict[str, Any]) -> None:
-    inline, *others = zip(row["processes"], row["start"], row["wall"], row["cpu"], strict=True)
-    _, start, alone, cpu = inline
-    wall = statistics.median(alone)
-    print(
-        f"{row['graph']}, {row['servers']} servers in one process: {1e3 * wall:.1f} ms per epoch, processor time "
-        f"{1e3 * statistics.median(cpu):.0f} ms; ready after {start:.1f} s"
-    )
-    for count, start, walls, cpu in others:
+    alone = row["wall"][0]
+    base = statistics.median(alone)
+    print(f"{row['graph']}, {row['servers']} servers")
+    for count, start, walls, cpu in zip(*(row[name] for name in ("processes", "start", "wall", "cpu")), strict=True):
         pairs = statistics.median(b / a for a, b in zip(alone, walls, strict=True))
-        median, fastest = statistics.median(walls), min(walls) / min(alone)
         print(
-            f"    in {count} processes {1e3 * median:.1f} ms: {median / wall:.2f} × (pairs {pairs:.2f} ×; fastest "
-            f"{fastest:.2f} ×), processor time {1e3 * statistics.median(cpu):.0f} ms; ready after {start:.1f} s"
+            f"    in {count} processes {1e3 * statistics.median(walls):.1f} ms an epoch: "
+            f"{statistics.median(walls) / base:.2f} × one (pairs {pairs:.2f} ×; fastest {min(walls) / min(alone):.2f} ×), "
+            f"processor time {1e3 * statistics.median(cpu):.0f} ms; ready after {start:.1f} s"
         )
+    sent, expected = row["sent_bytes"], row["expected_bytes"]
     print(
-        f"    bare hand-over of {row['messages']} messages, {row['row_bytes'] / 1e6:.2f} MB: "
-        f"{1e3 * statistics.median(row['bare']):.1f} ms\n"
-        f"    from sockets {row['sent_bytes'] / 1e6:.3f} MB per epoch, by Program.cost() {row['expected_bytes'] / 1e6:.3f} "
-        f"MB: {row['sent_bytes'] / max(1, row['expected_bytes']):.4f} ×",
+        f"    from sockets {sent / 1e6:.3f} MB per epoch, by Program.cost() {expected / 1e6:.3f} MB: "
+        f"{sent / max(1, expected):.4f} ×",
         flush=True,
     )
 
 
 def memory(arguments: argparse.Namespace) -> dict[str, Any]:
     """Peaks of hosts and of the driver beside those of one process."""
+    size = arguments.size
     with contextlib.ExitStack() as stack:
         folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-cluster-")))
-        folder.mkdir(parents=True, exist_ok=True)
-        size = name_of(arguments.size, arguments.scale)
-        dorylax = program(arguments.size, arguments.scale)
         partition, data = folder / f"{size}-on-4", ["--data", "communities", "--set", f"data.size={size}"]
-        if (
-            not partition.exists()
-        ):  # ids of edges are for models that draw or take values per edge, which this one does not
+        if not partition.exists():
+            # Ids of edges are for models that draw or take values per edge, which this one does not.
             options = ["--servers", "4", "--method", arguments.method, "--no-edge-ids", "--out", str(partition)]
-            made = peaks(["partition", *data, *options], dorylax)
+            made = watched(["partition", *data, *options], proportional_bytes, guarded=True)
             if not made.whole:
-                raise SystemExit(
-                    f"{size}: cutting it into shards does not fit here, it held {made.driver / _GIB:.2f} GiB"
-                )
-            print(f"{size}: cut into 4 shards in {made.seconds:.0f} s and {made.driver / _GIB:.2f} GiB", flush=True)
+                raise SystemExit(f"{size}: cutting it into shards does not fit here, it held {made.peak / GIB:.2f} GiB")
+            print(f"{size}: cut into 4 shards in {made.seconds:.0f} s and {made.peak / GIB:.2f} GiB", flush=True)
         words = ["train", "--no-save", "--json", *data, "--model", "gcn", "--epochs", "2"]
         for setting in (
             *(f"model.hidden_features={arguments.hidden}", "model.dropout=0", "pipeline.servers=4"),
             *(f"pipeline.partition={partition}", "train.eval_every=2"),
-            "single.memory=ignore",  # what does not fit is ended where it is seen not to
+            "single.memory=ignore",  # a run that does not fit is ended once that is seen
         ):
             words += ["--set", setting]
-        hosts = peaks([*words, "--set", "pipeline.hosts=processes"], dorylax)
-        inline = peaks(words, dorylax)
-    graph = [host / _GIB for host in hosts.hosts[:4]]
-    others = ", ".join(f"{host / _GIB:.2f}" for host in hosts.hosts[4:])
+        hosts = watched([*words, "--set", "pipeline.hosts=processes"], proportional_bytes, guarded=True)
+        inline = watched(words, proportional_bytes, guarded=True)
+    graph, others = ([f"{host / GIB:.2f}" for host in some] for some in (hosts.others[:4], hosts.others[4:]))
+    least, most = "" if inline.whole else "more than ", "" if inline.whole else "less than "
     print(
-        f"{size} on 4 servers: {_one_process(inline)}; hosts {', '.join(f'{host:.2f}' for host in graph)} GiB"
-        f"{_share(inline, hosts)}; driver {hosts.driver / _GIB:.2f} GiB (aim: ≤ 1); others {others} GiB; "
-        f"{inline.seconds:.0f} and {hosts.seconds:.0f} s{'' if hosts.whole else '; HOSTS DID NOT FIT and were ended'}",
+        f"{size} on 4 servers: {least}{inline.peak / GIB:.2f} GiB in one process; hosts {', '.join(graph)} GiB, the largest "
+        f"{most}{max(hosts.others) / inline.peak:.3f} of it (aim: ≤ 0.35); driver {hosts.peak / GIB:.2f} GiB (aim: ≤ 1); "
+        f"others {', '.join(others)} GiB; {inline.seconds:.0f} and {hosts.seconds:.0f} s"
+        f"{'' if hosts.whole else '; HOSTS DID NOT FIT and were ended'}",
         flush=True,
     )
     return {"size": size, "inline": inline._asdict(), "hosts": hosts._asdict()}
 
 
-def _one_process(inline: Peaks) -> str:
-    if inline.whole:
-        return f"{inline.driver / _GIB:.2f} GiB in one process"
-    return f"one process does not fit here: ended when it held {inline.driver / _GIB:.2f} GiB and wanted more"
+def critical_path(spans: Sequence[Span], begin: float, end: float) -> Counter[str]:
+    """Seconds of a stretch of virtual time by the resource that its critical path was on.
 
+    In virtual time a task begins at the very moment at which the last of its inputs has come: a task of its own interval, a
+    free thread of its server, or a message. So the path goes from the task that ends last to one that ended as it began, and
+    where none did, messages were on their way ("network"). Spans of messages last until they are acknowledged, which only
+    the end of an interval's epoch waits for, and are not followed.
+    """
+    tasks = sorted((span for span in spans if span.resource != "network"), key=lambda span: span.end)
+    ends = [span.end for span in tasks]
+    found: Counter[str] = Counter()
+    now, last = end, None
 
-def _share(inline: Peaks, hosts: Peaks) -> str:
-    """The largest host's part of one process, of which what is known may be a lower bound."""
-    if not hosts.whole:
-        return ""
-    share = f"{max(hosts.hosts[:4]) / inline.driver:.3f}"
-    return f", the largest {share if inline.whole else f'less than {share}'} of it (aim: ≤ 0.35)"
+    def likeness(span: Span) -> tuple[bool, bool, float]:
+        """How likely it is that the last task waited for this one, of those that ended as it began."""
+        same = last is not None and (span.interval, span.epoch) == (last.interval, last.epoch)
+        queue = last is not None and (span.resource, span.server) == (last.resource, last.server)
+        return same, queue, span.end - span.start
 
-
-def scaling(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Virtual epochs on more and more servers."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    print(f"{'':<14}{'servers':>7}{'vertices':>10}  s per epoch  ratio  {'MB sent':>8}  critical path", flush=True)
-    for kind in ("strong", "weak"):
-        for mode, options in _MODES.items():
-            rows = found[f"{kind} {mode}"] = []
-            for servers in arguments.scaling_servers:
-                share = servers if kind == "weak" else max(arguments.scaling_servers)
-                vertices = share * arguments.scaling_vertices
-                row = measure(vertices, 20 * vertices, 64, epochs=3, servers=servers, intervals=4, **options)
-                rows.append(row)
-                path = ", ".join(f"{name} {row['path'][name]:4.0%}" for name in RESOURCES)
-                print(
-                    f"{kind + ' ' + mode:<14}{servers:>7}{vertices:>10,}  {row['epoch_seconds']:>11.3f}  "
-                    f"{rows[0]['epoch_seconds'] / row['epoch_seconds']:>5.2f}  {row['message_bytes'] / 1e6:>8.1f}  {path}: "
-                    f"{row['bottleneck']}",
-                    flush=True,
-                )
-    if arguments.out:
-        plot(arguments.out / "scaling.svg", found)
+    while now > begin + _SAME:
+        stop = bisect.bisect_right(ends, now + _SAME)
+        while stop and tasks[stop - 1].start >= now - _SAME:  # tasks without a duration would lead nowhere
+            stop -= 1
+        if not stop:
+            found["network"] += now - begin
+            break
+        first = bisect.bisect_left(ends, ends[stop - 1] - _SAME)
+        chosen = max((span for span in tasks[first:stop] if span.start < now - _SAME), key=likeness)
+        found["network"] += max(0.0, now - max(chosen.end, begin))
+        found[chosen.resource] += max(0.0, min(chosen.end, now) - max(chosen.start, begin))
+        now, last = chosen.start, chosen
     return found
 
 
-def sweep(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A study over nodes, one of which is lost."""
-    from dorylax.machine import cores
+def scaling(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Virtual epochs on more and more servers."""
+    found: list[dict[str, Any]] = []
+    print(f"{'':<14}{'servers':>7}{'vertices':>10}  s per epoch  ratio  {'MB sent':>8}  critical path", flush=True)
+    for kind in ("strong", "weak"):
+        for mode in ("pipe", "async"):
+            base = 0.0
+            for servers in arguments.scaling_servers:
+                share = servers if kind == "weak" else max(arguments.scaling_servers)
+                vertices = share * arguments.scaling_vertices
+                row = {"series": f"{kind} {mode}", "servers": servers, "vertices": vertices}
+                row |= virtual_epochs(vertices, mode=mode, servers=servers)
+                found.append(row)
+                base = base or row["epoch_seconds"]
+                path = ", ".join(f"{name} {share:4.0%}" for name, share in row["path"].items())
+                print(
+                    f"{row['series']:<14}{servers:>7}{vertices:>10,}  {row['epoch_seconds']:>11.3f}  "
+                    f"{base / row['epoch_seconds']:>5.2f}  {row['message_bytes'] / 1e6:>8.1f}  {path}",
+                    flush=True,
+                )
+    return found
 
-    with tempfile.TemporaryDirectory(prefix="dx-") as folder:  # short: Ray's paths of sockets are limited
-        found = compare(arguments.sweep, Path(folder), cores())
+
+def virtual_epochs(vertices: int, epochs: int = 3, **options: Any) -> dict[str, Any]:
+    """Virtual seconds of an epoch on average, after one that does not count, and where its critical path was."""
+    data = load("communities", size="medium", num_vertices=vertices, num_edges=20 * vertices)
+    parts = take_apart(GCN(data.num_features, 64, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+    pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(clock="virtual", intervals=4, **options))
+    spans: list[Span] = []
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
+        run.run_epoch()
+        begin, before = run.seconds, run.counters()["message_bytes"]
+        for _ in range(epochs):
+            run.run_epoch()
+        end, sent = run.seconds, run.counters()["message_bytes"] - before
+    path = critical_path(spans, begin, end)
+    shares = {resource: path[resource] / (end - begin) for resource in RESOURCES}
+    return {"epoch_seconds": (end - begin) / epochs, "message_bytes": sent / epochs, "path": shares}
+
+
+def sweep(arguments: argparse.Namespace) -> dict[str, Any]:
+    """A study over nodes, one of which is lost. The Ray cluster is another one than that of `dorylax cluster up`."""
+    name, count = arguments.sweep, str(cores())
+    with tempfile.TemporaryDirectory(prefix="dx-") as place:  # short: Ray's paths of sockets are limited
+        folder = Path(place)
+        environment = os.environ | {"NPROC": count}
+        begin = time.monotonic()
+        _study([name, "--out", str(folder / "here"), "--jobs", "1"], environment)
+        here = time.monotonic() - begin
+        environment["DORYLAX_CACHE"] = str(folder / "cache")  # where the record of the cluster is
+        cluster = [sys.executable, "-m", "dorylax", "cluster"]
+        up = [*cluster, "up", "--nodes", "2", "--cpus-per-node", count]
+        subprocess.run(up, env=environment, check=True, stdout=subprocess.DEVNULL)
+        try:
+            status = subprocess.run([*cluster, "status", "--json"], env=environment, check=True, stdout=subprocess.PIPE)
+            victim = [node["process"] for node in json.loads(status.stdout)["nodes"] if not node["head"]][-1]
+            begin = time.monotonic()
+            words = [name, "--out", str(folder / "there"), "--hosts", "ray", "--cpus-per-run", count]
+            again = _study(words, environment, victim)
+            there = time.monotonic() - begin
+        finally:
+            subprocess.run([*cluster, "down"], env=environment, check=False, stdout=subprocess.DEVNULL)
+        same = len({(folder / place / "results.csv").read_bytes() for place in ("here", "there")}) == 1
     print(
-        f"{arguments.sweep}: {found.runs} runs, {found.seconds[0]:.0f} s on one machine, {found.seconds[1]:.0f} s over two "
-        f"nodes, one of them killed after {found.killed_after} runs ({len(found.again)} run again); results.csv "
-        f"{'is the same, byte for byte' if found.same else 'DIFFERS'}",
+        f"{name}: {here:.0f} s on one machine, {there:.0f} s over two nodes, one of them killed half way; results.csv "
+        f"{'is the same, byte for byte' if same else 'DIFFERS'}; run again: {'; '.join(again)}",
         flush=True,
     )
-    for line in found.again:
-        print(f"    {line}", flush=True)
-    return {"sweep": arguments.sweep, "runs": found.runs, "seconds": found.seconds, "same": found.same}
+    return {"sweep": name, "seconds": [here, there], "same": same, "again": again}
+
+
+def _study(words: list[str], environment: dict[str, str], victim: int | None = None) -> list[str]:
+    """Runs a study, and kills a process once half of the runs have ended; lines on the runs that were run again."""
+    command = [sys.executable, "-m", "dorylax.experiments.run", "--no-report", "--sweep", *words]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    said, again, ended = [], [], 0
+    with subprocess.Popen(command, env=environment, **pipes) as process:
+        for line in process.stdout or ():
+            said.append(line)
+            if not line.startswith("["):  # "[3/12] …" when a run has ended, or is run again
+                continue
+            if "run again" in line:
+                again.append(line.strip())
+                continue
+            ended += 1
+            if victim is not None and ended == max(1, int(line.partition("/")[2].partition("]")[0]) // 2):
+                os.kill(victim, signal.SIGKILL)
+    if process.returncode or (victim is not None and not again):
+        raise SystemExit(
+            f"{''.join(said)}{' '.join(command)} ended with {process.returncode}; runs again: {len(again)}"
+        )
+    return again
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
-    "overhead": overhead,
-    "memory": memory,
-    "scaling": scaling,
-    "sweep": sweep,
+    **{"overhead": overhead, "memory": memory, "scaling": scaling, "sweep": sweep}
 }
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS))
-    parser.add_argument("--out", type=Path, help="folder for cluster.json and scaling.svg")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    parser.add_argument("--hidden", type=int, default=128, help="width, but of the flagship's model and of scaling")
     group = parser.add_argument_group("overhead")
     group.add_argument("--servers", type=int, nargs="+", default=[2, 4])
+    group.add_argument("--graphs", nargs="+", help="of the two (both)")
     group.add_argument("--flagship", default="small", help="size of the flagship's graph")
     group.add_argument("--edges", type=int, default=10_000_000, help="of the other graph, a hundred for each vertex")
-    group.add_argument("--hidden", type=int, default=128, help="its width, and that of the model of --only memory")
     group.add_argument("--epochs", type=int, default=10, help="in a turn; a fifth on the other graph")
     group.add_argument("--rounds", type=int, default=7)
     group = parser.add_argument_group("memory")
     group.add_argument("--size", default="reddit-small", help="of `communities`")
-    group.add_argument("--scale", type=float, default=1.0, help="share of that size's vertices and edges")
     group.add_argument("--method", default="range", help="of the partition")
     group.add_argument("--folder", type=Path, help="where the partition is kept; a temporary one by default")
     group = parser.add_argument_group("scaling")
@@ -252,23 +359,11 @@ def main() -> None:
     group.add_argument("--scaling-vertices", type=int, default=800, help="for each server of the largest number")
     group = parser.add_argument_group("sweep")
     group.add_argument("--sweep", default="flagship", help="as of experiments/run.py")
-    tiny = {
-        "servers": [2],
-        "flagship": "tiny",
-        "edges": 4000,
-        "hidden": 8,
-        "epochs": 1,
-        "rounds": 1,
-        "size": "tiny",
-        "sweep": "smoke",
-    }
-    # That a node may be lost is tested by itself.
-    tiny["only"] = [name for name in PARTS if name != "sweep"]
-    arguments = parsed(parser, **tiny, scaling_servers=[1, 2], scaling_vertices=100)
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-    found = {name: PARTS[name](arguments) for name in arguments.only}
-    write_json(arguments.out and arguments.out / "cluster.json", {"schema": 1} | found)
+    tiny: dict[str, Any] = {"servers": [2], "flagship": "tiny", "graphs": ["flagship"], "edges": 4000, "hidden": 8}
+    tiny |= {"epochs": 1, "rounds": 1, "scaling_servers": [2], "scaling_vertices": 100}
+    # Memory and lost nodes take processes by the dozen; tests look at them elsewhere.
+    arguments = parsed(parser, only=["overhead", "scaling"], size="tiny", sweep="smoke", **tiny)
+    write_json(arguments.json, {"schema": 2} | {name: PARTS[name](arguments) for name in arguments.only})
 
 
 if __name__ == "__main__":

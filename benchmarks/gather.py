@@ -11,9 +11,9 @@ clears their pages on first use. A gathered row is `width · 4` bytes for each e
 that noise of the machine meets all alike, and each begins with a forward run that does not count; the table gives medians.
 Peers that are not installed are left out, and named.
 
-The **limit** is what the machine reads at most: `row_read.cc`, built with the compiler that builds the kernel, adds the same
-rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with and
-without prefetching.
+The **limit** is the rate at which the machine reads rows: `ROW_READ`, built with the compiler that builds the kernel, adds
+the same rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with
+and without prefetching.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-import threading
-import time
+import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -39,6 +39,7 @@ from dorylax.aligned import empty
 from dorylax.graph.graph import Graph
 from dorylax.ops import native
 from harness.command_line import parsed, parser_of, write_json
+from harness.measure import timed
 
 Run = Callable[[], object]
 
@@ -49,6 +50,47 @@ _MOST_BYTES = 14e9
 
 # Seconds before each timed run: segment_sum frees gigabytes, which the kernel goes on unmapping while the next peer runs.
 _SETTLE = 0.5
+
+ROW_READ = """
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+#include <vector>
+typedef float Lanes __attribute__((vector_size(64)));
+static float read_block(const float *x, int64_t width, const int32_t *index, int64_t begin, int64_t end, int64_t ahead) {
+  Lanes sum[4] = {}, v;
+  float rest = 0;
+  for (int64_t k = begin; k < end; ++k) {
+    if (ahead && k + ahead < end)
+      for (int64_t c = 0; c < width; c += 16) __builtin_prefetch(x + index[k + ahead] * width + c);
+    const float *row = x + index[k] * width;
+    int64_t c = 0;
+    for (; c + 64 <= width; c += 64)
+      for (int i = 0; i < 4; ++i) memcpy(&v, row + c + 16 * i, sizeof v), sum[i] += v;
+    for (int i = 0; c + 16 <= width; c += 16, ++i) memcpy(&v, row + c, sizeof v), sum[i] += v;
+    if (c < width && width >= 16)
+      memcpy(&v, row + width - 16, sizeof v), sum[3] += v;
+    else
+      for (; c < width; ++c) rest += row[c];
+  }
+  sum[0] += sum[1] + sum[2] + sum[3];
+  for (int i = 0; i < 16; ++i) rest += sum[0][i];
+  return rest;
+}
+extern "C" void read_rows(const float *x, int64_t width, const int32_t *index, int64_t count, int64_t ahead, int64_t cores,
+                          float *sums) {
+  const int64_t block = 8192;
+  std::atomic<int64_t> next{0};
+  std::vector<std::thread> threads;
+  for (int64_t t = 0; t < cores; ++t)
+    threads.emplace_back([&, t] {
+      for (int64_t k = next.fetch_add(block); k < count; k = next.fetch_add(block))
+        sums[t] += read_block(x, width, index, k, k + block < count ? k + block : count, ahead);
+    });
+  for (auto &thread : threads) thread.join();
+}
+"""
 
 
 def power_law_graph(num_vertices: int, num_edges: int, seed: int) -> Graph:
@@ -61,19 +103,12 @@ def power_law_graph(num_vertices: int, num_edges: int, seed: int) -> Graph:
     return Graph.from_coo(*ends, num_vertices)
 
 
-def copy_bandwidth(megabytes: int, repeats: int = 5) -> float:
+def copy_bandwidth(megabytes: int) -> float:
     """GB/s, counting both directions, of all cores copying arrays that no cache holds."""
     workers = os.cpu_count() or 1
     pairs = [(np.ones(megabytes << 17), np.zeros(megabytes << 17)) for _ in range(workers)]
-    seconds = []
-    for _ in range(repeats):
-        threads = [threading.Thread(target=np.copyto, args=(to, source)) for source, to in pairs]
-        start = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        seconds.append(time.perf_counter() - start)
+    with ThreadPoolExecutor(workers) as pool:
+        seconds = timed(lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)), 5)
     return workers * 2 * pairs[0][0].nbytes / statistics.median(seconds) / 1e9
 
 
@@ -121,8 +156,6 @@ def segment_sum_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, 
 
 
 def torch_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
-    import warnings
-
     import torch
 
     warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
@@ -170,10 +203,10 @@ def limit_runs(graph: Graph, x: np.ndarray) -> dict[tuple[str, str], Run]:
     return runs
 
 
-def _read(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray, ahead: int) -> float:
-    threads = os.cpu_count() or 1
-    total: float = library.read_rows(x.ctypes.data, x.shape[1], index.ctypes.data, len(index), ahead, threads)
-    return total
+def _read(library: ctypes.CDLL, x: np.ndarray, index: np.ndarray, ahead: int) -> np.ndarray:
+    sums = np.zeros(os.cpu_count() or 1, np.float32)
+    library.read_rows(x.ctypes.data, x.shape[1], index.ctypes.data, len(index), ahead, len(sums), sums.ctypes.data)
+    return sums
 
 
 @functools.cache
@@ -183,14 +216,12 @@ def _row_read() -> ctypes.CDLL | None:
         print("left out: the row-read limit (no C++ compiler)")
         return None
     with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "row_read.so"
-        source = Path(__file__).with_name("row_read.cc")
+        target = f"{folder}/row_read.so"
         flags = ["-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread", "-Wno-psabi"]
-        subprocess.run([compiler, *flags, "-o", str(target), str(source)], check=True)
-        library = ctypes.CDLL(str(target))
+        subprocess.run([compiler, *flags, "-x", "c++", "-o", target, "-"], check=True, input=ROW_READ.encode())
+        library = ctypes.CDLL(target)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    library.read_rows.argtypes = [pointer, number, pointer, number, number, number]
-    library.read_rows.restype = ctypes.c_float
+    library.read_rows.argtypes = [pointer, number, pointer, number, number, number, pointer]
     return library
 
 
@@ -226,12 +257,9 @@ def measure(
     seconds: dict[tuple[str, str], list[float]] = {key: [] for key in runs}
     for _ in range(rounds):
         for key, run in runs.items():
-            time.sleep(settle)
-            if key[1] == "forward":
-                run()  # not timed: while the others ran, its arrays have become cold, down to the system's page tables
-            start = time.perf_counter()
-            run()
-            seconds[key].append(time.perf_counter() - start)
+            # A forward run goes first that does not count: while the others ran, its arrays have become cold, down to the
+            # system's page tables.
+            seconds[key] += timed(run, 1, warm_up=int(key[1] == "forward"), settle=settle)
     medians = {key: statistics.median(times) for key, times in seconds.items()}
     for which in ("forward", "backward") if limits else ():
         medians["limit", which] = min(medians.pop((name, which)) for name in ("limit, plain", "limit, prefetching"))

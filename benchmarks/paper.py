@@ -3,7 +3,8 @@
     python benchmarks/paper.py                              # time and value on functions, relative to servers alone
     python benchmarks/paper.py --vary --rows gcn-amazon     # also with each parameter a quarter less and more
 
-A row takes a minute, Friendster's five; with --vary, up to twice that for each parameter. Everything is deterministic.
+A row takes a minute, Friendster's five; with --vary, up to twice that for each parameter. Printed with each row: the seconds
+that its simulations took here, and the peak of memory so far. All else is deterministic.
 A GPU's memory is taken to suffice: the paper's did, and it does not say what was kept there. Intervals that may run ahead
 begin all at once, and use the network all at once until they have spread, in some eight epochs: --epochs 12 has that, too.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from dorylax.simulation.paper import TABLES_3_4, Row, dollars_of_paper, relative
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import BACKENDS, Backend, Scenario
 from harness.command_line import parsed, parser_of, write_json
+from harness.measure import GIB, peak_bytes
 
 PARAMETERS: Mapping[str, str] = {
     "cluster.graph_server.flops": "fitted",
@@ -75,8 +78,11 @@ def main() -> None:
     for row in TABLES_3_4:
         if row.name not in arguments.rows:
             continue
+        begin = time.perf_counter()
         base = cells(row, arguments.epochs)
-        found[row.name] = {"cells": _content(base), "varied": {}}
+        seconds = time.perf_counter() - begin
+        print(f"{row.name}: simulated in {seconds:.1f} s; peak {peak_bytes() / GIB:.2f} GiB", flush=True)
+        found[row.name] = {"cells": _content(base), "varied": {}, "seconds": seconds}
         for other, cell in base.items():
             print(
                 f"{row.name:<18}functions / {other}: T {cell.time:.3f} (published {cell.published_time:.3f}, "
