@@ -39,8 +39,9 @@ from harness.command_line import parsed, parser_of, write_json
 
 CHOSEN_ON = ("cora", "pubmed", "sparse", "mixed", "units")
 SHOWN_ON = ("amazon-photo", "coauthor-cs", "citationfull-dblp", "dense", "homophilous", "wide")
+_SPARSE = {"average_degree": 6, "num_features": 40, "num_classes": 7, "homophily": 0.5}
 _GENERATED: Mapping[str, Mapping[str, Any]] = {
-    "sparse": {"seed": 77, "average_degree": 6, "num_features": 40, "num_classes": 7, "homophily": 0.5},
+    "sparse": {"seed": 77, **_SPARSE},
     "mixed": {
         "seed": 78,
         "average_degree": 20,
@@ -49,34 +50,24 @@ _GENERATED: Mapping[str, Mapping[str, Any]] = {
         "homophily": 0.35,
         "signal": 2.0,
     },
-    "units": {"seed": 79, "average_degree": 6, "num_features": 40, "num_classes": 7, "homophily": 0.5},
+    "units": {"seed": 79, **_SPARSE},
     "dense": {"seed": 501, "average_degree": 30, "num_features": 64, "num_classes": 10, "homophily": 0.3},
-    "homophilous": {
-        "seed": 502,
-        "average_degree": 5,
-        "num_features": 32,
-        "num_classes": 5,
-        "homophily": 0.8,
-        "signal": 1.0,
-    },
+    "homophilous": {"seed": 502}
+    | {"average_degree": 5, "num_features": 32, "num_classes": 5, "homophily": 0.8, "signal": 1.0},
     "wide": {"seed": 503, "average_degree": 10, "num_features": 500, "num_classes": 8, "homophily": 0.5, "signal": 3.0},
 }
-"""What `communities` is made with; `units` then has its features in units of all sizes."""
+"""Options of `communities`; `units` then has its features in units of all sizes."""
 
 CANDIDATES: Mapping[str, Mapping[str, Any]] = {
     f"{features} {width}{'' if norm == 'none' else f' {norm}'}": {
-        "features": features,
-        "model.hidden_features": width,
-        "model.norm": norm,
+        **{"features": features, "model.hidden_features": width, "model.norm": norm}
     }
     for features in ("raw", "rows", "standard")
     for width, norm in ((16, "none"), (64, "none"), (64, "layer"))
 }
 GRID: Mapping[str, Mapping[str, Any]] = {
     f"{features}, dropout {dropout}, norm {norm}": {
-        "features": features,
-        "model.dropout": dropout,
-        "model.norm": norm,
+        **{"features": features, "model.dropout": dropout, "model.norm": norm}
     }
     for features, dropout, norm in itertools.product(("raw", "rows"), (0.2, 0.5), ("none", "layer"))
 }
@@ -177,11 +168,11 @@ def spread(values: Sequence[float]) -> str:
 
 
 Pool = Executor | None
-"""Of processes that make runs; None where they are made when they are asked for."""
+"""Of processes that make runs; None where they are made one by one."""
 
 
 def make(runs: Runs, wanted: Iterable[tuple[str, Mapping[str, Any], int]], pool: Pool) -> None:
-    """Makes those that are missing, of a graph, with settings and a seed each."""
+    """Makes the missing runs, of a graph, with settings and a seed each."""
     if pool is not None:
         for made in [pool.submit(_make, runs, *run) for run in wanted]:
             made.result()
@@ -233,10 +224,8 @@ def show(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
         if not both:
             print(f"  grid: {missing} of {len(GRID) * len(_TUNING_SEEDS)} runs missing, so far best {best}", flush=True)
             continue
-        gap = [
-            b - a
-            for a, b in zip(of([one for one, _ in both], "test"), of([two for _, two in both], "test"), strict=True)
-        ]
+        ours, best_ones = (of(some, "test") for some in zip(*both, strict=True))
+        gap = [b - a for a, b in zip(ours, best_ones, strict=True)]
         print(
             f"  tuned {spread(of(tuned, 'test'))} ({len(both)} seeds; {best})  tuned - default {spread(gap)} points",
             flush=True,
@@ -254,7 +243,7 @@ def main() -> None:
     parser.add_argument("--choose", action="store_true", help="print what the default was chosen by")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="keep runs here, and go on with those there")
     parser.add_argument("--begin-for", type=float, default=1e9, metavar="SECONDS", help="begin no run after these")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, in processes of their own (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, in processes")
     arguments = parsed(parser, graphs="homophilous", seeds=1, epochs=2, vertices=300)
     if arguments.jobs > 1 and arguments.out is None:
         parser.error("with --jobs runs need a folder: --out FOLDER")

@@ -42,8 +42,8 @@ import numpy as np
 
 from dorylax.settings.byte_sizes import parse_bytes
 from harness.child import in_child
-from harness.command_line import parsed, parser_of, write_json
-from harness.measure import forget_peak, peak_bytes
+from harness.command_line import parsed, parser_of, plotted, write_json
+from harness.measure import GIB, peak_bytes
 
 
 class Shape(NamedTuple):
@@ -103,20 +103,16 @@ def bytes_of(memory: str, *run: Any) -> int:
 
 
 def bytes_in_memory(archive: Path, shape: Shape, model: str, dropout: float) -> int:
-    """What the run takes where all is in memory, at its peak."""
+    """The peak of the run where all is in memory."""
     from dorylax.config import RunConfig
     from dorylax.trainer.footprint.of_config import estimate
 
-    settings: dict[str, Any] = {
-        "gcn": {"model.hidden_features": shape.hidden, "model.dropout": dropout},
-        "gat": {"model.hidden_features": max(1, shape.hidden // 8)},
-        "sage-max": {"model.hidden_features": shape.hidden, "model.dropout": dropout, "model.aggregation": "max"},
-        "gin": {"model.hidden_features": shape.hidden, "model.dropout": dropout},
-    }[model]
-    config = RunConfig.resolve(
-        {"data.name": str(archive), "model.name": model.partition("-")[0], "single.order": "given", **settings}
-    )
-    found = estimate(config)
+    name, _, aggregation = model.partition("-")
+    settings = {"data.name": str(archive), "model.name": name, "single.order": "given"}
+    settings |= {"model.hidden_features": max(1, shape.hidden // 8) if name == "gat" else shape.hidden}
+    settings |= {} if name == "gat" else {"model.dropout": dropout}
+    settings |= {"model.aggregation": aggregation} if aggregation else {}
+    found = estimate(RunConfig.resolve(settings))
     assert found is not None
     return found.peak.total
 
@@ -159,17 +155,15 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     data = Dataset.from_npz(archive)
     loaded = time.perf_counter() - begin
     clock = Clock()
-    widths = (data.num_features, shape.hidden, data.num_classes)
+    name, _, aggregation = options["model"].partition("-")
     deep: dict[str, Any] = {"num_layers": options["layers"], "norm": options["norm"], "rngs": nnx.Rngs(0)}
-    models = {
-        "gcn": lambda: layers.GCN(*widths, dropout=options["dropout"], **deep),
-        "gat": lambda: layers.GAT(data.num_features, max(1, shape.hidden // 8), data.num_classes, **deep),
-        "sage-max": lambda: layers.GraphSAGE(*widths, aggregation="max", dropout=options["dropout"], **deep),
-        "gin": lambda: layers.GIN(*widths, dropout=options["dropout"], **deep),
-    }
+    deep |= {} if name == "gat" else {"dropout": options["dropout"]}
+    deep |= {"aggregation": aggregation} if aggregation else {}
+    kind: Any = {"gcn": layers.GCN, "gat": layers.GAT, "sage": layers.GraphSAGE, "gin": layers.GIN}[name]
+    hidden = max(1, shape.hidden // 8) if name == "gat" else shape.hidden
     epochs = options["epochs"]
     trainer = Trainer(
-        models[options["model"]](),
+        kind(data.num_features, hidden, data.num_classes, **deep),
         data,
         optimizer=optax.adam(0.01),
         epochs=epochs,
@@ -189,7 +183,7 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         clock.windows = windows
         bandwidths.append(disk_bandwidth(archive))
     data.release()
-    forget_peak()  # what was mapped while data were loaded and checked, and what was measured
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins again: mapped data and windows do not count
     result = trainer.fit(interactive=False)
     found: dict[str, Any] = {
         "load_seconds": loaded,
@@ -233,12 +227,12 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
 
 
 class Clock:
-    """Seconds of all cores that each epoch took, its evaluation included, and the edges that it went through.
+    """An observer that notes seconds of all cores and edges gone through, by epoch, and passes over windows in between.
 
     Attributes:
-        run: what is streamed, if anything is.
-        windows: of its graph.
-        passes: seconds of an edge in passes before the first epoch and after each.
+        run: The streamed run, if anything is streamed.
+        windows: Of its graph.
+        passes: Seconds of an edge in passes before the first epoch and after each.
     """
 
     def __init__(self) -> None:
@@ -248,7 +242,6 @@ class Clock:
         self.core_seconds: list[float] = []
         self.edges: list[int] = []
         self._before = 0.0
-        self._edges = 0
 
     def started(self, epochs: int, first_epoch: int) -> None:
         """See `Observer`."""
@@ -257,9 +250,7 @@ class Clock:
         """See `Observer`."""
         self.core_seconds.append(time.process_time() - self._before)
         if self.run is not None:
-            edges = self.run.training.traffic.edges
-            self.edges.append(edges - self._edges)
-            self._edges = edges
+            self.edges.append(self.run.training.traffic.edges - sum(self.edges))
         print(f"epoch {record.epoch}: loss {record.loss:.6f}, {record.seconds:.2f} s", flush=True)
         if self.windows is not None:
             self.passes.append(self.windows.passes_over(self.run.training))
@@ -326,12 +317,8 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("shape", nargs="?", choices=SHAPES, default="reddit-small")
     parser.add_argument("--scale", type=float, default=1.0, help="of vertices and edges")
-    parser.add_argument(
-        "--memory",
-        nargs="+",
-        default=["1GiB"],
-        help="limit of the process, or a part of what it takes in memory (25%%); several: one run each",
-    )
+    limit = "limit of the process, or a part of what it takes in memory (25%%); several: one run each"
+    parser.add_argument("--memory", nargs="+", default=["1GiB"], help=limit)
     parser.add_argument("--model", choices=["gcn", "gat", "sage-max", "gin"], default="gcn")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--hidden", type=int, help="width of hidden rows; the shape's by default")
@@ -359,20 +346,12 @@ def main() -> None:
         summary["runs"] = runs
         for limit in arguments.memory:
             memory = bytes_of(limit, archive, shape, arguments.model, arguments.dropout)
-            print(f"the limit is {memory / 2**30:.2f} GiB", flush=True)
-            options = {
-                "epochs": arguments.epochs,
-                "memory": f"{memory >> 20}MiB",
-                "model": arguments.model,
-                "layers": arguments.layers,
-                "norm": arguments.norm,
-                "dropout": arguments.dropout,
-                "scratch": str(folder),
-            }
+            print(f"the limit is {memory / GIB:.2f} GiB", flush=True)
+            options = vars(arguments) | {"memory": f"{memory >> 20}MiB", "scratch": str(folder)}
             with control_group(memory) as group:
                 if group is None:
                     print(
-                        "no control group can be made here: the limit is the setting's alone, and the peak is measured"
+                        "no control group can be made here: the setting alone limits the run, and its peak is measured"
                     )
                 runs.append({"limit": memory, **in_child(train, archive, shape, options, group)})
             _print(runs[-1])
@@ -386,57 +365,46 @@ def main() -> None:
 
 def draw(path: Path, shape: str, runs: list[dict[str, Any]]) -> None:
     """Seconds of an epoch and of an evaluation against the limit."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
-    limits = [run["limit"] / 2**30 for run in runs]
-    axes.plot(limits, [statistics.median(run["epoch_seconds"][1:]) for run in runs], "o-", label="epoch")
-    axes.plot(limits, [run["evaluation_seconds"] for run in runs], "s--", label="evaluation")
-    for limit, run in zip(limits, runs, strict=True):
-        if run["streamed"] is not None:
-            axes.axvspan(limit / 2**0.5, limit * 2**0.5, color="0.93", zorder=0)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(limits[0] / 2**0.5, limits[-1] * 2**0.5)
-    axes.set_xticks(limits, [f"{limit:g} GiB" for limit in limits])
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("limit of memory (grey: the run streams)")
-    axes.set_ylabel("seconds")
-    axes.set_title(shape)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    limits = [run["limit"] / GIB for run in runs]
+    with plotted(path, size=(6, 3.2)) as axes:
+        axes.plot(limits, [statistics.median(run["epoch_seconds"][1:]) for run in runs], "o-", label="epoch")
+        axes.plot(limits, [run["evaluation_seconds"] for run in runs], "s--", label="evaluation")
+        for limit, run in zip(limits, runs, strict=True):
+            if run["streamed"] is not None:
+                axes.axvspan(limit / 2**0.5, limit * 2**0.5, color="0.93", zorder=0)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(limits, [f"{limit:g} GiB" for limit in limits])
+        axes.set(xlim=(limits[0] / 2**0.5, limits[-1] * 2**0.5), ylim=(0, None), ylabel="seconds", title=shape)
+        axes.set_xlabel("limit of memory (grey: the run streams)")
+        axes.legend(frameon=False)
 
 
 def _print(found: dict[str, Any]) -> None:
-    seconds = ", ".join(f"{one:.2f}" for one in found["epoch_seconds"])
-    cores = ", ".join(f"{one:.2f}" for one in found["core_seconds"][1:])
+    def listed(values: list[float], digits: int = 2) -> str:
+        return ", ".join(f"{one:.{digits}f}" for one in values)
+
     print(
-        f"load {found['load_seconds']:.1f} s, once {found['once_seconds']:.1f} s, epochs {seconds} s (core seconds {cores})"
+        f"load {found['load_seconds']:.1f} s, once {found['once_seconds']:.1f} s, epochs {listed(found['epoch_seconds'])} s "
+        f"(core seconds {listed(found['core_seconds'][1:])})\n"
+        f"evaluation {found['evaluation_seconds']:.1f} s, validation accuracy {found['val_accuracy']:.4f}\n"
+        f"losses {listed(found['losses'], 6)}; peak {found['peak_bytes'] / GIB:.2f} GiB"
     )
-    print(f"evaluation {found['evaluation_seconds']:.1f} s, validation accuracy {found['val_accuracy']:.4f}")
-    print(f"losses {', '.join(f'{one:.6f}' for one in found['losses'])}; peak {found['peak_bytes'] / 2**30:.2f} GiB")
     if found["group_bytes"] is not None:
-        print(f"the control group held {found['group_bytes'] / 2**30:.2f} GiB at most, pages of files included")
+        print(f"the control group held {found['group_bytes'] / GIB:.2f} GiB at most, pages of files included")
     streamed = found["streamed"]
     if streamed is None:
         print("it fits: nothing was streamed")
         return
     bounds = found["bounds"]
+    passes = " | ".join(listed(some, 1) for some in bounds["nanoseconds_per_edge_of_passes"])
+    after = statistics.median(bounds["ratios"][1:] or bounds["ratios"])
     print(
         f"an epoch has {streamed['gathers']} gathers, {streamed['edges'] / 1e6:,.1f} M edges, of which "
         f"{streamed['edges_gone_through'] / 1e6:,.1f} M are gone through; it reads {streamed['read'] / 1e9:.2f} GB "
-        f"and writes {streamed['written'] / 1e9:.2f} GB"
-    )
-    passes = " | ".join(", ".join(f"{one:.1f}" for one in some) for some in bounds["nanoseconds_per_edge_of_passes"])
-    gathers = ", ".join(f"{one:.1f}" for one in bounds["gather"])
-    print(f"bounds: gather {gathers} s (ns an edge before, between and after epochs: {passes})")
-    print(f"        disk {bounds['disk']:.2f} s ({bounds['bytes_per_second'] / 1e9:.2f} GB/s)")
-    ratios = ", ".join(f"{one:.2f}" for one in bounds["ratios"])
-    after = bounds["ratios"][1:] or bounds["ratios"]
-    print(
-        f"epochs take {ratios} × the larger bound, those after the first {statistics.median(after):.2f} in the middle"
+        f"and writes {streamed['written'] / 1e9:.2f} GB\n"
+        f"bounds: gather {listed(bounds['gather'], 1)} s (ns an edge before, between and after epochs: {passes})\n"
+        f"        disk {bounds['disk']:.2f} s ({bounds['bytes_per_second'] / 1e9:.2f} GB/s)\n"
+        f"epochs take {listed(bounds['ratios'])} × the larger bound, those after the first {after:.2f} in the middle"
     )
 
 

@@ -13,7 +13,7 @@ step, with samples four times an epoch. Set-up (conversion, order, compiler, the
 apart and in a sum; imports count nowhere. An accuracy is reached when the mean of three evaluations is.
 
 Protocol, graph by graph: every side is tuned with the same number of trials (`--trials`), first its library's own example,
-then settings drawn from its space (`sides/to_accuracy/settings.py`), each for at most `--limit` seconds, with seed 100. The
+then settings drawn from its space (`harness/accuracy_runs.py`), each for at most `--limit` seconds, with seed 100. The
 target is the least of the sides' best validation accuracies minus half a point; the paper's, too, is what DGL's sampling
 reached. A second one is the best of all minus a point. Each side keeps the settings that were first at the first, set-up
 included. These then train with seeds 0, 1, …, which no
@@ -34,33 +34,31 @@ DGL's last wheel wants an older torch, so it is installed without what it asks f
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any
 
 import numpy as np
 
 from dorylax.durable import make_folder
 from dorylax.durable import write_json as write_record
+from harness.accuracy_runs import SPACES, Run, best, chosen, drawn, ratios, reached, targets_of, test_at_best
 from harness.child import ChildDiedError, in_child
 from harness.command_line import parsed, parser_of, write_json
-from harness.to_target import Run, best, chosen, compared, reached, targets_of, test_at_best
-from sides.to_accuracy import task as tasks
-from sides.to_accuracy.settings import SPACES, drawn
+from sides.problem import Problem, read, write
 
-SIDES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "dorylax": ("dorylax_side", ()),
-    "dgl-sampling": ("dgl_sampling_side", ("torch", "dgl")),
-    "dgl": ("dgl_side", ("torch", "dgl")),
-    "pyg": ("pyg_side", ("torch", "torch_geometric")),
+SIDES: Mapping[str, Sequence[str]] = {
+    "dorylax": (),
+    "dgl-sampling": ("torch", "dgl"),
+    "dgl": ("torch", "dgl"),
+    "pyg": ("torch", "torch_geometric"),
 }
-"""By side: its module, and the libraries that it needs."""
+"""By side: the libraries that it needs."""
 
 PUBLISHED = ("cora", "pubmed", "amazon-photo", "coauthor-cs")
 GENERATED: Mapping[str, dict[str, Any]] = {
@@ -91,32 +89,6 @@ TABLE_5: Sequence[tuple[str, str, tuple[float, float] | None, tuple[float, float
 93.90 %) and on amazon (to 63.00 %)."""
 
 
-@final
-class Work(NamedTuple):
-    """A run that is to be made.
-
-    Attributes:
-        side: whose.
-        settings: with what.
-        seed: of it.
-        limit: of its seconds of training.
-        task: what it learns, in words.
-    """
-
-    side: str
-    settings: Mapping[str, Any]
-    seed: int
-    limit: float
-    task: str
-
-    def made(self, path: Path) -> Run | None:
-        """The run that is kept, if it is this one: settings may have been chosen anew."""
-        if not path.exists():
-            return None
-        record = json.loads(path.read_text("utf-8"))
-        return Run.of(record) if record["work"] == {**self._asdict(), "settings": dict(self.settings)} else None
-
-
 def make_task(name: str, scale: float | None, folder: Path) -> str | None:
     """Writes the files of a graph, and says what it is; None where it cannot be had, which is printed."""
     from dorylax.graph import datasets
@@ -145,27 +117,25 @@ def make_task(name: str, scale: float | None, folder: Path) -> str | None:
     features = np.asarray(data.features, np.float32)
     if name not in GENERATED:  # bags of words
         features = features / np.maximum(features.sum(axis=1, keepdims=True), 1e-12)
-    task = tasks.Task(
-        offsets.astype(np.int64),
-        rows.neighbours[kept].astype(np.int32),
-        np.ascontiguousarray(features, np.float32),
-        data.labels.astype(np.int32),
-        data.train_mask,
-        data.val_mask,
-        data.test_mask,
-    )
-    tasks.write(folder, task)
+    masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
+    neighbours, labels = rows.neighbours[kept].astype(np.int32), data.labels.astype(np.int32)
+    features, num_classes = np.ascontiguousarray(features, np.float32), int(labels.max()) + 1
+    write(folder, Problem(offsets.astype(np.int64), neighbours, features, labels, masks, num_classes))
     return (
-        f"{words}: {task.num_vertices:,} vertices, {len(task.neighbours):,} edges, {features.shape[1]} features, "
-        f"{task.num_classes} classes; training on {int(task.train_mask.sum()):,}"
+        f"{words}: {len(labels):,} vertices, {len(neighbours):,} edges, {features.shape[1]} features, {num_classes} "
+        f"classes; training on {int(data.train_mask.sum()):,}"
     )
 
 
-def run_side(side: str, folder: Path, settings: Mapping[str, Any], seed: int, limit: float) -> dict[str, Any]:
+def run_side(folder: Path, side: str, *options: Any) -> dict[str, Any]:
     """One run, in this process."""
-    module = importlib.import_module(f"sides.to_accuracy.{SIDES[side][0]}")
-    train: Callable[..., dict[str, Any]] = module.train
-    return train(tasks.read(folder), settings, seed, limit)
+    if side == "dorylax":
+        from sides import dorylax_to_accuracy
+
+        return dorylax_to_accuracy.train(read(folder), *options)
+    from sides import torch_to_accuracy
+
+    return torch_to_accuracy.train(read(folder), *options, side=side)
 
 
 def main() -> None:
@@ -175,13 +145,11 @@ def main() -> None:
     usual = ["amazon-photo", "pubmed", "reddit-small", "amazon"]
     parser.add_argument("--graphs", nargs="+", choices=every, default=usual, metavar="GRAPH", help=f"of {known}")
     parser.add_argument("--sides", nargs="+", choices=list(SIDES), default=list(SIDES), metavar="SIDE", help="(all)")
-    parser.add_argument("--trials", type=int, default=5, help="of each side, to tune it (default: 5)")
-    parser.add_argument("--seeds", type=int, default=5, help="(default: 5)")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds of training of a run (default: 60)")
+    parser.add_argument("--trials", type=int, default=5, help="of each side, to tune it")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds of training of a run")
     parser.add_argument("--scale", type=float, help=f"of generated graphs' vertices (default: {SCALES})")
-    parser.add_argument(
-        "--price", type=float, default=PRICE, help=f"dollars an hour of this machine (default: {PRICE})"
-    )
+    parser.add_argument("--price", type=float, default=PRICE, help="dollars an hour of this machine")
     parser.add_argument("--begin-for", type=float, default=1e9, metavar="SECONDS", help="begin no run after these")
     parser.add_argument("--out", type=Path, help="folder that keeps the runs, by graph; those in it are not run again")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -196,7 +164,7 @@ def main() -> None:
 
 
 def _installed(side: str) -> bool:
-    missing = [name for name in SIDES[side][1] if importlib.util.find_spec(name) is None]
+    missing = [name for name in SIDES[side] if importlib.util.find_spec(name) is None]
     if missing:
         print(f"left out: {side} needs {missing[0]}, which is not installed", flush=True)
     return not missing
@@ -212,13 +180,15 @@ def measured(graph: str, sides: Sequence[str], kept: Path, until: float, options
         print(f"\n{words}", flush=True)
 
         def run(name: str, side: str, settings: Mapping[str, Any], seed: int) -> Run:
-            work, path = Work(side, settings, seed, options.limit, words), kept / f"{side}-{name}.json"
-            found = work.made(path)
-            if found is None:
+            work = {"side": side, "settings": dict(settings), "seed": seed, "limit": options.limit, "task": words}
+            path = kept / f"{side}-{name}.json"
+            record = json.loads(path.read_text("utf-8")) if path.exists() else {}
+            if record.get("work") != work:  # settings may have been chosen anew
                 if time.monotonic() >= until:
                     raise _OverError(f"{graph}: {side}, {name}, and what comes after is not measured yet")
-                found = _make(work, folder, path)
-            return found
+                record = _make(work, folder) | {"work": work}
+                write_record(path, record)
+            return Run(settings, record["set_up"], record["points"])
 
         try:
             trials = {
@@ -249,26 +219,24 @@ class _OverError(Exception):
     """A run is missing, and none may begin any more."""
 
 
-def _make(work: Work, folder: Path, path: Path) -> Run:
-    begin = time.perf_counter()
-    # An order that an earlier run has kept would hide what it costs.
+def _make(work: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    side, settings, begin = work["side"], work["settings"], time.perf_counter()
+    # An order that an earlier run has kept would hide its cost.
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as cache:
-        arguments = (work.side, folder, dict(work.settings), work.seed, work.limit)
+        arguments = (folder, side, settings, work["seed"], work["limit"])
         try:
-            record = in_child(run_side, *arguments, environment={"DORYLAX_CACHE": cache})
+            record: dict[str, Any] = in_child(run_side, *arguments, environment={"DORYLAX_CACHE": cache})
         except ChildDiedError as error:
-            raise SystemExit(f"{work.side} {error}, with {dict(work.settings)}") from None
-    record["work"] = {**work._asdict(), "settings": dict(work.settings)}
-    write_record(path, record)
-    run = Run.of(record)
+            raise SystemExit(f"{side} {error}, with {settings}") from None
+    run = Run(settings, record["set_up"], record["points"])
     steps, seconds, *_ = run.curve[-1]
-    words = ", ".join(f"{name} {value}" for name, value in work.settings.items())
+    words = ", ".join(f"{name} {value}" for name, value in settings.items())
     print(
-        f"  {work.side:12} seed {work.seed:3}: {100 * best(run):5.2f} % in {seconds:5.1f} s, {steps} steps, "
+        f"  {side:12} seed {work['seed']:3}: {100 * best(run):5.2f} % in {seconds:5.1f} s, {steps} steps, "
         f"{time.perf_counter() - begin:.0f} s in all ({words})",
         flush=True,
     )
-    return run
+    return record
 
 
 def figures(
@@ -278,22 +246,16 @@ def figures(
     took = {side: [reached(run, target) for run in runs] for side, runs in shown.items()}
     sides = {}
     for side, runs in shown.items():
-        ratios = {}
-        for what in ("seconds", "with_set_up", "core_seconds"):
-            if "dorylax" in took:
-                pairs = ([getattr(one, what) for one in took[name]] for name in (side, "dorylax"))
-                interval = compared(*pairs)
-                ratios[what] = [interval.estimate, interval.low, interval.high]
         sides[side] = {
             "settings": dict(runs[0].settings),
             "trials": len(trials[side]),
             "best_tuned": max(map(best, trials[side])),
             "best": [best(run) for run in runs],
             "test": [test_at_best(run) for run in runs],
-            "set_up": [run.set_up for run in runs],
+            "set_up": [run.set_up[0] for run in runs],
             "reached": [one._asdict() for one in took[side]],
             "dollars": float(np.mean([one.with_set_up for one in took[side]])) * price / 3600,
-            "ratios": ratios,
+            "ratios": ratios(took[side], took["dorylax"]) if "dorylax" in took else {},
         }
     return {"target": target, "sides": sides}
 

@@ -3,8 +3,8 @@
     python benchmarks/validity.py        # measures the machine first, in three minutes in which nothing else runs
     python benchmarks/validity.py --cluster mine.yaml --first 4 --count 4
 
-The machine is described once, by `dorylax calibrate`. Each configuration is then simulated on that description, and run on
-the real clock: a GCN with dropout on a generated graph, by servers and workers that are threads or processes of this
+The machine is described once, as by `dorylax calibrate`. Each configuration is then simulated on that description, and run
+on the real clock: a GCN with dropout on a generated graph, by servers and workers that are threads or processes of this
 machine. The median of the epochs that come after those in which a run settles is compared. The error is predicted over
 measured, less one.
 """
@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import optax
 
@@ -43,49 +43,32 @@ from harness.command_line import parsed, parser_of, write_json
 Settings = dict[str, Any]
 
 _LINK = {"tensor.backend": "local", "tensor.workers": 4, "tensor.slots": 4, "tensor.latency": 0.01}
+_FAST, _SLOW = {**_LINK, "tensor.bandwidth": 100e6}, {**_LINK, "tensor.bandwidth": 25e6}
+_WORKERS, _TWO_WORKERS = {"tensor.backend": "local"}, {"tensor.backend": "local", "tensor.workers": 2}
+_PROCESSES = {"hosts": "processes"}
 CONFIGURATIONS: dict[str, Settings] = {
-    "threads, 1 server, 4 intervals, no-pipe": {"intervals": 4, "mode": "no-pipe"},
-    "threads, 1 server, 4 intervals, pipe": {"intervals": 4, "mode": "pipe"},
-    "threads, 1 server, 8 intervals, async": {"intervals": 8, "mode": "async"},
-    "threads, 2 servers, 2 intervals, pipe": {"servers": 2, "intervals": 2, "mode": "pipe"},
-    "threads, 4 servers, 2 intervals, async": {"servers": 4, "intervals": 2, "mode": "async"},
-    "workers, 1 server, 4 intervals, no-pipe": {"intervals": 4, "mode": "no-pipe", "tensor.backend": "local"},
-    "workers, 1 server, 8 intervals, pipe": {"intervals": 8, "mode": "pipe", "tensor.backend": "local"},
-    "workers, 2 servers, 4 intervals, async": {
-        "servers": 2,
-        "intervals": 4,
-        "mode": "async",
-        "tensor.backend": "local",
-        "tensor.workers": 2,
-    },
-    "4 workers, 100 MB/s, 1 server, 8 intervals, pipe": {
-        "intervals": 8,
-        "mode": "pipe",
-        **_LINK,
-        "tensor.bandwidth": 100e6,
-    },
-    "4 workers, 25 MB/s, 1 server, 8 intervals, async": {
-        "intervals": 8,
-        "mode": "async",
-        **_LINK,
-        "tensor.bandwidth": 25e6,
-    },
-    "4 workers, 100 MB/s, 1 server, 4 intervals, no-pipe": {
-        "intervals": 4,
-        "mode": "no-pipe",
-        **_LINK,
-        "tensor.bandwidth": 100e6,
-    },
-    "processes, 2 servers, 2 intervals, no-pipe": {
-        "servers": 2,
-        "intervals": 2,
-        "mode": "no-pipe",
-        "hosts": "processes",
-    },
-    "processes, 2 servers, 4 intervals, pipe": {"servers": 2, "intervals": 4, "mode": "pipe", "hosts": "processes"},
-    "processes, 4 servers, 2 intervals, async": {"servers": 4, "intervals": 2, "mode": "async", "hosts": "processes"},
+    f"{where}, {servers} servers, {intervals} intervals, {mode}": {
+        **{"servers": servers, "intervals": intervals, "mode": mode},
+        **settings,
+    }
+    for where, servers, intervals, mode, settings in (
+        ("threads", 1, 4, "no-pipe", {}),
+        ("threads", 1, 4, "pipe", {}),
+        ("threads", 1, 8, "async", {}),
+        ("threads", 2, 2, "pipe", {}),
+        ("threads", 4, 2, "async", {}),
+        ("workers", 1, 4, "no-pipe", _WORKERS),
+        ("workers", 1, 8, "pipe", _WORKERS),
+        ("workers", 2, 4, "async", _TWO_WORKERS),
+        ("4 workers, 100 MB/s", 1, 8, "pipe", _FAST),
+        ("4 workers, 25 MB/s", 1, 8, "async", _SLOW),
+        ("4 workers, 100 MB/s", 1, 4, "no-pipe", _FAST),
+        ("processes", 2, 2, "no-pipe", _PROCESSES),
+        ("processes", 2, 4, "pipe", _PROCESSES),
+        ("processes", 4, 2, "async", _PROCESSES),
+    )
 }
-"""By name, what is set of `pipeline` and `tensor`."""
+"""By name, settings of `pipeline` and `tensor`."""
 
 
 def settings_of(data: Path, hidden: int, seed: int, given: Settings) -> Settings:
@@ -95,17 +78,11 @@ def settings_of(data: Path, hidden: int, seed: int, given: Settings) -> Settings
     return {"data.name": str(data), "data.row_normalise": False, **model, "train.seed": seed, **dotted}
 
 
-class Ran:
-    """What a run was seen to take.
+class Ran(NamedTuple):
+    """A run: seconds of each epoch that counts; by kind of task, number and seconds in an epoch."""
 
-    Args:
-        epochs: seconds of each that counts.
-        tasks: of each kind of task, how many there were and their seconds, in an epoch.
-    """
-
-    def __init__(self, epochs: list[float], tasks: dict[str, tuple[float, float]]) -> None:
-        self.epochs, self.tasks = epochs, tasks
-        self.median = statistics.median(epochs)
+    epochs: list[float]
+    tasks: dict[str, tuple[float, float]]
 
 
 def run(config: RunConfig, data: Dataset, epochs: int) -> Ran:
@@ -139,24 +116,17 @@ def described(arguments: argparse.Namespace, folder: Path) -> Cluster:
     """The machine, as it is measured now or was before."""
     if arguments.cluster is not None:
         return find_cluster(arguments.cluster)
-    sizes = Sizes(**TINY) if arguments.tiny else Sizes()
-    measured = measure(folder, lambda *_: None, sizes)
+    if arguments.tiny:
+        from support import calibrations
+
+        measured = calibrations.measured()
+    else:
+        measured = measure(folder, lambda *_: None, Sizes())
     for doubt in doubts(measured):
         print(f"warning: {doubt}")
     path = folder / "machine.yaml"
     path.write_text(to_text(cluster_of(measured, "this-machine", 0.0)))
     return find_cluster(path)
-
-
-TINY = {
-    "seconds": 0.01,
-    "rows_bytes": (2**16, 2**18),
-    "pass_bytes": 2**18,
-    "copied_bytes": 2**18,
-    "sent_seconds": 0.01,
-    "epochs": 2,
-    "reference_epochs": 2,
-}
 
 
 def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
@@ -175,11 +145,12 @@ def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, A
             print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}", flush=True)
         found = simulate(here(name, settings, cluster), inputs=inputs)
         ran = run(config, data, arguments.epochs)
-        error = found.epoch / ran.median - 1
-        print(f"{name:<52} {found.epoch:7.3f} s {ran.median:7.3f} s {100 * error:+6.1f} %", flush=True)
+        measured = statistics.median(ran.epochs)
+        error = found.epoch / measured - 1
+        print(f"{name:<52} {found.epoch:7.3f} s {measured:7.3f} s {100 * error:+6.1f} %", flush=True)
         if arguments.tasks:
             show_tasks(found, ran)
-        yield {"name": name, "predicted": found.epoch, "measured": ran.median, "epochs": ran.epochs, "error": error}
+        yield {"name": name, "predicted": found.epoch, "measured": measured, "epochs": ran.epochs, "error": error}
 
 
 def show_tasks(found: Any, ran: Ran) -> None:
@@ -194,7 +165,7 @@ def show_tasks(found: Any, ran: Ran) -> None:
 def main() -> None:
     """Measures."""
     parser = parser_of(__doc__)
-    parser.add_argument("--cluster", type=Path, help="description of this machine, by `dorylax calibrate`")
+    parser.add_argument("--cluster", help="name or file of a description of this machine, by `dorylax calibrate`")
     parser.add_argument("--size", default="medium", help="of `communities`: its features and classes")
     parser.add_argument("--vertices", type=int, default=40_000)
     parser.add_argument("--edges", type=int, default=2_000_000)
@@ -205,7 +176,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=len(CONFIGURATIONS), help="of configurations")
     parser.add_argument("--tasks", action="store_true", help="print what each kind of task takes")
     parser.add_argument("--json", type=Path, help="file for the figures")
-    arguments = parsed(parser, vertices=400, edges=4000, hidden=8, epochs=1, count=2)
+    arguments = parsed(parser, vertices=400, edges=4000, hidden=8, epochs=1, count=1)
     with tempfile.TemporaryDirectory() as folder:
         found = list(compare(arguments, Path(folder)))
     errors = [abs(one["error"]) for one in found]

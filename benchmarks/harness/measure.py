@@ -92,7 +92,7 @@ def watched(words: Sequence[str], size: Callable[[int], int] = peak_bytes, *, gu
         for pid in (process.pid, *below(process.pid)):
             with contextlib.suppress(OSError):
                 found[pid] = max(size(pid), found.get(pid, 0))
-        time.sleep(_EVERY)
+        time.sleep(5 * _EVERY if guarded else _EVERY)  # PSS takes long to sample
     seconds = time.perf_counter() - begin
     if guarded:
         guard.join()

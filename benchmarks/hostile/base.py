@@ -1,90 +1,75 @@
-"""What a family of faults is.
+"""What a family of faults is, and how its trials are counted.
 
-A family is a module of this folder with
-
-- a docstring, whose first line says what is done to whom;
-- `def lines(folder: Path, *, tiny: bool) -> Iterator[Line]`, which tries its faults and yields a line for each kind, as soon
-  as it is known. `folder` is empty and the family's own; with `tiny` the whole family takes some seconds.
+A family is a module of this folder with a function `lines(folder, *, tiny)`, which tries its faults and yields a `Line` for
+each kind, as soon as it is known. `folder` is empty and the family's own; with `tiny` the whole family takes seconds.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Protocol, final
+import random
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, final
 
-from harness.warm_process import Ended
+Outcome = Literal["survived", "lost", "crashed"]
 
 
 @final
-@dataclasses.dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """One line of the table: a kind of fault, tried some times.
 
     Attributes:
-        fault: what was done, to whom.
-        tried: how often.
-        survived: how often the program went on as if nothing had been, or refused or ended in one line, and resumed to the
-            same bits.
-        lost: how often something acknowledged was lost, or something wrong was taken for true.
-        crashed: how often it hung, ended in a traceback or an abort, or left processes or files behind.
+        fault: Fault and victim.
+        tried: Number of trials.
+        survived: Of these, the program went on undisturbed, or refused or ended in one line and resumed to the same bits.
+        lost: Something acknowledged was lost, or something wrong was taken for true.
+        crashed: It hung, ended in a traceback or an abort, or left processes or files behind.
     """
 
     fault: str
     tried: int
     survived: int
-    lost: int = 0
-    crashed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.survived + self.lost + self.crashed != self.tried:
-            raise ValueError(
-                f"{self.fault}: {self.survived} + {self.lost} + {self.crashed} outcomes of {self.tried} tries"
-            )
+    lost: int
+    crashed: int
 
 
 @final
 class Tally:
-    """What became of the trials of one line; those that did not survive are told on the standard error."""
+    """Outcomes of the trials of one line; prints failures as they come, two of each kind."""
 
     def __init__(self) -> None:
-        self.survived = self.lost = self.crashed = 0
+        self._found: Counter[Outcome] = Counter()
+        self._seen: Counter[str] = Counter()
 
-    def add(self, *, survived: bool, what: str) -> None:
-        """One that ended as it should: `survived` or lost; `what` was tried, and how it ended."""
-        self.survived += survived
-        self.lost += not survived
-        if not survived:
-            print(f"    lost: {what}", file=sys.stderr)
-
-    def crash(self, what: str) -> None:
-        """One that did not."""
-        self.crashed += 1
-        print(f"    crashed: {what}", file=sys.stderr)
-
-    def judge(self, ended: Ended, what: str, *, same: bool = True) -> None:
-        """A command; `same`: whether it left what it should."""
-        told = f"{what}: {ended.code}, {ended.errors[-600:]!r}"
-        if in_one_line(ended):
-            self.add(survived=same, what=told)
-        else:
-            self.crash(told)
+    def add(self, outcome: Outcome, trial: str, why: str = "") -> None:
+        """Counts a trial; `why` it failed."""
+        self._found[outcome] += 1
+        if outcome != "survived":
+            kind = textwrap.shorten(why, 60)
+            self._seen[kind] += 1
+            if self._seen[kind] <= 2:
+                print(f"    {trial}: {outcome}: {textwrap.shorten(why, 600)}", flush=True)
 
     def line(self, fault: str) -> Line:
         """The line of the table."""
-        return Line(fault, self.survived + self.lost + self.crashed, self.survived, self.lost, self.crashed)
+        found = self._found
+        return Line(fault, found.total(), found["survived"], found["lost"], found["crashed"])
 
 
-def in_one_line(ended: Ended) -> bool:
-    """Whether a command did what it should, or refused or ended with one line, besides warnings."""
-    lines = [line for line in ended.errors.splitlines() if not line.startswith("warning: ")]
-    return ended.code == 0 or (ended.code in (1, 2) and len(lines) == 1 and lines[0].startswith("error: "))
+def tried(fault: str, count: int, trial: Callable[[int], tuple[Outcome, str]]) -> Line:
+    """A line of trials that are numbered from 0."""
+    tally = Tally()
+    for number in range(count):
+        tally.add(*_judged(trial, number))
+    return tally.line(fault)
 
 
-class Family(Protocol):
-    """A module of this folder."""
+def _judged(trial: Callable[[int], tuple[Outcome, str]], number: int) -> tuple[Outcome, str, str]:
+    outcome, why = trial(number)
+    return outcome, f"trial {number}", why
 
-    def lines(self, folder: Path, *, tiny: bool) -> Iterator[Line]:
-        """Tries the faults."""
+
+def some(number: int, most: int, rng: random.Random) -> Sequence[int]:
+    """Which of `number` trials are tried, in order: all, or `most` of them, drawn evenly."""
+    return sorted(rng.sample(range(number), min(number, most)))

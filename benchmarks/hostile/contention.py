@@ -1,354 +1,340 @@
-"""Processes that begin together, are stopped or are killed want one file or folder: locks, downloads, caches, results."""
+"""Processes that begin together, are stopped or are killed want one file or folder: downloads, caches, results, runs."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
-import http.server
-import importlib.util
+import os
 import random
-import signal
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import ClassVar
-from urllib.parse import urlsplit
+from typing import Any, final
 
-from harness.contenders import Contenders, Outcome, judge, outcomes, stopped, until
-from harness.shared_things import BODY, BODY_SHA256, CHUNKS
-from hostile.base import Line
+import numpy as np
 
-_AT_ONCE = 4
-_SLOW = 0.1
-"""Seconds that each chunk of a download takes."""
+from hostile.base import Line, Outcome, tried
+from hostile.commands import STUDY, SWEEP, TRAIN, difference, hidden, run_result, server, sweep_result
+from hostile.worker import DiedError, Ended, Worker, stopped, until
+
+# isort: split
+from support.processes import alive, below
+
+_AT_ONCE = 3
+_BODY = bytes(range(256)) * 4096
+_BODY_SHA256 = hashlib.sha256(_BODY).hexdigest()
+_CHUNKS = 8
+_TRAIN = (*TRAIN, "--model", "gcn", "--epochs", "20", "--out", "run")
+_LONG_SWEEP = SWEEP.replace("train.epochs: 2", "train.epochs: 15").replace("seeds: [0]", "seeds: [0, 1]")
+_STUDY = (STUDY, "--sweep", "../two.yaml", "--out", "sweep", "--jobs", "2", "--tensorboard")
+
+
+# Roles: functions that several processes run at once; each returns a text, which must be as wanted.
+
+
+def ready() -> None:
+    """Nothing: it has imported this module."""
+
+
+def fetch(url: str) -> str:
+    """Gets a published file into the cache, in chunks that are smaller than it."""
+    from dorylax.graph.datasets import download
+    from dorylax.graph.datasets.base import Source
+
+    download._CHUNK = len(_BODY) // _CHUNKS
+    (path,) = download.fetch("thing", [Source("things/thing.bin", url, _BODY_SHA256)]).values()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def order(_: str) -> str:
+    """Orders graphs by community, of which the cache keeps two."""
+    from dorylax.graph.graph import Graph
+    from dorylax.graph.partition import order_cache
+
+    order_cache.WORTH_KEEPING, order_cache._MOST_FILES = 0, 2
+    found = hashlib.sha256()
+    for seed in range(6):
+        source, target = np.random.default_rng(seed).integers(0, 3000, (2, 12_000))
+        found.update(order_cache.cached_locality_order(Graph.from_coo(source, target, 3000)).tobytes())
+    return found.hexdigest()
+
+
+def compiled(folder: str) -> str:
+    """Compiles with JAX's cache in a folder."""
+    import jax
+    import jax.numpy as jnp
+
+    jax.clear_caches()
+    jax.config.update("jax_compilation_cache_dir", folder)
+    return str(float(sum(jax.jit(lambda x, n=n: jnp.sin(x * n).sum())(jnp.arange(64.0)) for n in range(1, 9))))
+
+
+def partition(folder: str, count: int = 20) -> str:
+    """Saves partitions in one folder, as `dorylax partition --out` does, and reads the folder each time."""
+    from dorylax.graph.partition import files
+
+    fields = {"num_parts": 2, "method": "metis", "balance": "vertices", "graph_digest": "x"}
+    for seed in range(count):
+        files.write(Path(folder), np.full(1000, seed % 2, np.int32), {**fields, "seed": seed})
+        if read_partition(folder) != "whole":
+            return "mixed"
+    return "whole"
+
+
+def read_partition(folder: str) -> str:
+    """Reads the partition that one of them has saved."""
+    from dorylax.graph.partition import files
+
+    parts, fields = files.read(Path(folder))
+    return "whole" if (parts == fields["seed"] % 2).all() else "mixed"
+
+
+def predict(file: str, count: int = 20) -> str:
+    """Writes predictions to one file, as `dorylax predict --out` does, and reads the file each time."""
+    from dorylax.cli import predictions
+    from dorylax.graph import datasets
+
+    data = datasets.load("communities", size="tiny")
+    for _ in range(count):
+        predictions.write(Path(file), np.full((1000, 2), os.getpid(), np.float32), data)
+        if read_predictions(file) != "whole":
+            return "mixed"
+    return "whole"
+
+
+def read_predictions(file: str) -> str:
+    """Reads the predictions that one of them has written."""
+    with np.load(file) as archive:
+        return "whole" if len(np.unique(archive["logits"])) == 1 else "mixed"
+
+
+# Trials.
 
 
 def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
     """See `base`."""
-    few, many = (1, 2) if tiny else (5, 20)
-
-    def fresh(name: str, number: int) -> Path:
-        return folder / f"{name}-{number}"
-
-    yield Line("a folder's lock: taken together", **outcomes(few, lambda n: _locks(fresh("lock", n))))
-    yield Line(
-        "a folder's lock: its holder is stopped, then goes on",
-        **outcomes(few, lambda n: _stopped_holder(fresh("lock-stopped", n))),
-    )
-    yield Line(
-        "a folder's lock: its holder is killed", **outcomes(few, lambda n: _killed_holder(fresh("lock-killed", n)))
-    )
-    yield Line("a folder of a file system without locks", **outcomes(1, lambda n: _without_locks(fresh("no-locks", n))))
-    yield Line("a download: wanted together", **outcomes(few, lambda n: _downloads(fresh("download", n), None)))
-    yield Line(
-        "a download: who began is killed",
-        **outcomes(2 if tiny else 2 * CHUNKS, lambda n: _downloads(fresh("download-killed", n), signal.SIGKILL, n)),
-    )
-    yield Line(
-        "a download: who began is stopped, then goes on",
-        **outcomes(few, lambda n: _downloads(fresh("download-stopped", n), signal.SIGSTOP, n)),
-    )
-    for what, write, read, ending in (
-        ("a partition's folder", "partition", "read_partition", ""),
-        ("a file of predictions", "predict", "read_predictions", ".npz"),
-    ):
-        for how, together, kill in (
-            ("written together", _AT_ONCE, False),
-            ("written together, one is killed", _AT_ONCE, True),
-            ("its only writer is killed", 1, True),
-        ):
-            yield Line(
-                f"{what}: {how}",
-                **outcomes(
-                    many if kill else few,
-                    lambda n, c=together, k=kill, w=write, r=read, e=ending: _written(  # type: ignore[misc]
-                        folder / f"{w}-{c}-{k}-{n}{e}", w, r, together=c, kill=k, seed=n
-                    ),
-                ),
-            )
-    for what, role in (("the cache of vertex orders", "order"), ("JAX's compile cache", "compiled")):
-        for how, kill in (("filled together", False), ("filled together, one is killed", True)):
-            tries = 1 if tiny else 3 * few if kill else few
-            yield Line(
-                f"{what}: {how}",
-                **outcomes(tries, lambda n, r=role, k=kill: _cached(folder / f"{r}-{k}-{n}", r, kill=k, seed=n)),  # type: ignore[misc]
-            )
-    for how, kill in (("", False), (", one is killed", True)):
-        yield Line(
-            f"socket files of runs in one temporary folder{how}",
-            **outcomes(few, lambda n, k=kill: _sockets(folder / f"sockets-{k}-{n}", kill=k)),  # type: ignore[misc]
-        )
-    if tiny:
-        return
-    for library, what, trial in (
-        ("tensorboardX", "a folder of event files: written together", _events),
-        ("boto3", "an artefact in S3: put together", _artefacts),
-    ):
-        if importlib.util.find_spec(library) is None:
-            print(f"  left out: {what}: it needs {library}")
-            continue
-        for how, kill in (("", False), (", one is killed", True)):
-            yield Line(
-                f"{what}{how}",
-                **outcomes(2 * few, lambda n, t=trial, k=kill: t(folder / f"{t.__name__}-{k}-{n}", kill=k, seed=n)),  # type: ignore[misc]
-            )
+    (folder / "two.yaml").write_text(_LONG_SWEEP)
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(Worker(folder / f"worker-{k}")) for k in range(2 if tiny else _AT_ONCE)]
+        here = _Contention(folder, workers)
+        few = 1 if tiny else 5
+        trials: list[tuple[str, int, Callable[[int], tuple[Outcome, str]]]] = [
+            ("a download: wanted together", few, here.download),
+            ("a file of predictions: one of its writers is killed", 4 * few, here.predictions),
+            ("a run directory: trained in together", few, here.trained_together),
+            ("a download: its first process is killed", 2 * _CHUNKS, here.download_killed),
+            ("a download: its first process is stopped, then goes on", few, here.download_stopped),
+            ("a partition's folder: one of its writers is killed", 4 * few, here.partitions),
+            ("the cache of vertex orders: filled together, one is killed", 3 * few, here.orders),
+            ("JAX's compile cache: filled together, one is killed", 3 * few, here.compile_cache),
+            ("a run directory: its trainer is stopped, then goes on", few, here.trainer_stopped),
+            ("a run directory: its trainer is killed, another goes on", few, here.trainer_killed),
+            ("a sweep's folder: run in together, with two jobs each", few, here.sweeps_together),
+            ("a sweep's folder: its process is killed, another goes on", few, here.sweep_killed),
+        ]
+        for fault, count, trial in trials[: 3 if tiny else None]:
+            yield tried(fault, 1 if tiny else count, trial)
 
 
-def _locks(folder: Path) -> Outcome:
-    with Contenders("hold", folder / "held", 0.3, folder=folder, count=_AT_ONCE) as processes:
-        processes.begin()
-        ended = processes.ended()
-        outcome = judge(ended, {"held"}, "is held by")
-        return outcome if ended and any(one.said == "held" for one in ended) else "lost"
+@final
+class _Contention:
+    """The trials.
 
+    Args:
+        folder: For their files.
+        workers: Processes that contend.
+    """
 
-def _stopped_holder(folder: Path) -> Outcome:
-    with Contenders("hold", folder / "held", 0.3, folder=folder, count=2) as processes:
-        processes.begin(0)
-        if not until((folder / "held" / "alone").exists):
-            return "crashed"
-        with stopped(processes.pid(0)):
-            processes.begin(1)
-            refused = processes.ended(1)
-        if judge(refused, set(), f"is held by process {processes.pid(0)}, since") != "survived":
-            return "lost"
-        return judge(processes.ended(0), {"held"})
+    def __init__(self, folder: Path, workers: list[Worker]) -> None:
+        self._folder, self._workers, self._count = folder, workers, 0
+        self._alone: dict[str, Any] = {}
+        for worker in workers:
+            worker.call(ready)
 
+    def _free(self) -> Path:
+        self._count += 1
+        folder = self._folder / f"work-{self._count}"
+        folder.mkdir()
+        return folder
 
-def _killed_holder(folder: Path) -> Outcome:
-    with Contenders("hold", folder / "held", 0.3, folder=folder, count=2) as processes:
-        processes.begin(0)
-        if not until((folder / "held" / "alone").exists):
-            return "crashed"
-        processes.kill(0)
-        (folder / "held" / "alone").unlink()
-        processes.begin(1)
-        return judge(processes.ended(1), {"held"})
+    # Small files.
 
+    def _roles(
+        self,
+        role: Callable[[str], str],
+        argument: object,
+        wanted: str,
+        kill: Callable[[], object] | None = None,
+        **env: str,
+    ) -> tuple[Outcome, str]:
+        """All begin at once; the first may be killed; the others say what is wanted, and so does who comes after."""
+        for worker in self._workers:
+            worker.start(role, str(argument), **env)
+        if kill is not None:
+            kill()
+            self._workers[0].kill()
+        try:
+            said = [worker.result() for worker in self._workers[kill is not None :]]
+            said.append(self._workers[0].call(role, str(argument), **env))
+        except DiedError as error:
+            return "crashed", str(error)
+        return ("survived", "") if set(said) == {wanted} else ("lost", str(said))
 
-def _without_locks(folder: Path) -> Outcome:
-    with Contenders("hold_unlocked", folder / "held", 0.1, folder=folder, count=2) as processes:
-        processes.begin()
-        return judge(processes.ended(), {"warned"})
+    def download(self, _: int) -> tuple[Outcome, str]:
+        """Processes want a file that comes slowly."""
+        with server(_BODY, _CHUNKS, lambda: time.sleep(0.02)) as url:
+            return self._roles(fetch, url, _BODY_SHA256, DORYLAX_CACHE=str(self._free()))
 
+    def download_killed(self, number: int) -> tuple[Outcome, str]:
+        """The first one is killed when it has some chunks, before the others begin."""
+        cache = self._free()
+        part = cache / "things" / "thing.bin.part"
+        with server(_BODY, _CHUNKS, lambda: time.sleep(0.1)) as url:
+            first, *others = self._workers
+            first.start(fetch, url, DORYLAX_CACHE=str(cache))
+            begun = number % _CHUNKS * (len(_BODY) // _CHUNKS)
+            if not until(lambda: part.exists() and part.stat().st_size >= begun):
+                return "crashed", "nothing was fetched"
+            if number >= _CHUNKS:  # while the others wait for it
+                for worker in others:
+                    worker.start(fetch, url, DORYLAX_CACHE=str(cache))
+                time.sleep(0.05)
+            first.kill()
+            return self._roles_after(others, url, cache, begun=number >= _CHUNKS)
 
-def _downloads(folder: Path, sent: signal.Signals | None, number: int = 0) -> Outcome:
-    """Processes want a file that comes slowly; who has begun, and has some of it, gets a signal."""
-    others = range(1, _AT_ONCE)
-    part = folder / "cache" / "things" / "thing.bin.part"
-    environment = {"DORYLAX_CACHE": str(folder / "cache")}
-    with (
-        _server() as url,
-        Contenders("fetch", url, folder=folder, count=_AT_ONCE, environment=environment) as processes,
-    ):
-        if sent is None:
-            processes.begin()
-            return judge(processes.ended(), {BODY_SHA256})
-        processes.begin(0)
-        begun = number % CHUNKS * (len(BODY) // CHUNKS)
-        if not until(lambda: part.exists() and part.stat().st_size >= begun):
-            return "crashed"
-        if sent == signal.SIGKILL:
-            if number >= CHUNKS:  # while the others wait for it
-                processes.begin(*others)
-                told = f"process {processes.pid(0)}"
-                until(lambda: all(told in processes.errors(one) for one in others) or not part.exists())
-            processes.kill(0)
-            if number < CHUNKS:
-                processes.begin(*others)
-            return judge(processes.ended(*others), {BODY_SHA256})
-        with stopped(processes.pid(0)):
-            processes.begin(*others)
-            told = f"process {processes.pid(0)}"
-            if not until(lambda: all(told in processes.errors(one) for one in others)):
-                return "crashed"  # it hung, for all that its user could see
-        return judge(processes.ended(), {BODY_SHA256})
+    def download_stopped(self, _: int) -> tuple[Outcome, str]:
+        """The first one stands still when it has a chunk, while the others wait; then it goes on."""
+        cache = self._free()
+        part = cache / "things" / "thing.bin.part"
+        with server(_BODY, _CHUNKS, lambda: time.sleep(0.1)) as url:
+            first, *others = self._workers
+            first.start(fetch, url, DORYLAX_CACHE=str(cache))
+            if not until(part.exists):
+                return "crashed", "nothing was fetched"
+            with stopped(first.pid):
+                for worker in others:
+                    worker.start(fetch, url, DORYLAX_CACHE=str(cache))
+                time.sleep(1.0)
+            return self._roles_after([first, *others], url, cache, begun=True)
 
+    def _roles_after(self, workers: list[Worker], url: str, cache: Path, *, begun: bool) -> tuple[Outcome, str]:
+        for worker in () if begun else workers:
+            worker.start(fetch, url, DORYLAX_CACHE=str(cache))
+        try:
+            said = {worker.result() for worker in workers}
+        except DiedError as error:
+            return "crashed", str(error)
+        return ("survived", "") if said == {_BODY_SHA256} else ("lost", str(said))
 
-def _written(path: Path, write: str, read: str, *, together: int, kill: bool, seed: int) -> Outcome:
-    """What is read is one process's, whole, and there is always something to read once something was written."""
-    messages = path.with_suffix(".messages")
-    with Contenders(write, path, 1, folder=messages, count=1) as first:
-        first.begin()
-        if judge(first.ended(), {"whole"}) != "survived":
-            return "crashed"
-    with Contenders(write, path, 40, folder=messages, count=together) as processes:
-        processes.begin()
-        if kill:
-            time.sleep(random.Random(seed).uniform(0.0, 0.3))
-            processes.kill(0)
-        outcome = judge(processes.ended(), {"whole"})
-    for role, *count in ((read,), (write, 1), (read,)):  # whatever was left, it is read, and can be written again
-        if outcome == "survived":
-            with Contenders(role, path, *count, folder=messages, count=1) as after:
-                after.begin()
-                outcome = judge(after.ended(), {"whole"})
-    return outcome
+    def predictions(self, number: int) -> tuple[Outcome, str]:
+        """A file of which a whole one is always there."""
+        return self._written(predict, read_predictions, self._free() / "predictions.npz", number)
 
+    def partitions(self, number: int) -> tuple[Outcome, str]:
+        """A folder of which a whole one is always there."""
+        return self._written(partition, read_partition, self._free() / "parts", number)
 
-def _cached(folder: Path, role: str, *, kill: bool, seed: int) -> Outcome:
-    """Each gets what one alone gets, also who comes after."""
-    cache = folder / "cache"
-    cache.mkdir(parents=True)
-    argument = cache if role == "compiled" else 6
-    environment = {"DORYLAX_CACHE": str(cache)}
-    with Contenders(role, argument, folder=folder, count=_AT_ONCE, environment=environment) as processes:
-        processes.begin()
-        if kill:
-            if not until(lambda: any(path.is_file() for path in cache.rglob("*"))):
-                return "crashed"
+    def _written(
+        self, write: Callable[[str], str], read: Callable[[str], str], path: Path, seed: int
+    ) -> tuple[Outcome, str]:
+        self._workers[0].call(write, str(path), 1)
+        found = self._roles(write, path, "whole", lambda: time.sleep(random.Random(seed).uniform(0.0, 0.3)))
+        if found[0] == "survived" and self._workers[0].call(read, str(path)) != "whole":
+            return "lost", "it is mixed"
+        return found
+
+    def orders(self, seed: int) -> tuple[Outcome, str]:
+        """Each gets the order that one alone gets."""
+        right = self._workers[0].call(order, "", DORYLAX_CACHE=str(self._free()))
+        return self._cached(order, right, self._free(), seed)
+
+    def compile_cache(self, seed: int) -> tuple[Outcome, str]:
+        """Each gets the value that one alone gets."""
+        right = self._workers[0].call(compiled, str(self._free()))
+        return self._cached(compiled, right, self._free(), seed)
+
+    def _cached(self, role: Callable[[str], str], right: str, cache: Path, seed: int) -> tuple[Outcome, str]:
+        def kill() -> None:
+            until(lambda: any(path.is_file() for path in cache.rglob("*")))
             time.sleep(random.Random(seed).uniform(0.0, 0.05))
-            processes.kill(0)
-        ended = processes.ended()
-    with Contenders(role, argument, folder=folder, count=1, environment=environment) as processes:
-        processes.begin()
-        after = processes.ended()
-    other = {"DORYLAX_CACHE": str(folder / "other")}
-    alone = folder / "other" if role == "compiled" else argument
-    with Contenders(role, alone, folder=folder, count=1, environment=other) as processes:
-        processes.begin()
-        right = processes.ended()
-    if ended is None or after is None or right is None or right[0].said.startswith("error: "):
-        return "crashed"
-    return judge([*ended, *after, *right], {right[0].said})
+
+        return self._roles(role, cache, right, kill, DORYLAX_CACHE=str(cache))
+
+    # Commands.
+
+    def _judged(self, kind: str, folder: Path, *ended: Ended) -> tuple[Outcome, str]:
+        """One has done it and the others were refused or found it done; the result is one command's alone."""
+        said = str([(one.code, one.errors[-500:]) for one in ended])
+        if not all(one.in_one_line for one in ended):
+            return "crashed", said
+        if all(one.code != 0 for one in ended) or hidden(folder):
+            return "lost", said
+        words, result = {"run": (_TRAIN, _run), "sweep": (_STUDY, _sweep)}[kind]
+        if kind not in self._alone:
+            alone = self._free()
+            if (one := self._workers[0].command(words, alone)).code != 0:
+                raise RuntimeError(f"{kind} does not even run undisturbed: {one}")
+            self._alone[kind] = result(alone)
+        try:
+            found = result(folder)
+        except Exception as error:
+            return "lost", f"{type(error).__name__}: {error}"
+        differs = difference(self._alone[kind], found)
+        return ("lost", differs) if differs else ("survived", "")
+
+    def _together(self, kind: str, words: tuple[str, ...]) -> tuple[Outcome, str]:
+        folder = self._free()
+        for worker in self._workers[:2]:
+            worker.start_command(words, folder)
+        return self._judged(kind, folder, *(worker.command_result() for worker in self._workers[:2]))
+
+    def trained_together(self, _: int) -> tuple[Outcome, str]:
+        """`dorylax train` twice, where nothing is yet: the later one is refused."""
+        return self._together("run", _TRAIN)
+
+    def sweeps_together(self, _: int) -> tuple[Outcome, str]:
+        """One sweep, given twice."""
+        return self._together("sweep", _STUDY)
+
+    def trainer_stopped(self, _: int) -> tuple[Outcome, str]:
+        """A stopped process still holds its run."""
+        folder, (first, second, *_) = self._free(), self._workers
+        first.start_command(_TRAIN, folder)
+        if not until((folder / "run" / "seed-0" / "metrics.jsonl").exists):
+            return "crashed", "it did not begin"
+        with stopped(first.pid):
+            refused = second.command((*_TRAIN, "--resume"), folder)
+        if refused.code == 0 or f"process {first.pid}" not in refused.errors:
+            return "lost", f"not refused: {refused}"
+        return self._judged("run", folder, first.command_result(), refused)
+
+    def trainer_killed(self, _: int) -> tuple[Outcome, str]:
+        """The rest of a killed process keeps nobody out."""
+        folder, (first, second, *_) = self._free(), self._workers
+        first.start_command(_TRAIN, folder)
+        if not until((folder / "run" / "seed-0" / "metrics.jsonl").exists):
+            return "crashed", "it did not begin"
+        first.kill()
+        return self._judged("run", folder, second.command((*_TRAIN, "--resume"), folder))
+
+    def sweep_killed(self, _: int) -> tuple[Outcome, str]:
+        """Its jobs end with it, so that another one goes on with their runs."""
+        folder, (first, second, *_) = self._free(), self._workers
+        first.start_command(_STUDY, folder)
+        if not until(lambda: any((folder / "sweep").glob("runs/*/metrics.jsonl"))):
+            return "crashed", "it did not begin"
+        jobs = below(first.pid)
+        first.kill()
+        found = self._judged("sweep", folder, second.command(_STUDY, folder))
+        ended = until(lambda: not {one.pid for one in alive()} & set(jobs), 10.0)
+        return found if ended else ("crashed", "jobs are left")
 
 
-def _sockets(folder: Path, *, kill: bool) -> Outcome:
-    """Each run reads what is its own, and its socket files go with it, even if it is killed."""
-    folder.mkdir()
-    with tempfile.TemporaryDirectory(prefix="dx-") as short:  # paths of sockets are limited
-        environment = {"TMPDIR": short}
-        with Contenders("exchange", 0.3, folder=folder, count=_AT_ONCE, environment=environment) as processes:
-            processes.begin()
-            if kill:
-                if not until(lambda: len(list(Path(short).iterdir())) == _AT_ONCE):
-                    return "crashed"
-                processes.kill(0)
-            outcome = judge(processes.ended(), {"mine"})
-        if outcome == "survived" and not until(lambda: not list(Path(short).iterdir())):
-            return "crashed"
-        return outcome
+def _run(folder: Path) -> Any:
+    return run_result(folder / "run" / "seed-0")
 
 
-def _events(folder: Path, *, kill: bool, seed: int) -> Outcome:
-    """Each process has a file of its own, whose last event alone may be cut off where it was killed."""
-    epochs = 20
-    with Contenders("events", folder / "events", epochs, folder=folder, count=_AT_ONCE) as processes:
-        processes.begin()
-        if kill:
-            if not until(lambda: len(list((folder / "events").glob("*"))) == _AT_ONCE):
-                return "crashed"
-            time.sleep(random.Random(seed).uniform(0.0, 0.1))
-            processes.kill(0)
-        pids = [processes.pid(number) for number in range(_AT_ONCE)]
-        outcome = judge(processes.ended(), {"written"})
-    written = {pid: steps for path in (folder / "events").iterdir() for pid, steps in [_steps(path)]}
-    whole = [written.get(pid) == list(range(epochs)) for pid in pids[int(kill) :]]
-    return outcome if outcome != "survived" or all(whole) else "lost"
-
-
-def _steps(path: Path) -> tuple[int, list[int]]:
-    """Of a file of events: the id of the process that wrote it, and the steps of its losses; -1 if there are others'."""
-    from dorylax.observers.tensorboard import load_library
-
-    event, data, found = load_library().event, path.read_bytes(), []
-    while len(data) >= 12:
-        length = int.from_bytes(data[:8], "little")
-        if len(data) < 16 + length:
-            break
-        one = event.FromString(data[12 : 12 + length])
-        found += [(int(value.simple_value), one.step) for value in one.summary.value if value.tag == "loss"]
-        data = data[16 + length :]
-    pids = {pid for pid, _ in found}
-    return (pids.pop() if len(pids) == 1 else -1), [step for _, step in found]
-
-
-def _artefacts(folder: Path, *, kill: bool, seed: int) -> Outcome:
-    """Runs of one program put the same stage to S3, and their sandboxes fetch it."""
-    with _server(_Bucket) as url:
-        _Bucket.content.clear()
-        environment = {
-            "AWS_ENDPOINT_URL": url.removesuffix("/thing.bin"),
-            "AWS_ACCESS_KEY_ID": "none",
-            "AWS_SECRET_ACCESS_KEY": "none",
-            "AWS_CONFIG_FILE": "/dev/null",
-            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-        }
-        location = "s3://artefacts/stages"
-        with Contenders("put_artefact", location, folder=folder, count=_AT_ONCE, environment=environment) as processes:
-            processes.begin()
-            if kill:
-                time.sleep(random.Random(seed).uniform(0.2, 1.5))
-                processes.kill(0)
-            outcome = judge(processes.ended(), {BODY_SHA256})
-        if outcome == "survived" and set(_Bucket.content.values()) != {BODY}:
-            return "lost"
-        return outcome
-
-
-class _Published(http.server.BaseHTTPRequestHandler):
-    """Gives the file slowly, and whatever part of it is asked for."""
-
-    def do_GET(self) -> None:
-        begin = int((self.headers.get("Range") or "bytes=0-")[6:-1])
-        self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(BODY) - begin))
-        self.end_headers()
-        with contextlib.suppress(OSError):  # who asked was killed
-            for place in range(begin, len(BODY), len(BODY) // CHUNKS):
-                self.wfile.write(BODY[place : place + len(BODY) // CHUNKS])
-                time.sleep(_SLOW)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
-
-
-class _Bucket(_Published):
-    """As S3: an object is there when all of it has come and its checksum is right, and not before."""
-
-    protocol_version = "HTTP/1.1"
-    content: ClassVar[dict[str, bytes]] = {}
-
-    def do_HEAD(self) -> None:
-        self._answer(self.content.get(urlsplit(self.path).path), body=False)
-
-    def do_GET(self) -> None:
-        self._answer(self.content.get(urlsplit(self.path).path), body=True)
-
-    def do_PUT(self) -> None:
-        if self.headers.get("Expect") == "100-continue":
-            self.send_response_only(100)
-            self.end_headers()
-        length, found = int(self.headers["Content-Length"]), b""
-        with contextlib.suppress(OSError):
-            while len(found) < length and (more := self.rfile.read(min(len(BODY) // CHUNKS, length - len(found)))):
-                found += more
-                time.sleep(_SLOW)
-        expected = base64.b64decode(self.headers["x-amz-checksum-sha256"])
-        if hashlib.sha256(found).digest() == expected:
-            self.content[urlsplit(self.path).path] = found
-            self._answer(b"", body=False)
-
-    def _answer(self, content: bytes | None, *, body: bool) -> None:
-        self.send_response(404 if content is None else 200)
-        self.send_header("Content-Length", str(len(content or b"")))
-        self.end_headers()
-        if body and content is not None:
-            with contextlib.suppress(OSError):
-                self.wfile.write(content)
-
-
-@contextlib.contextmanager
-def _server(handler: type[http.server.BaseHTTPRequestHandler] = _Published) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/thing.bin"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def _sweep(folder: Path) -> Any:
+    with contextlib.suppress(OSError):  # empty, once a run that failed is done
+        (folder / "sweep" / "errors").rmdir()
+    return sweep_result(folder)

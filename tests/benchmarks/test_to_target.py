@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import argparse
+import math
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from time_to_accuracy import TABLE_5, Work, figures, table, table_5, tuned
+import time_to_accuracy
+from time_to_accuracy import TABLE_5, figures, table, table_5, tuned
 
-from harness import to_target
-from harness.to_target import MARGIN, Run, best, chosen, reached, targets_of
-from sides.to_accuracy.recorder import PATIENCE, Recorder
-from sides.to_accuracy.settings import EXAMPLES, SPACES, drawn
+from harness import accuracy_runs
+from harness.accuracy_runs import EXAMPLES, MARGIN, SPACES, Run, best, chosen, drawn, reached, targets_of
+from sides import recorder as recorder_module
+from sides.recorder import PATIENCE, Recorder
 
 
 def run(name: str, *accuracies: float, set_up: float = 0.0, pace: float = 1.0) -> Run:
     """A run that takes two steps, and `pace` seconds of two cores, between evaluations."""
     points = [[2 * k, pace * k, 2 * pace * k, value, 100 * value] for k, value in enumerate(accuracies, 1)]
-    return Run({"name": name}, set_up, 3 * set_up, points)
+    return Run({"name": name}, (set_up, 3 * set_up), points)
 
 
 def test_the_best_is_one_that_lasts() -> None:
     assert best(run("a", 0.1, 0.9, 0.1, 0.4, 0.5, 0.6)) == pytest.approx(0.5)
     assert best(run("a", 0.2, 0.4)) == pytest.approx(0.3)  # as many as there are
-    assert to_target.test_at_best(run("a", 0.1, 0.9, 0.4)) == pytest.approx(90)
+    assert accuracy_runs.test_at_best(run("a", 0.1, 0.9, 0.4)) == pytest.approx(90)
 
 
 def test_the_target_is_within_everybodys_reach() -> None:
@@ -77,17 +81,18 @@ def test_evaluations_do_not_count() -> None:
         time.sleep(0.1)
     assert recorder.enough
     (point,) = recorder.points
-    assert (point.steps, point.val, point.test) == (1, 0.5, 0.4)
-    assert 0.02 <= point.seconds < 0.2
-    assert 0 <= point.core_seconds < 0.2
+    steps, seconds, cores, val, test = point
+    assert (steps, val, test) == (1, 0.5, 0.4)
+    assert 0.02 <= seconds < 0.2
+    assert 0 <= cores < 0.2
 
 
 def trained_for(seconds: float, limit: float, patch: pytest.MonkeyPatch) -> Recorder:
     """A recorder after so many seconds of training."""
     recorder = Recorder(limit)
-    clock = iter([0.0, seconds])
+    clock = iter([(0.0, 0.0), (seconds, 0.0)])
     with patch.context() as inside:
-        inside.setattr(time, "perf_counter", lambda: next(clock))
+        inside.setattr(recorder_module, "now", lambda: next(clock))
         with recorder.training():
             pass
     return recorder
@@ -113,19 +118,21 @@ def test_no_run_ends_on_its_first_plateau(monkeypatch: pytest.MonkeyPatch) -> No
     assert not recorder.enough
 
 
-def test_only_the_same_run_is_not_made_again(tmp_path: Path) -> None:
-    work = Work("dgl", {"dropout": 0.5}, seed=3, limit=40.0, task="a graph")
-    path = tmp_path / "run.json"
-    assert work.made(path) is None
-    record = {
-        "work": work._asdict(),
-        "set_up": {"seconds": 1.0, "core_seconds": 2.0},
-        "points": [[1, 0.5, 0.6, 0.7, 0.8]],
-    }
-    path.write_text(json.dumps(record))
-    assert work.made(path) == Run({"dropout": 0.5}, 1.0, 2.0, [[1, 0.5, 0.6, 0.7, 0.8]])
-    for other in ({"seed": 4}, {"limit": 20.0}, {"task": "another"}, {"settings": {"dropout": 0.0}}):
-        assert work._replace(**other).made(path) is None
+def test_only_the_same_run_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def make(work: Mapping[str, Any], _: Path) -> dict[str, Any]:
+        made.append((work["side"], work["seed"]))
+        return {"set_up": [1.0, 2.0], "points": [[1, 0.5, 0.6, 0.7, 0.8]]}
+
+    monkeypatch.setattr(time_to_accuracy, "_make", make)
+    monkeypatch.setattr(time_to_accuracy, "in_child", lambda *_: "a graph")
+    options = argparse.Namespace(scale=None, limit=1.0, trials=1, seeds=1, price=1.0)
+    for limit, wanted in ((1.0, [("pyg", 100), ("pyg", 0)]), (1.0, []), (2.0, [("pyg", 100), ("pyg", 0)])):
+        options.limit = limit
+        assert time_to_accuracy.measured("tiny", ["pyg"], tmp_path / "kept", math.inf, options)
+        assert made == wanted
+        made.clear()
 
 
 def test_the_tables() -> None:
@@ -148,7 +155,7 @@ def test_the_tables() -> None:
 
 
 def test_what_was_tuned_is_listed() -> None:
-    runs = [Run(EXAMPLES["pyg"], 0.0, 0.0, [[1, 1.0, 1.0, 0.5, 0.5]])]
+    runs = [Run(EXAMPLES["pyg"], (0.0, 0.0), [[1, 1.0, 1.0, 0.5, 0.5]])]
     found = figures(0.4, {"pyg": runs}, {"pyg": runs}, 1.0)
     assert found["sides"]["pyg"]["ratios"] == {}
     assert tuned(found) == (

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
-from harness.disk_shim import Kind, Operation
+from hostile.disk_shim import Kind, Operation
 
 _SECTOR = 512
 
@@ -226,3 +226,9 @@ def restored(state: State, folder: Path) -> None:
             (folder / path).mkdir()
         else:
             (folder / path).write_bytes(content)
+
+
+def read(folder: Path) -> State:
+    """The state of a folder."""
+    paths = sorted(folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
