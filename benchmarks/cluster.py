@@ -1,9 +1,8 @@
 """Servers as processes of their own: what they cost, send and hold, and how far they scale.
 
-    python benchmarks/cluster.py                                           # all, 25 minutes on two cores
+    python benchmarks/cluster.py                                           # all, 20 minutes on two cores
     python benchmarks/cluster.py --only overhead --servers 2 4
     python benchmarks/cluster.py --only memory --size reddit-large         # 20 minutes, 7 GB of disk
-    python benchmarks/cluster.py --only sweep                              # 5 minutes; needs dorylax[ray]
 
 **overhead**: `pipeline.hosts=processes` beside as many servers in one process, on the graph of the flagship study and on
 one of 10 million edges (width 128): in as many processes as servers (`num_hosts`), the parameter server beside a graph
@@ -19,9 +18,6 @@ so that the hosts' share of it is an upper bound.
 **scaling**: epochs on 1 to 64 servers in virtual time (`pipeline.clock=virtual`), on one graph (strong), and on graphs with
 as many vertices for each server (weak); synchronous, and with S = 1. The critical path is split by what it was on: graph
 threads, tensor workers, messages, or parameter servers.
-
-**sweep**: the flagship study with `--hosts ray` over two nodes on this machine, one of which is killed once half of the runs
-have ended, and the same on this machine alone: whether `results.csv` is the same, byte for byte.
 """
 
 from __future__ import annotations
@@ -29,12 +25,8 @@ from __future__ import annotations
 import argparse
 import bisect
 import contextlib
-import json
 import os
-import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -48,7 +40,6 @@ from flax import nnx
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
-from dorylax.machine import cores
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
@@ -127,7 +118,7 @@ def overhead(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             with contextlib.ExitStack() as stack:
                 sides = []
                 ways = ({}, {"hosts": "processes", "num_hosts": servers}, {"hosts": "processes"})
-                for options in ways[:: 2 if arguments.tiny else 1]:
+                for options in ways[: 2 if arguments.tiny else 3]:
                     sides.append(Side(data, hidden, servers=servers, intervals=intervals, **options))
                     stack.callback(sides[-1].run.close)
                 for side in sides:
@@ -140,7 +131,7 @@ def overhead(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 row = {
                     "graph": name,
                     "servers": servers,
-                    "processes": [1, servers, servers + 1][:: 2 if arguments.tiny else 1],
+                    "processes": [1, servers, servers + 1][: len(sides)],
                     "start": [side.start_seconds for side in sides],
                     "wall": [side.wall for side in sides],
                     "cpu": [side.cpu for side in sides],
@@ -279,63 +270,7 @@ def virtual_epochs(vertices: int, epochs: int = 3, **options: Any) -> dict[str, 
     return {"epoch_seconds": (end - begin) / epochs, "message_bytes": sent / epochs, "path": shares}
 
 
-def sweep(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A study over nodes, one of which is lost. The Ray cluster is another one than that of `dorylax cluster up`."""
-    name, count = arguments.sweep, str(cores())
-    with tempfile.TemporaryDirectory(prefix="dx-") as place:  # short: Ray's paths of sockets are limited
-        folder = Path(place)
-        environment = os.environ | {"NPROC": count}
-        begin = time.monotonic()
-        _study([name, "--out", str(folder / "here"), "--jobs", "1"], environment)
-        here = time.monotonic() - begin
-        environment["DORYLAX_CACHE"] = str(folder / "cache")  # where the record of the cluster is
-        cluster = [sys.executable, "-m", "dorylax", "cluster"]
-        up = [*cluster, "up", "--nodes", "2", "--cpus-per-node", count]
-        subprocess.run(up, env=environment, check=True, stdout=subprocess.DEVNULL)
-        try:
-            status = subprocess.run([*cluster, "status", "--json"], env=environment, check=True, stdout=subprocess.PIPE)
-            victim = [node["process"] for node in json.loads(status.stdout)["nodes"] if not node["head"]][-1]
-            begin = time.monotonic()
-            words = [name, "--out", str(folder / "there"), "--hosts", "ray", "--cpus-per-run", count]
-            again = _study(words, environment, victim)
-            there = time.monotonic() - begin
-        finally:
-            subprocess.run([*cluster, "down"], env=environment, check=False, stdout=subprocess.DEVNULL)
-        same = len({(folder / place / "results.csv").read_bytes() for place in ("here", "there")}) == 1
-    print(
-        f"{name}: {here:.0f} s on one machine, {there:.0f} s over two nodes, one of them killed half way; results.csv "
-        f"{'is the same, byte for byte' if same else 'DIFFERS'}; run again: {'; '.join(again)}",
-        flush=True,
-    )
-    return {"sweep": name, "seconds": [here, there], "same": same, "again": again}
-
-
-def _study(words: list[str], environment: dict[str, str], victim: int | None = None) -> list[str]:
-    """Runs a study, and kills a process once half of the runs have ended; lines on the runs that were run again."""
-    command = [sys.executable, "-m", "dorylax.experiments.run", "--no-report", "--sweep", *words]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    said, again, ended = [], [], 0
-    with subprocess.Popen(command, env=environment, **pipes) as process:
-        for line in process.stdout or ():
-            said.append(line)
-            if not line.startswith("["):  # "[3/12] …" when a run has ended, or is run again
-                continue
-            if "run again" in line:
-                again.append(line.strip())
-                continue
-            ended += 1
-            if victim is not None and ended == max(1, int(line.partition("/")[2].partition("]")[0]) // 2):
-                os.kill(victim, signal.SIGKILL)
-    if process.returncode or (victim is not None and not again):
-        raise SystemExit(
-            f"{''.join(said)}{' '.join(command)} ended with {process.returncode}; runs again: {len(again)}"
-        )
-    return again
-
-
-PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {
-    **{"overhead": overhead, "memory": memory, "scaling": scaling, "sweep": sweep}
-}
+PARTS: dict[str, Callable[[argparse.Namespace], Any]] = {"overhead": overhead, "memory": memory, "scaling": scaling}
 
 
 def main() -> None:
@@ -357,12 +292,10 @@ def main() -> None:
     group = parser.add_argument_group("scaling")
     group.add_argument("--scaling-servers", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
     group.add_argument("--scaling-vertices", type=int, default=800, help="for each server of the largest number")
-    group = parser.add_argument_group("sweep")
-    group.add_argument("--sweep", default="flagship", help="as of experiments/run.py")
-    tiny: dict[str, Any] = {"servers": [2], "flagship": "tiny", "graphs": ["flagship"], "edges": 4000, "hidden": 8}
+    tiny: dict[str, Any] = {"servers": [1], "flagship": "tiny", "graphs": ["flagship"], "edges": 4000, "hidden": 8}
     tiny |= {"epochs": 1, "rounds": 1, "scaling_servers": [2], "scaling_vertices": 100}
-    # Memory and lost nodes take processes by the dozen; tests look at them elsewhere.
-    arguments = parsed(parser, only=["overhead", "scaling"], size="tiny", sweep="smoke", **tiny)
+    # Memory takes processes by the dozen.
+    arguments = parsed(parser, only=["overhead", "scaling"], size="tiny", **tiny)
     write_json(arguments.json, {"schema": 2} | {name: PARTS[name](arguments) for name in arguments.only})
 
 

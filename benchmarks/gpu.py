@@ -9,55 +9,41 @@ by XLA. Without a GPU everything runs on the CPU, operators by the same lowering
 - operators: values and gradients of each on the device, on random data, beside the CPU's native kernels in float32:
   ‖difference‖ / ‖reference‖. The benchmark fails above 1e-5, for whole models above 1e-3: where a sum of two scores
   differs in its last bit, it may differ in its sign, and LeakyReLU's slope at that one edge moves a gradient by 1e-4.
-- gathers: milliseconds of `y = A·x` by width, median of `--rounds`, beside torch's CSR product with ones (cuSPARSE), and
-  beside the time in which memory moves what it must at least: the index, each row once, and the result. Its rate is that
-  of copying an array of 1 GiB, bytes read and written.
 - epochs: median of `--epochs` epochs of two layers (`full_graph.py`'s shapes and models), losses compared with PyG's.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import math
-import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from full_graph import HIDDEN, SHAPES, Shape, difference, generate, measure, run_side
+from full_graph import HIDDEN, SHAPES, difference, generate, measure, run_side
 
-from harness.child import ChildDiedError, in_child
+from harness.child import in_child
 from harness.command_line import parsed, parser_of, write_json
-from harness.measure import timed
-from sides.problem import read
 
-PARTS = ("operators", "gathers", "epochs")
+PARTS = ("operators", "epochs")
 MOST_ERROR, MOST_ERROR_OF_MODELS = 1e-5, 1e-3
-WIDTHS = (16, 64, 128, 256)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=f"of {PARTS} (all)")
-    parser.add_argument("--vertices", type=int, default=232_965, help="of the graph of gathers")
-    parser.add_argument("--edges", type=int, default=114_800_000, help="of that graph")
-    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS, help="of gathers")
-    parser.add_argument("--rounds", type=int, default=10, help="of each gather")
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=["attention", "reddit-small"], help="of epochs")
     parser.add_argument("--models", nargs="+", choices=HIDDEN, default=["gcn", "gat"], help="of epochs")
     parser.add_argument("--epochs", type=int, default=10, help="timed after the first")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
-    options = parsed(parser, vertices=500, edges=6_000, widths=[4], rounds=2, shapes=["tiny"], models=["gcn"], epochs=1)
+    options = parsed(parser, shapes=["tiny"], models=["gcn"], epochs=1)
     found: dict[str, Any] = {"device": in_child(device)}
     print(f"device: {found['device']}", flush=True)
     if "operators" in options.only:
         found["operators"] = in_child(operators, *((500, 6_000) if options.tiny else ()))
         print("\n".join(f"{name:<34} {error:.1e}" for name, error in found["operators"].items()), flush=True)
-    if "gathers" in options.only:
-        found["gathers"] = gathers(options)
     if "epochs" in options.only:
         found["epochs"] = epochs(options)
     write_json(options.json, found)
@@ -134,78 +120,6 @@ def operators(num_vertices: int = 20_000, num_edges: int = 600_000) -> dict[str,
             ours, reference = (np.concatenate([leaf.ravel() for leaf in jax.tree.leaves(one)]) for one in (got, wanted))
             found[f"{name}, {part}"] = float(np.linalg.norm(ours - reference) / np.linalg.norm(reference))
     return found
-
-
-def gathers(options: Any) -> dict[str, Any]:
-    """Prints milliseconds by width, beside torch's."""
-    V, E = options.vertices, options.edges
-    with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
-        graph = Path(name)
-        in_child(generate, graph, Shape(V, E, 1, 2), "gcn")
-        found: dict[str, Any] = {"bytes_per_second": in_child(copy_rate)}
-        print(f"copying: {found['bytes_per_second'] / 1e9:,.0f} GB/s, read and written", flush=True)
-        for side, function in (("dorylax", gather_by_jax), ("torch", gather_by_torch)):
-            if importlib.util.find_spec("jax" if side == "dorylax" else "torch") is None:
-                print(f"left out: {side}, which is not installed", flush=True)
-                continue
-            found[side] = {}
-            for width in options.widths:
-                try:
-                    found[side][width] = in_child(function, graph, width, options.rounds)
-                except ChildDiedError as error:
-                    print(f"left out: {side} at width {width} {error}", flush=True)
-    print(f"{V:,} vertices, {E:,} edges\n{'width':>5} {'bound':>9} {'dorylax':>9} {'ps/edge':>9} {'torch':>9}")
-    for width in options.widths:
-        bound = (4 * E + 8 * V + 8 * V * width) / found["bytes_per_second"]
-        ours, theirs = (found.get(side, {}).get(width, float("nan")) for side in ("dorylax", "torch"))
-        print(
-            f"{width:>5} {1e3 * bound:>6.2f} ms {1e3 * ours:>6.2f} ms {1e12 * ours / E:>9.1f} {1e3 * theirs:>6.2f} ms"
-        )
-    return found
-
-
-def copy_rate() -> float:
-    """Bytes a second, read and written, of adding 1 to an array."""
-    import jax
-    import jax.numpy as jnp
-
-    array = jnp.ones(2**28 if jax.default_backend() != "cpu" else 2**22, jnp.float32)
-    copy = jax.jit(lambda x: x + 1)
-    return 2 * array.nbytes / statistics.median(timed(lambda: copy(array).block_until_ready(), 10, warm_up=2))
-
-
-def gather_by_jax(folder: Path, width: int, rounds: int) -> float:
-    """Median seconds of `y = A·x`, `x` `[V, width]`."""
-    import jax
-
-    from dorylax import ops
-    from dorylax.graph.graph import Graph
-
-    problem = read(folder)
-    graph = Graph.from_csr(problem.offsets, problem.neighbours, symmetric=True)
-    graph = jax.device_put(jax.tree.map(jax.numpy.asarray, graph))
-    x = jax.random.normal(jax.random.key(0), (graph.num_vertices, width))
-    gather = jax.jit(ops.gather)
-    return statistics.median(timed(lambda: gather(graph, x).block_until_ready(), rounds, warm_up=2))
-
-
-def gather_by_torch(folder: Path, width: int, rounds: int) -> float:
-    """Median seconds of a CSR product with ones."""
-    import torch
-
-    problem = read(folder)
-    where = "cuda" if torch.cuda.is_available() else "cpu"
-    offsets, columns = (torch.from_numpy(one).to(where) for one in (problem.offsets, problem.neighbours))
-    ones, size = torch.ones(len(columns), device=where), (problem.num_vertices,) * 2
-    matrix = torch.sparse_csr_tensor(offsets.int(), columns, ones, size, check_invariants=False)
-    x = torch.randn(size[0], width, device=where)
-
-    def run() -> None:
-        matrix @ x
-        if where == "cuda":
-            torch.cuda.synchronize()
-
-    return statistics.median(timed(run, rounds, warm_up=2))
 
 
 def epochs(options: Any) -> dict[str, Any]:

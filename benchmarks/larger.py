@@ -185,13 +185,14 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     data.release()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again: mapped data and windows do not count
     result = trainer.fit(interactive=False)
+    history = result.history
     found: dict[str, Any] = {
         "load_seconds": loaded,
-        "once_seconds": result.timings.train - sum(record.seconds for record in result.history),
-        "epoch_seconds": [record.seconds for record in result.history],
+        "once_seconds": result.timings.train - sum(record.seconds for record in history),
+        "epoch_seconds": [record.seconds for record in history],
         "evaluation_seconds": result.timings.evaluate,
-        "losses": [record.loss for record in result.history],
-        "val_accuracy": result.history[-1].val_accuracy,
+        "losses": [record.loss for record in history],
+        "val_accuracy": history[-1].val_accuracy,
         "core_seconds": clock.core_seconds,
         "peak_bytes": peak_bytes(),
         "group_bytes": None if group is None else int((group / "memory.max_usage_in_bytes").read_text()),

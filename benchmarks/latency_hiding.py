@@ -1,6 +1,6 @@
 """How much of the network's time the pipeline hides: the same training in three modes, with workers behind a slow link.
 
-    python benchmarks/latency_hiding.py --plot timelines.png           # 6 minutes on two cores
+    python benchmarks/latency_hiding.py           # 6 minutes on two cores
     python benchmarks/latency_hiding.py --vertices 11648 --edges 5740000 --intervals 12 --epochs 2
 
 The same GCN with dropout on the same graph, `tensor.backend=local`: every request of a worker waits 20 ms, and its bytes
@@ -35,12 +35,11 @@ import argparse
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.timeline import Span
-from harness.command_line import parsed, parser_of, plotted
+from harness.command_line import parsed, parser_of
 from harness.shaped_link import TINY, add_options, dataset, pipeline
 
 MODES: dict[str, dict[str, Any]] = {
@@ -155,52 +154,12 @@ def report(runs: Mapping[str, Run]) -> None:
         )
 
 
-COLOURS = {"GA": "#1f6fb4", "AV": "#8fc1e8", "AV+∇AV": "#b39bd0", "∇GA": "#d1661c", "∇AV": "#fdbf6f"}
-COLOURS |= {"copy": "#7f7f7f", "finish": "#59a14f", "WU": "#b10f3a", "other": "#444444"}
-ROWS = {"graph": "graph thread", "tensor": "worker", "network": "network", "parameters": "parameters"}
-
-
-def lanes(spans: Sequence[Span]) -> dict[tuple[str, int], list[Span]]:
-    """Spans that overlap on one resource in different lanes, as few as are needed."""
-    found: dict[tuple[str, int], list[Span]] = {}
-    for span in sorted(spans, key=lambda one: (one.start, one.end)):
-        lane = 0
-        while (row := found.get((span.resource, lane))) and row[-1].end > span.start:
-            lane += 1
-        found.setdefault((span.resource, lane), []).append(span)
-    return dict(sorted(found.items(), key=lambda item: (list(ROWS).index(item[0][0]), item[0][1])))
-
-
-def draw(runs: Mapping[str, Run], path: Path) -> None:
-    """One epoch of each mode, that of median length: a row per thread, worker and parameter server."""
-    from matplotlib.patches import Patch
-
-    epochs = [run.middle() for run in runs.values()]
-    rows = [lanes(epoch.spans) for epoch in epochs]
-    heights, seen = [len(each) for each in rows], set()
-    with plotted(path, len(runs), size=(13, 0.3 * sum(heights) + 2.6), height_ratios=heights) as panels:
-        for panel, name, epoch, mine in zip(panels, runs, epochs, rows, strict=True):
-            start = min(span.start for span in epoch.spans)
-            for place, spans in enumerate(mine.values()):
-                names = [span.name if span.name in COLOURS else "other" for span in spans]
-                bars = [(span.start - start, span.end - span.start) for span in spans]
-                panel.broken_barh(bars, (place - 0.42, 0.84), facecolors=[COLOURS[one] for one in names])
-                seen.update(names)
-            panel.set_yticks(range(len(mine)), [f"{ROWS[resource]} {lane}" for resource, lane in mine], fontsize=8)
-            panel.set(ylim=(len(mine) - 0.4, -0.6), xlim=(0, epoch.seconds))
-            panel.set_title(f"{name}: {epoch.seconds:.2f} s, busiest resource {epoch.bound:.2f} s", loc="left")
-        panels[-1].set_xlabel("seconds since the epoch began (each mode has its own scale)")
-        entries = [Patch(color=colour, label=name) for name, colour in COLOURS.items() if name in seen]
-        panels[0].figure.legend(handles=entries, loc="outside upper right", ncols=len(entries), frameon=False)
-
-
 def main() -> None:
     """Measures."""
     parser = parser_of(__doc__)
     add_options(parser)
     parser.add_argument("--warm-up", type=int, default=2, help="epochs of each mode that do not count")
     parser.add_argument("--epochs", type=int, default=5, help="of each mode that count")
-    parser.add_argument("--plot", type=Path, help="draw an epoch of each mode here")
     arguments = parsed(parser, **TINY, warm_up=1, epochs=1)
     data = dataset(arguments)
     print(
@@ -215,8 +174,6 @@ def main() -> None:
             for run in runs.values():
                 run.turn(counts=number >= arguments.warm_up)
         report(runs)
-        if arguments.plot is not None:
-            draw(runs, arguments.plot)
     finally:
         for run in runs.values():
             run.run.close()

@@ -6,16 +6,14 @@
 Both train the same GCN with dropout on the same data in the same process, epoch by epoch in turn; medians of seconds
 per epoch. The pipeline has one server, tensor tasks inline, on the real clock. The second part runs one task at a time
 (`no-pipe`) on a small graph, so that the time outside tasks is the engine's: Python, asyncio, threads' hand-overs, messages
-to the parameter server. Beside it: the time around a task of 300 µs in asyncio's own executor, which is the machine's.
+to the parameter server.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import statistics
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import optax
@@ -132,23 +130,6 @@ def overhead(epochs: int) -> None:
         )
 
 
-async def hand_over(rounds: int) -> float:
-    """Median seconds around a task of 300 µs in asyncio's own executor, one at a time."""
-
-    def work() -> float:
-        begin = time.perf_counter()
-        time.sleep(3e-4)
-        return time.perf_counter() - begin
-
-    taken = []
-    with ThreadPoolExecutor(1) as pool:
-        for _ in range(rounds):
-            begin = time.perf_counter()
-            inside = await asyncio.get_running_loop().run_in_executor(pool, work)
-            taken.append(time.perf_counter() - begin - inside)
-    return statistics.median(taken)
-
-
 def main() -> None:
     """Measures."""
     parser = parser_of(__doc__)
@@ -163,8 +144,6 @@ def main() -> None:
     print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}")
     beside_single(data, arguments.hidden, arguments.intervals, arguments.rounds)
     overhead(arguments.epochs)
-    around = asyncio.run(hand_over(15 * arguments.epochs))
-    print(f"a task of 300 µs in asyncio's own executor, one at a time: {1e6 * around:4.0f} µs around it")
 
 
 if __name__ == "__main__":

@@ -54,41 +54,30 @@ def outcomes(seeds: range, jobs: int) -> Iterator[tuple[Outcome, bool]]:
 def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
     """Runs seeds, and prints those with which something does not hold."""
     begin = time.perf_counter()
-    broken: list[Outcome] = []
-    kinds, simulated, messages, differ = Counter[str](), 0.0, 0, 0
-    counts = Counter[str]()
-    configurations = Counter[str]()
+    broken: list[int] = []
+    count = differ = 0
+    simulated = 0.0
+    kinds, counts = Counter[str](), Counter[str]()
     for outcome, same in outcomes(range(arguments.first, arguments.first + arguments.seeds), arguments.jobs):
         kinds.update(f"{fault.kind}{' driver' * (fault.process == DRIVER)}" for fault in outcome.plan.faults)
-        configurations[outcome.configuration] += 1
-        counts.update(outcome.counts._asdict())
-        simulated, messages = simulated + outcome.seconds, messages + outcome.messages
+        counts.update(outcome.counts._asdict() | {"messages": outcome.messages})
+        count, simulated, differ = count + 1, simulated + outcome.seconds, differ + (not same)
         if not same:
-            differ += 1
             print(f"seed {outcome.seed} is not the same when it is run again", flush=True)
         if outcome.broken is not None:
-            broken.append(outcome)
+            broken.append(outcome.seed)
             print(f"seed {outcome.seed}, {outcome.configuration}: {outcome.broken}\n    {outcome.plan}", flush=True)
     hours = (time.perf_counter() - begin) / 3600
-    count = sum(configurations.values())
     print(
         f"{count} seeds, each run twice: {len(broken)} with something that does not hold, {differ} that differ; "
         f"{2 * count / hours:.0f} runs an hour, {2 * simulated / 3600 / hours:.1f} simulated hours an hour\n"
         f"    {', '.join(f'{number} × {kind}' for kind, number in sorted(kinds.items()))}; "
         f"{counts['losses']} losses gone on after, {counts['drivers'] - count} drivers lost, {counts['resumed']} of them "
-        f"with a checkpoint; {messages / max(1, count):.0f} messages a run\n"
-        f"    {', '.join(f'{number} × {name}' for name, number in sorted(configurations.items()))}",
+        f"with a checkpoint; {counts['messages'] / max(1, count):.0f} messages a run",
         flush=True,
     )
-    return {
-        "seeds": count,
-        "first": arguments.first,
-        "broken": [outcome.seed for outcome in broken],
-        "differ": differ,
-        "faults": kinds,
-        **counts,
-        "runs_per_hour": 2 * count / hours,
-    }
+    rates = {"faults": kinds, **counts, "runs_per_hour": 2 * count / hours}
+    return {"seeds": count, "first": arguments.first, "broken": broken, "differ": differ} | rates
 
 
 def bugs(arguments: argparse.Namespace) -> dict[str, Any]:

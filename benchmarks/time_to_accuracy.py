@@ -77,17 +77,6 @@ TUNING_SEED = 100
 PRICE = 0.085
 """Dollars an hour of two virtual CPUs of Amazon's c5, in the paper and in July 2026: what this machine is taken to cost."""
 
-TABLE_5: Sequence[tuple[str, str, tuple[float, float] | None, tuple[float, float] | None]] = (
-    ("Dorylus", "dorylax", (165.77, 0.045), (415.23, 0.654)),
-    ("Dorylus-GPU", "", (28.06, 0.052), (308.27, 2.096)),
-    ("DGL sampling", "dgl-sampling", (566.33, 0.480), (842.49, 5.728)),
-    ("DGL non-sampling", "dgl", (33.64, 0.028), None),
-    ("AliGraph", "", None, (1560.66, 1.498)),
-    ("PyG whole graph", "pyg", None, None),
-)
-"""Dorylus (OSDI '21), Table 5, preprint of June 2021: the system, the side here, seconds and dollars on reddit-small (to
-93.90 %) and on amazon (to 63.00 %)."""
-
 
 def make_task(name: str, scale: float | None, folder: Path) -> str | None:
     """Writes the files of a graph, and says what it is; None where it cannot be had, which is printed."""
@@ -159,7 +148,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
         folder = options.out or Path(name)
         found = {graph: measured(graph, sides, folder / graph, until, options) for graph in options.graphs}
-    print(table_5({graph: one for graph, one in found.items() if one is not None}))
     write_json(options.json, {"price": options.price, "graphs": found})
 
 
@@ -297,36 +285,6 @@ def tuned(found: Mapping[str, Any]) -> str:
         words = ", ".join(f"{name} {value}" for name, value in one["settings"].items())
         lines.append(f"{side}: first of {one['trials']} trials among {size} settings: {words}")
     return "\n".join(lines)
-
-
-def table_5(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """The paper's Table 5 beside what was measured: seconds and dollars, and times the first row's."""
-    lines = [
-        "\nTable 5, published (clusters of the paper, its own graphs) | measured here (these cores, graphs of their shape): "
-        "seconds, dollars, × Dorylus or dorylax in seconds",
-        f"{'':<18}{'reddit-small':>30} |{'':>30}{'amazon':>30} |",
-    ]
-    for name, side, *cells in TABLE_5:
-        row = []
-        for graph, cell, first in zip(("reddit-small", "amazon"), cells, TABLE_5[0][2:], strict=True):
-            assert first is not None
-            published = "–" if cell is None else f"{cell[0]:.2f} s ${cell[1]:.3f} {cell[0] / first[0]:.2f} ×"
-            row.append(f"{published:>30} |{_measured_cell(found.get(graph), side):>30}")
-        lines.append(f"{name:<18}{''.join(row)}")
-    lines.append(
-        "By the time model: AliGraph, which cannot be installed (`dorylax simulate --scenario paper/sampled`), and "
-        "Dorylus-GPU (`--scenario paper/tables34`). DGL ran on GPUs in the paper, and runs on CPUs here."
-    )
-    return "\n".join(lines)
-
-
-def _measured_cell(found: Mapping[str, Any] | None, side: str) -> str:
-    if found is None or side not in found["targets"][0]["sides"]:
-        return "–"
-    one = found["targets"][0]["sides"][side]
-    seconds = np.mean([run["with_set_up"] for run in one["reached"]])
-    times = f" {one['ratios']['with_set_up'][0]:.2f} ×" if one["ratios"] else ""
-    return f"{seconds:.2f} s ${one['dollars']:.2g}{times}"
 
 
 if __name__ == "__main__":

@@ -15,10 +15,9 @@ import argparse
 import contextlib
 import statistics
 import tempfile
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import optax
 
@@ -31,7 +30,6 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.hosts.pipeline import HostsPipeline
-from dorylax.pipeline.timeline import Span
 from dorylax.program.model.kinds import take_apart
 from dorylax.simulation.here import here
 from dorylax.simulation.inputs import Inputs
@@ -78,15 +76,8 @@ def settings_of(data: Path, hidden: int, seed: int, given: Settings) -> Settings
     return {"data.name": str(data), "data.row_normalise": False, **model, "train.seed": seed, **dotted}
 
 
-class Ran(NamedTuple):
-    """A run: seconds of each epoch that counts; by kind of task, number and seconds in an epoch."""
-
-    epochs: list[float]
-    tasks: dict[str, tuple[float, float]]
-
-
-def run(config: RunConfig, data: Dataset, epochs: int) -> Ran:
-    """Trains on the real clock; as many epochs count, and those before in which it settles do not."""
+def run(config: RunConfig, data: Dataset, epochs: int) -> list[float]:
+    """Trains on the real clock; seconds of as many epochs, after those in which it settles."""
     assert config.pipeline is not None
     of = Pipeline if config.pipeline.hosts == "inline" else HostsPipeline
     pipeline = of.of(
@@ -97,19 +88,11 @@ def run(config: RunConfig, data: Dataset, epochs: int) -> Ran:
         loss=Objective.of(None, data).rows,
         seed=config.train.seed,
     )
-    spans: list[Span] = []
-    running = pipeline.start(pipeline.parts.params, None, pipeline.parts.state, trace=spans.append)
+    running = pipeline.start(pipeline.parts.params, None, pipeline.parts.state)
     with contextlib.closing(running):
         for _ in range(settling(config.pipeline) + 1):
             running.run_epoch()
-        spans.clear()
-        seconds = [running.run_epoch().seconds for _ in range(epochs)]
-    counts, busy = Counter[str](), defaultdict[str, float](float)
-    for span in spans:
-        name = f"{span.resource} {span.name.partition(' → ')[0]}"
-        counts[name] += 1
-        busy[name] += span.end - span.start
-    return Ran(seconds, {name: (counts[name] / epochs, busy[name] / epochs) for name in counts})
+        return [running.run_epoch().seconds for _ in range(epochs)]
 
 
 def described(arguments: argparse.Namespace, folder: Path) -> Cluster:
@@ -145,21 +128,10 @@ def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, A
             print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}", flush=True)
         found = simulate(here(name, settings, cluster), inputs=inputs)
         ran = run(config, data, arguments.epochs)
-        measured = statistics.median(ran.epochs)
+        measured = statistics.median(ran)
         error = found.epoch / measured - 1
         print(f"{name:<52} {found.epoch:7.3f} s {measured:7.3f} s {100 * error:+6.1f} %", flush=True)
-        if arguments.tasks:
-            show_tasks(found, ran)
-        yield {"name": name, "predicted": found.epoch, "measured": measured, "epochs": ran.epochs, "error": error}
-
-
-def show_tasks(found: Any, ran: Ran) -> None:
-    """What each kind of task takes in an epoch, predicted and seen."""
-    epochs = len(found.epochs)
-    predicted = {f"{one.resource} {one.name}": (one.number / epochs, one.seconds / epochs) for one in found.tasks}
-    for key in sorted(predicted.keys() | ran.tasks.keys()):
-        (a, b), (c, d) = predicted.get(key, (0, 0)), ran.tasks.get(key, (0, 0))
-        print(f"    {key:<40} {a:6.1f} {b:8.4f} s    {c:6.1f} {d:8.4f} s")
+        yield {"name": name, "predicted": found.epoch, "measured": measured, "epochs": ran, "error": error}
 
 
 def main() -> None:
@@ -174,7 +146,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=9, help="that count")
     parser.add_argument("--first", type=int, default=0, help="number of the first configuration")
     parser.add_argument("--count", type=int, default=len(CONFIGURATIONS), help="of configurations")
-    parser.add_argument("--tasks", action="store_true", help="print what each kind of task takes")
     parser.add_argument("--json", type=Path, help="file for the figures")
     arguments = parsed(parser, vertices=400, edges=4000, hidden=8, epochs=1, count=1)
     with tempfile.TemporaryDirectory() as folder:

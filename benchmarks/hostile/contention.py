@@ -59,16 +59,6 @@ def order(_: str) -> str:
     return found.hexdigest()
 
 
-def compiled(folder: str) -> str:
-    """Compiles with JAX's cache in a folder."""
-    import jax
-    import jax.numpy as jnp
-
-    jax.clear_caches()
-    jax.config.update("jax_compilation_cache_dir", folder)
-    return str(float(sum(jax.jit(lambda x, n=n: jnp.sin(x * n).sum())(jnp.arange(64.0)) for n in range(1, 9))))
-
-
 def partition(folder: str, count: int = 20) -> str:
     """Saves partitions in one folder, as `dorylax partition --out` does, and reads the folder each time."""
     from dorylax.graph.partition import files
@@ -123,16 +113,14 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
             ("a file of predictions: one of its writers is killed", 4 * few, here.predictions),
             ("a run directory: trained in together", few, here.trained_together),
             ("a download: its first process is killed", 2 * _CHUNKS, here.download_killed),
-            ("a download: its first process is stopped, then goes on", few, here.download_stopped),
             ("a partition's folder: one of its writers is killed", 4 * few, here.partitions),
             ("the cache of vertex orders: filled together, one is killed", 3 * few, here.orders),
-            ("JAX's compile cache: filled together, one is killed", 3 * few, here.compile_cache),
             ("a run directory: its trainer is stopped, then goes on", few, here.trainer_stopped),
             ("a run directory: its trainer is killed, another goes on", few, here.trainer_killed),
             ("a sweep's folder: run in together, with two jobs each", few, here.sweeps_together),
             ("a sweep's folder: its process is killed, another goes on", few, here.sweep_killed),
         ]
-        for fault, count, trial in trials[: 3 if tiny else None]:
+        for fault, count, trial in trials[: 2 if tiny else None]:
             yield tried(fault, 1 if tiny else count, trial)
 
 
@@ -164,17 +152,17 @@ class _Contention:
         role: Callable[[str], str],
         argument: object,
         wanted: str,
-        kill: Callable[[], object] | None = None,
+        wait: Callable[[], object] | None = None,
         **env: str,
     ) -> tuple[Outcome, str]:
-        """All begin at once; the first may be killed; the others say what is wanted, and so does who comes after."""
+        """All begin; after a `wait` the first is killed; the others return the wanted text, and so does a later one."""
         for worker in self._workers:
             worker.start(role, str(argument), **env)
-        if kill is not None:
-            kill()
+        if wait is not None:
+            wait()
             self._workers[0].kill()
         try:
-            said = [worker.result() for worker in self._workers[kill is not None :]]
+            said = [worker.result() for worker in self._workers[wait is not None :]]
             said.append(self._workers[0].call(role, str(argument), **env))
         except DiedError as error:
             return "crashed", str(error)
@@ -186,44 +174,25 @@ class _Contention:
             return self._roles(fetch, url, _BODY_SHA256, DORYLAX_CACHE=str(self._free()))
 
     def download_killed(self, number: int) -> tuple[Outcome, str]:
-        """The first one is killed when it has some chunks, before the others begin."""
-        cache = self._free()
+        """The first one is killed when it has some chunks, before the others begin or while they wait."""
+        cache, (first, *others) = self._free(), self._workers
         part = cache / "things" / "thing.bin.part"
         with server(_BODY, _CHUNKS, lambda: time.sleep(0.1)) as url:
-            first, *others = self._workers
             first.start(fetch, url, DORYLAX_CACHE=str(cache))
             begun = number % _CHUNKS * (len(_BODY) // _CHUNKS)
             if not until(lambda: part.exists() and part.stat().st_size >= begun):
                 return "crashed", "nothing was fetched"
-            if number >= _CHUNKS:  # while the others wait for it
+            if number >= _CHUNKS:
                 for worker in others:
                     worker.start(fetch, url, DORYLAX_CACHE=str(cache))
                 time.sleep(0.05)
             first.kill()
-            return self._roles_after(others, url, cache, begun=number >= _CHUNKS)
-
-    def download_stopped(self, _: int) -> tuple[Outcome, str]:
-        """The first one stands still when it has a chunk, while the others wait; then it goes on."""
-        cache = self._free()
-        part = cache / "things" / "thing.bin.part"
-        with server(_BODY, _CHUNKS, lambda: time.sleep(0.1)) as url:
-            first, *others = self._workers
-            first.start(fetch, url, DORYLAX_CACHE=str(cache))
-            if not until(part.exists):
-                return "crashed", "nothing was fetched"
-            with stopped(first.pid):
-                for worker in others:
-                    worker.start(fetch, url, DORYLAX_CACHE=str(cache))
-                time.sleep(1.0)
-            return self._roles_after([first, *others], url, cache, begun=True)
-
-    def _roles_after(self, workers: list[Worker], url: str, cache: Path, *, begun: bool) -> tuple[Outcome, str]:
-        for worker in () if begun else workers:
-            worker.start(fetch, url, DORYLAX_CACHE=str(cache))
-        try:
-            said = {worker.result() for worker in workers}
-        except DiedError as error:
-            return "crashed", str(error)
+            for worker in others if number < _CHUNKS else ():
+                worker.start(fetch, url, DORYLAX_CACHE=str(cache))
+            try:
+                said = {worker.result() for worker in others}
+            except DiedError as error:
+                return "crashed", str(error)
         return ("survived", "") if said == {_BODY_SHA256} else ("lost", str(said))
 
     def predictions(self, number: int) -> tuple[Outcome, str]:
@@ -245,20 +214,13 @@ class _Contention:
 
     def orders(self, seed: int) -> tuple[Outcome, str]:
         """Each gets the order that one alone gets."""
-        right = self._workers[0].call(order, "", DORYLAX_CACHE=str(self._free()))
-        return self._cached(order, right, self._free(), seed)
+        right, cache = self._workers[0].call(order, "", DORYLAX_CACHE=str(self._free())), self._free()
 
-    def compile_cache(self, seed: int) -> tuple[Outcome, str]:
-        """Each gets the value that one alone gets."""
-        right = self._workers[0].call(compiled, str(self._free()))
-        return self._cached(compiled, right, self._free(), seed)
-
-    def _cached(self, role: Callable[[str], str], right: str, cache: Path, seed: int) -> tuple[Outcome, str]:
-        def kill() -> None:
+        def wait() -> None:
             until(lambda: any(path.is_file() for path in cache.rglob("*")))
             time.sleep(random.Random(seed).uniform(0.0, 0.05))
 
-        return self._roles(role, cache, right, kill, DORYLAX_CACHE=str(cache))
+        return self._roles(order, "", right, wait, DORYLAX_CACHE=str(cache))
 
     # Commands.
 

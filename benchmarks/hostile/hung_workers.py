@@ -83,7 +83,7 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
         hangs = (STOPPED,) if way.freed or tiny else HUNG
 
         def trial(k: int, number: int = number, way: Way = way, hangs: Any = hangs) -> tuple[Outcome, str]:
-            return _Trial(folder / f"{number}-{k}", reference).tried(way, hangs[k])
+            return _Trial(folder / f"{number}-{k}", reference).tried(way, hangs[k], resume=not tiny)
 
         yield tried(f"{'stopped' if hangs == (STOPPED,) else 'hung'} workers: {way.name}", len(hangs), trial)
 
@@ -99,8 +99,8 @@ class _Trial:
         path = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])
         self._environment = {**os.environ, "TMPDIR": str(folder / "tmp"), "PYTHONPATH": path, "COLUMNS": "1000"}
 
-    def tried(self, way: Way, hang: Sequence[signal.Signals]) -> tuple[Outcome, str]:
-        """Trains, disturbs it, and resumes."""
+    def tried(self, way: Way, hang: Sequence[signal.Signals], *, resume: bool) -> tuple[Outcome, str]:
+        """Trains, disturbs it, and maybe resumes."""
         command, said = self._command(1_000_000), self._folder / "said"
         status: list[int] = []
         with said.open("wb") as file, _closed_terminal(way) as (terminal, close):
@@ -143,7 +143,7 @@ class _Trial:
             return "crashed", f"status {status}, not {way.status}; workers {'ended' if ended else 'left'}; {printed}"
         if way.cleans and (left := [*(self._folder / "tmp").iterdir(), *self._folder.glob("out/**/.lock")]):
             return "crashed", f"left {left}"
-        return self._resumed(whole=way.freed)
+        return self._resumed(whole=way.freed) if resume else ("survived", "")
 
     def _resumed(self, *, whole: bool) -> tuple[Outcome, str]:
         """Goes on, and compares each epoch with those of an undisturbed run; `whole`: every recorded one must be saved."""

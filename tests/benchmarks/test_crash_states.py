@@ -9,8 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from harness.crash_states import Disk, restored
-from harness.disk_shim import Kind, Operation
+from hostile.crash_states import Disk, restored
+from hostile.disk_shim import Kind, Operation
 
 ROOT = Path("/disk")
 

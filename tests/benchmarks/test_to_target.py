@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import time_to_accuracy
-from time_to_accuracy import TABLE_5, figures, table, table_5, tuned
+from time_to_accuracy import figures, table, tuned
 
 from harness import accuracy_runs
 from harness.accuracy_runs import EXAMPLES, MARGIN, SPACES, Run, best, chosen, drawn, reached, targets_of
@@ -147,11 +147,6 @@ def test_the_tables() -> None:
     assert head.startswith("to 80.00 % of the validation vertices")
     assert "never" not in first
     assert second.endswith("1 of 2 never there: at least")
-    text = table_5({"amazon": {"targets": [found]}})
-    (line,) = [line for line in text.splitlines() if line.startswith("Dorylus ")]
-    assert "415.23 s $0.654 1.00 ×" in line
-    assert line.endswith("4.00 s $4 1.00 ×")
-    assert len(text.splitlines()) == 1 + 2 + len(TABLE_5) + 1
 
 
 def test_what_was_tuned_is_listed() -> None:
