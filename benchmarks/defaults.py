@@ -6,8 +6,7 @@ one with the best mean validation accuracy then trains with the seeds of the def
 best validation. `--choose` prints what the default was chosen by instead: candidates on cora and pubmed, split likewise, and
 on generated graphs of other shapes and seeds.
 
-    DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults --begin-for 3000   # begins no run after so many seconds
-    DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults --begin-for 0      # only the tables
+    DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults                    # stopped, it goes on
     DORYLAX_DATA=… python benchmarks/defaults.py --out runs/choose --choose --seeds 3
 
 With many cores or a GPU, `--jobs 14` trains so many at a time. On a GPU they share its memory with
@@ -16,6 +15,7 @@ With many cores or a GPU, `--jobs 14` trains so many at a time. On a GPU they sh
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -102,47 +102,42 @@ def prepared(name: str, vertices: int, features: str) -> Dataset | None:
 
 
 class Runs:
-    """Runs that are there already, and those that there is time for. Processes share them by their folder.
+    """Runs, made once. Processes share them by their folder.
 
     Args:
-        folder: a file for each; None to keep them in memory.
-        model: that trains.
-        epochs: of each; None for the default's.
-        vertices: of generated graphs.
-        begin_for: seconds after which none begins.
+        folder: A file for each; None to keep them in memory.
+        model: That trains.
+        epochs: Of each; None for the default's.
+        vertices: Of generated graphs.
     """
 
-    def __init__(self, folder: Path | None, model: str, epochs: int | None, vertices: int, begin_for: float) -> None:
+    def __init__(self, folder: Path | None, model: str, epochs: int | None, vertices: int) -> None:
         self._folder, self._model, self._epochs, self._vertices = folder, model, epochs, vertices
-        self._until = time.monotonic() + begin_for
         self._found: dict[str, dict[str, Any]] = {}
 
-    def get(self, name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any] | None:
-        """What a run has reached: accuracies by the epochs that it might have ended with; None where it is left out."""
+    def get(self, name: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """A run: accuracies by the epochs that it might have ended with."""
         given = {key: value for key, value in settings.items() if key != "features"}
         if self._epochs is not None:
             given["train.epochs"] = self._epochs
-        config = RunConfig.resolve(
-            {"model.name": self._model, "data.name": name, "train.recipe": "default", "train.seed": seed, **given}
-        )
+        usual = {"model.name": self._model, "data.name": name, "train.recipe": "default", "train.seed": seed}
+        config = RunConfig.resolve({**usual, **given})
         features = settings.get("features", "rows" if config.data.row_normalise else "raw")
         key = f"{name}-{self._vertices}-{features}-{config.key()}"  # the default and its equal in the grid are one run
-        path = None if self._folder is None else self._folder / f"{key}.json"
-        if key not in self._found and path is not None and path.is_file():
-            self._found[key] = json.loads(path.read_text())
-        if key not in self._found and time.monotonic() < self._until:
-            made = self._run(config, prepared(name, self._vertices, features))
-            if made is None:
-                return None
-            self._found[key] = made
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_json(path, made)
-        return self._found.get(key)
+        if key not in self._found:
+            path = None if self._folder is None else self._folder / f"{key}.json"
+            if path is not None and path.is_file():
+                self._found[key] = json.loads(path.read_text())
+            else:
+                data = prepared(name, self._vertices, features)
+                assert data is not None, name
+                self._found[key] = self._run(config, data)
+                if path is not None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    write_json(path, self._found[key])
+        return self._found[key]
 
-    def _run(self, config: RunConfig, data: Dataset | None) -> dict[str, Any] | None:
-        if data is None:
-            return None
+    def _run(self, config: RunConfig, data: Dataset) -> dict[str, Any]:
         began = time.monotonic()
         split = data.with_split(stratified_split(data.labels, config.train.seed))
         history = dorylax.Trainer.from_config(config, split).fit(interactive=False).history
@@ -153,12 +148,14 @@ class Runs:
         described = {key: value for key, value in config.dotted().items() if value is not None}
         return {"config": described, "reached": reached, "epochs": len(history), "seconds": time.monotonic() - began}
 
+    def all(self, name: str, settings: Mapping[str, Any], seeds: Iterable[int]) -> list[dict[str, Any]]:
+        """The runs of some seeds."""
+        return [self.get(name, settings, seed) for seed in seeds]
 
-def of(runs: Iterable[dict[str, Any] | None], part: str, cap: int | None = None) -> list[float]:
-    """Accuracies, in percent, of the runs that are there."""
-    return [
-        100 * run["reached"][str(min(run["epochs"], cap or run["epochs"]))][part] for run in runs if run is not None
-    ]
+
+def of(runs: Iterable[dict[str, Any]], part: str, cap: int | None = None) -> list[float]:
+    """Accuracies of runs, in percent."""
+    return [100 * run["reached"][str(min(run["epochs"], cap or run["epochs"]))][part] for run in runs]
 
 
 def spread(values: Sequence[float]) -> str:
@@ -179,55 +176,37 @@ def make(runs: Runs, wanted: Iterable[tuple[str, Mapping[str, Any], int]], pool:
 
 
 def _make(runs: Runs, *run: Any) -> None:
-    runs.get(*run)  # which the pool's process need not send: the folder has it
+    runs.get(*run)  # the folder has it
 
 
 def choose(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
-    """Prints what the default was chosen by: for each candidate the mean validation accuracies."""
-    every = itertools.product(range(seeds), names, CANDIDATES.values())
-    make(runs, ((name, settings, 2000 + seed) for seed, name, settings in every), pool)
+    """Prints the mean validation accuracies of each candidate."""
+    chosen = range(2000, 2000 + seeds)
+    make(runs, ((name, one, seed) for seed in chosen for name in names for one in CANDIDATES.values()), pool)
     for name in names:
         print(name)
         for label, settings in CANDIDATES.items():
-            made = [runs.get(name, settings, 2000 + seed) for seed in range(seeds)]
-            if there := [run for run in made if run is not None]:
-                caps = "  ".join(f"{cap}: {spread(of(there, 'val', cap))}" for cap in _CAPS)
-                print(f"  {label:20} validation after {caps}  ({len(there)} of {seeds} seeds)", flush=True)
-
-
-def best_of(runs: Runs, name: str) -> tuple[str | None, int]:
-    """Which of the grid has the best mean validation accuracy, of those whose runs are all there; and how many lack."""
-    tried = {label: [runs.get(name, GRID[label], seed) for seed in _TUNING_SEEDS] for label in GRID}
-    whole = {label: made for label, made in tried.items() if None not in made}
-    best = max(whole, key=lambda label: statistics.fmean(of(whole[label], "val")), default=None)
-    return best, sum(run is None for made in tried.values() for run in made)
+            made = runs.all(name, settings, chosen)
+            caps = "  ".join(f"{cap}: {spread(of(made, 'val', cap))}" for cap in _CAPS)
+            print(f"  {label:20} validation after {caps}  ({seeds} seeds)", flush=True)
 
 
 def show(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
-    """Prints the default beside the best of the grid, a row for each graph."""
-    if pool is not None:
-        grid = itertools.product(_TUNING_SEEDS, names, GRID.values())
-        usual_of_all = itertools.product(names, range(seeds))
-        first = [(name, settings, seed) for seed, name, settings in grid]
-        make(runs, [*first, *((name, {}, seed) for name, seed in usual_of_all)], pool)
-        found = [(name, best) for name in names if (best := best_of(runs, name)[0]) is not None]
-        make(runs, [(name, GRID[best], seed) for name, best in found for seed in range(seeds)], pool)
+    """Prints the default beside the best of the grid, by mean validation accuracy, a row for each graph."""
+    make(runs, ((name, one, seed) for seed in _TUNING_SEEDS for name in names for one in GRID.values()), pool)
+    make(runs, ((name, {}, seed) for name in names for seed in range(seeds)), pool)
+
+    def mean(name: str, label: str) -> float:
+        return statistics.fmean(of(runs.all(name, GRID[label], _TUNING_SEEDS), "val"))
+
+    best = {name: max(GRID, key=lambda label, name=name: mean(name, label)) for name in names}
+    make(runs, ((name, GRID[best[name]], seed) for name in names for seed in range(seeds)), pool)
     for name in names:
-        usual = [runs.get(name, {}, seed) for seed in range(seeds)]
-        best, missing = best_of(runs, name)
-        if best is None or not any(usual):
-            print(f"{name:18} not yet run", flush=True)
-            continue
-        tuned = [None if missing else runs.get(name, GRID[best], seed) for seed in range(seeds)]
-        both = [(one, other) for one, other in zip(usual, tuned, strict=True) if one is not None and other is not None]
-        print(f"{name:18} default {spread(of(usual, 'test'))} ({sum(run is not None for run in usual)} seeds)", end="")
-        if not both:
-            print(f"  grid: {missing} of {len(GRID) * len(_TUNING_SEEDS)} runs missing, so far best {best}", flush=True)
-            continue
-        ours, best_ones = (of(some, "test") for some in zip(*both, strict=True))
-        gap = [b - a for a, b in zip(ours, best_ones, strict=True)]
+        usual, tuned = (of(runs.all(name, one, range(seeds)), "test") for one in ({}, GRID[best[name]]))
+        gap = [b - a for a, b in zip(usual, tuned, strict=True)]
         print(
-            f"  tuned {spread(of(tuned, 'test'))} ({len(both)} seeds; {best})  tuned - default {spread(gap)} points",
+            f"{name:18} default {spread(usual)} ({seeds} seeds)  tuned {spread(tuned)} ({seeds} seeds; {best[name]})  "
+            f"tuned - default {spread(gap)} points",
             flush=True,
         )
 
@@ -235,26 +214,30 @@ def show(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
 def main() -> None:
     """Prints a table."""
     parser = parser_of(__doc__)
-    parser.add_argument("--graphs", help="which, by commas")
+    parser.add_argument("--graphs", nargs="+")
     parser.add_argument("--model", default="gcn")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--epochs", type=int, help="of every run, instead of the default's")
     parser.add_argument("--vertices", type=int, default=4000, help="of generated graphs")
     parser.add_argument("--choose", action="store_true", help="print what the default was chosen by")
     parser.add_argument("--out", metavar="FOLDER", type=Path, help="keep runs here, and go on with those there")
-    parser.add_argument("--begin-for", type=float, default=1e9, metavar="SECONDS", help="begin no run after these")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time, in processes")
-    arguments = parsed(parser, graphs="homophilous", seeds=1, epochs=2, vertices=300)
+    arguments = parsed(parser, graphs=["homophilous"], seeds=1, epochs=2, vertices=300)
     if arguments.jobs > 1 and arguments.out is None:
         parser.error("with --jobs runs need a folder: --out FOLDER")
-    runs = Runs(arguments.out, arguments.model, arguments.epochs, arguments.vertices, arguments.begin_for)
-    names = arguments.graphs.split(",") if arguments.graphs else CHOSEN_ON if arguments.choose else SHOWN_ON
-    table = choose if arguments.choose else show
-    if arguments.jobs == 1:
-        table(runs, names, arguments.seeds, None)
-        return
-    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
-        table(runs, names, arguments.seeds, pool)
+    runs = Runs(arguments.out, arguments.model, arguments.epochs, arguments.vertices)
+    names = []
+    for name in arguments.graphs or (CHOSEN_ON if arguments.choose else SHOWN_ON):
+        if graph(name, arguments.vertices) is None:
+            print(f"left out: {name}, which is not at hand")
+        else:
+            names.append(name)
+    with contextlib.ExitStack() as stack:
+        pool = None
+        if arguments.jobs > 1:
+            spawn = multiprocessing.get_context("spawn")
+            pool = stack.enter_context(ProcessPoolExecutor(arguments.jobs, spawn))
+        (choose if arguments.choose else show)(runs, names, arguments.seeds, pool)
 
 
 if __name__ == "__main__":

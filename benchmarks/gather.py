@@ -3,13 +3,12 @@
     python benchmarks/gather.py                  # the full table, half an hour on two cores
     python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
 
-Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch and SciPy have no unweighted
-sparse matrices, so theirs carries ones. Every peer gets what is best for it: A and Aᵀ ready in CSR with int32 indices, and
-all threads (SciPy uses one). Results are written where the last one was (a donated array for JAX, `out=` for torch; SciPy
-has no such thing), as inside a step that is compiled as a whole: with `--fresh` they are allocated, and the system then
-clears their pages on first use. A gathered row is `width · 4` bytes for each edge. The rounds of all peers take turns, so
-that noise of the machine meets all alike, and each begins with a forward run that does not count; the table gives medians.
-Peers that are not installed are left out, and named.
+Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch has no unweighted sparse
+matrices, so its carries ones. Every peer gets the best inputs for it: A and Aᵀ ready in CSR with int32 indices, and all
+threads. Results overwrite the last ones (a donated array for JAX, `out=` for torch), as inside a step that is compiled as a
+whole: with `--fresh` they are allocated, and the system then clears their pages on first use. A gathered row is `width · 4`
+bytes for each edge. The rounds of all peers take turns, so that noise of the machine meets all alike, and each begins with
+a forward run that does not count; the table gives medians. Peers that are not installed are left out, and named.
 
 The **limit** is the rate at which the machine reads rows: `ROW_READ`, built with the compiler that builds the kernel, adds
 the same rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with
@@ -176,18 +175,6 @@ def torch_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
     return run(graph.incoming), run(graph.outgoing)
 
 
-def scipy_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
-    del fresh  # they always are
-    from scipy.sparse import csr_matrix
-
-    def matrix(rows: object) -> csr_matrix:
-        ones = np.ones(graph.num_edges, np.float32)
-        return csr_matrix((ones, rows.neighbours, rows.offsets.astype(np.int32)), shape=(graph.num_vertices,) * 2)
-
-    a, transposed = matrix(graph.incoming), matrix(graph.outgoing)
-    return lambda: a @ x, lambda: transposed @ x
-
-
 def limit_runs(graph: Graph, x: np.ndarray) -> dict[tuple[str, str], Run]:
     """Reading the rows and nothing else, by (loop, pass); nothing where there is no compiler."""
     library = _row_read()
@@ -225,7 +212,7 @@ def _row_read() -> ctypes.CDLL | None:
     return library
 
 
-PEERS = {"dorylax": dorylax_runs, "torch CSR": torch_runs, "SciPy CSR": scipy_runs, "segment_sum": segment_sum_runs}
+PEERS = {"dorylax": dorylax_runs, "torch CSR": torch_runs, "segment_sum": segment_sum_runs}
 
 
 def measure(
@@ -297,7 +284,7 @@ def main() -> None:
     peers = {"dorylax": dorylax_runs}
     for name in arguments.peers:
         try:
-            __import__({"torch CSR": "torch", "SciPy CSR": "scipy"}.get(name, "jax"))
+            __import__({"torch CSR": "torch"}.get(name, "jax"))
             peers[name] = PEERS[name]
         except ImportError as error:
             print(f"left out: {name} ({error})")

@@ -8,20 +8,17 @@
 
 A graph in one of the shapes below is generated into an archive part by part, unless one is there, in an order of its
 communities: 70 % of all neighbours are within 50,000 rows. Then it is trained on. Both are processes of their own, in a
-control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise with that setting alone,
-and the peak is only measured. Several limits are tried in turn. `--memory 25%` is a quarter of what `dorylax info` says
-that the run takes in memory. The two bounds are measured in the same process:
+control group whose limit is `--memory` where one can be made (version 1, as root), and otherwise with that setting alone.
+`--memory 25%` is a quarter of the estimate of the run in memory. The two bounds are measured in the same process:
 
-  gather   the edges of the graph × the gathers of an epoch × the time of an edge in a gather of the same width over rows in
-           memory; whether or not an epoch can leave out some of these edges. A pass goes through 16 windows of this graph;
-           there are three before the epochs, one after each, and three in the end. Of an epoch those right before and right
-           after it count, as others on the machine may slow it down for minutes
-  disk     the bytes that an epoch reads and writes / the bandwidth of reading the archive past the page cache, the median of
-           what is measured before and after the epochs
+  gather   edges of the graph × gathers of an epoch × time of an edge in a gather of the same width over rows in memory. A
+           pass goes through 16 windows of this graph; there are three before the epochs, one after each, and three in the
+           end. Of an epoch those right before and right after it count, as others may slow the machine down for minutes
+  disk     bytes that an epoch reads and writes / bandwidth of reading the archive past the page cache, the median of
+           measurements before and after the epochs
 
-The shapes are the paper's (`amazon`, `friendster`, `reddit-small`) and those of GriNNder with its width (`products`,
-`igb-medium`; docs/memory.md), and OGB's `papers100m`; `--scale` multiplies vertices and edges. Printed: seconds of each
-epoch, their bounds, the ratio to the larger one, peak memory, losses.
+The shapes are the paper's (`amazon`, `friendster`, `reddit-small`), those of GriNNder with its width (`products`,
+`igb-medium`; docs/memory.md), and OGB's `papers100m`; `--scale` multiplies vertices and edges.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "tiny": Shape(400_000, 2_000_000, 128, 4, 8),
+    "tiny": Shape(200_000, 1_000_000, 128, 4, 8),
     "reddit-small": Shape(232_965, 114_800_000, 602, 41, 128),
     "amazon": Shape(9_200_000, 313_900_000, 300, 25, 16),
     "friendster": Shape(65_600_000, 3_600_000_000, 32, 50, 16),
@@ -107,14 +104,23 @@ def bytes_in_memory(archive: Path, shape: Shape, model: str, dropout: float) -> 
     from dorylax.config import RunConfig
     from dorylax.trainer.footprint.of_config import estimate
 
-    name, _, aggregation = model.partition("-")
+    name, options = settings_of(model, dropout)
     settings = {"data.name": str(archive), "model.name": name, "single.order": "given"}
-    settings |= {"model.hidden_features": max(1, shape.hidden // 8) if name == "gat" else shape.hidden}
-    settings |= {} if name == "gat" else {"model.dropout": dropout}
-    settings |= {"model.aggregation": aggregation} if aggregation else {}
-    found = estimate(RunConfig.resolve(settings))
+    settings["model.hidden_features"] = hidden_of(name, shape)
+    found = estimate(RunConfig.resolve(settings | {f"model.{key}": value for key, value in options.items()}))
     assert found is not None
     return found.peak.total
+
+
+def settings_of(model: str, dropout: float) -> tuple[str, dict[str, Any]]:
+    """The name of a model, and its options."""
+    name, _, aggregation = model.partition("-")
+    return name, ({} if name == "gat" else {"dropout": dropout}) | ({"aggregation": aggregation} if aggregation else {})
+
+
+def hidden_of(name: str, shape: Shape) -> int:
+    """The width of hidden rows, of GAT of each of 8 heads."""
+    return max(1, shape.hidden // 8) if name == "gat" else shape.hidden
 
 
 def enter(group: Path | None) -> None:
@@ -155,23 +161,17 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     data = Dataset.from_npz(archive)
     loaded = time.perf_counter() - begin
     clock = Clock()
-    name, _, aggregation = options["model"].partition("-")
-    deep: dict[str, Any] = {"num_layers": options["layers"], "norm": options["norm"], "rngs": nnx.Rngs(0)}
-    deep |= {} if name == "gat" else {"dropout": options["dropout"]}
-    deep |= {"aggregation": aggregation} if aggregation else {}
+    name, deep = settings_of(options["model"], options["dropout"])
     kind: Any = {"gcn": layers.GCN, "gat": layers.GAT, "sage": layers.GraphSAGE, "gin": layers.GIN}[name]
-    hidden = max(1, shape.hidden // 8) if name == "gat" else shape.hidden
+    deep |= {"num_layers": options["layers"], "norm": options["norm"], "rngs": nnx.Rngs(0)}
     epochs = options["epochs"]
     trainer = Trainer(
-        kind(data.num_features, hidden, data.num_classes, **deep),
+        kind(data.num_features, hidden_of(name, shape), data.num_classes, **deep),
         data,
         optimizer=optax.adam(0.01),
-        epochs=epochs,
-        eval_every=epochs,
         order="given",
-        memory_limit=options["memory"],
-        scratch=options["scratch"],
         observers=[clock],
+        **{"epochs": epochs, "eval_every": epochs, "memory_limit": options["memory"], "scratch": options["scratch"]},
     )
     run = clock.run = trainer._machine.streamed
     bandwidths: list[float] = []
@@ -210,7 +210,6 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         "gathers": layout.index_reads,
         "edges": edges,
         "edges_gone_through": clock.edges[-1],
-        "planned_bytes": layout.bytes,
     }
     bandwidth = statistics.median(bandwidths)
     all_passes = [one for passes in clock.passes for one in passes]
@@ -220,7 +219,6 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         "gather": [edges * one for one in each],
         "disk": disk,
         "bytes_per_second": bandwidth,
-        "nanoseconds_per_edge": [1e9 * one for one in each],
         "nanoseconds_per_edge_of_passes": [[1e9 * one for one in passes] for passes in clock.passes],
         "ratios": [seconds / max(edges * one, disk) for seconds, one in zip(found["epoch_seconds"], each, strict=True)],
     }
@@ -228,13 +226,7 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
 
 
 class Clock:
-    """An observer that notes seconds of all cores and edges gone through, by epoch, and passes over windows in between.
-
-    Attributes:
-        run: The streamed run, if anything is streamed.
-        windows: Of its graph.
-        passes: Seconds of an edge in passes before the first epoch and after each.
-    """
+    """An observer: by epoch, seconds of all cores, edges gone through, and passes over windows before and after."""
 
     def __init__(self) -> None:
         self.run: Any = None
@@ -337,23 +329,20 @@ def main() -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         summary: dict[str, Any] = {"schema": 4, "shape": arguments.shape, "scale": arguments.scale}
+        runs: list[dict[str, Any]] = []
         if not archive.exists():
             budget = "1GiB" if arguments.memory[0].endswith("%") else arguments.memory[0]
             with control_group(parse_bytes(budget)) as group:
                 made = in_child(generate, archive, shape, arguments.scale, budget, group)
             summary["generate_seconds"] = made
             print(f"generating and writing: {made:.1f} s", flush=True)
-        runs: list[dict[str, Any]] = []
-        summary["runs"] = runs
         for limit in arguments.memory:
             memory = bytes_of(limit, archive, shape, arguments.model, arguments.dropout)
             print(f"the limit is {memory / GIB:.2f} GiB", flush=True)
             options = vars(arguments) | {"memory": f"{memory >> 20}MiB", "scratch": str(folder)}
             with control_group(memory) as group:
                 if group is None:
-                    print(
-                        "no control group can be made here: the setting alone limits the run, and its peak is measured"
-                    )
+                    print("no control group can be made here: the setting alone limits the run")
                 runs.append({"limit": memory, **in_child(train, archive, shape, options, group)})
             _print(runs[-1])
     finally:
@@ -361,7 +350,7 @@ def main() -> None:
             shutil.rmtree(folder)
     if arguments.plot is not None:
         draw(arguments.plot, arguments.shape, runs)
-    write_json(arguments.json, summary)
+    write_json(arguments.json, summary | {"runs": runs})
 
 
 def draw(path: Path, shape: str, runs: list[dict[str, Any]]) -> None:

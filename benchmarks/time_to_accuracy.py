@@ -28,8 +28,6 @@ DGL's last wheel wants an older torch, so it is installed without what it asks f
 
     pip install ".[bench]" && pip install --no-deps dgl==2.1.0
     python benchmarks/time_to_accuracy.py --out runs/peers                   # two hours; what is there is not run again
-    python benchmarks/time_to_accuracy.py --out runs/peers --begin-for 200   # begins no run after so many seconds
-    python benchmarks/time_to_accuracy.py --out runs/peers --begin-for 0     # only the tables
 """
 
 from __future__ import annotations
@@ -139,15 +137,13 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of training of a run")
     parser.add_argument("--scale", type=float, help=f"of generated graphs' vertices (default: {SCALES})")
     parser.add_argument("--price", type=float, default=PRICE, help="dollars an hour of this machine")
-    parser.add_argument("--begin-for", type=float, default=1e9, metavar="SECONDS", help="begin no run after these")
     parser.add_argument("--out", type=Path, help="folder that keeps the runs, by graph; those in it are not run again")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parsed(parser, graphs=["tiny"], trials=1, seeds=2, limit=0.2)
     sides = [side for side in options.sides if _installed(side)]
-    until = time.monotonic() + options.begin_for
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
         folder = options.out or Path(name)
-        found = {graph: measured(graph, sides, folder / graph, until, options) for graph in options.graphs}
+        found = {graph: measured(graph, sides, folder / graph, options) for graph in options.graphs}
     write_json(options.json, {"price": options.price, "graphs": found})
 
 
@@ -158,8 +154,8 @@ def _installed(side: str) -> bool:
     return not missing
 
 
-def measured(graph: str, sides: Sequence[str], kept: Path, until: float, options: Any) -> dict[str, Any] | None:
-    """Makes the runs of a graph that are not there, prints its table; None where it cannot be had or runs are missing."""
+def measured(graph: str, sides: Sequence[str], kept: Path, options: Any) -> dict[str, Any] | None:
+    """Makes the missing runs of a graph and prints its table; None where the graph cannot be had."""
     make_folder(kept)
     with tempfile.TemporaryDirectory(prefix="dorylax-benchmark-") as name:
         folder = Path(name)
@@ -172,39 +168,25 @@ def measured(graph: str, sides: Sequence[str], kept: Path, until: float, options
             path = kept / f"{side}-{name}.json"
             record = json.loads(path.read_text("utf-8")) if path.exists() else {}
             if record.get("work") != work:  # settings may have been chosen anew
-                if time.monotonic() >= until:
-                    raise _OverError(f"{graph}: {side}, {name}, and what comes after is not measured yet")
                 record = _make(work, folder) | {"work": work}
                 write_record(path, record)
             return Run(settings, record["set_up"], record["points"])
 
-        try:
-            trials = {
-                side: [
-                    run(f"trial-{number}", side, one, TUNING_SEED)
-                    for number, one in enumerate(drawn(side, options.trials))
-                ]
-                for side in sides
-            }
-            targets = targets_of(trials)
-            settings = {side: chosen(trials[side], targets[0]) for side in sides}
-            # In turns, so that a machine that changes does so for all.
-            turns = [
-                {side: run(f"seed-{seed}", side, settings[side], seed) for side in sides}
-                for seed in range(options.seeds)
-            ]
-        except _OverError as over:
-            print(f"{over}: the same command goes on")
-            return None
+        trials = {
+            side: [run(f"trial-{k}", side, one, TUNING_SEED) for k, one in enumerate(drawn(side, options.trials))]
+            for side in sides
+        }
+        targets = targets_of(trials)
+        settings = {side: chosen(trials[side], targets[0]) for side in sides}
+        # In turns, so that a machine that changes does so for all.
+        turns = [
+            {side: run(f"seed-{seed}", side, settings[side], seed) for side in sides} for seed in range(options.seeds)
+        ]
     shown = {side: [turn[side] for turn in turns] for side in sides}
     result = [figures(target, trials, shown, options.price) for target in targets]
     print("\n".join(map(table, result)))
     print(tuned(result[0]))
     return {"targets": result}
-
-
-class _OverError(Exception):
-    """A run is missing, and none may begin any more."""
 
 
 def _make(work: Mapping[str, Any], folder: Path) -> dict[str, Any]:

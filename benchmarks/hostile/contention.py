@@ -59,26 +59,6 @@ def order(_: str) -> str:
     return found.hexdigest()
 
 
-def partition(folder: str, count: int = 20) -> str:
-    """Saves partitions in one folder, as `dorylax partition --out` does, and reads the folder each time."""
-    from dorylax.graph.partition import files
-
-    fields = {"num_parts": 2, "method": "metis", "balance": "vertices", "graph_digest": "x"}
-    for seed in range(count):
-        files.write(Path(folder), np.full(1000, seed % 2, np.int32), {**fields, "seed": seed})
-        if read_partition(folder) != "whole":
-            return "mixed"
-    return "whole"
-
-
-def read_partition(folder: str) -> str:
-    """Reads the partition that one of them has saved."""
-    from dorylax.graph.partition import files
-
-    parts, fields = files.read(Path(folder))
-    return "whole" if (parts == fields["seed"] % 2).all() else "mixed"
-
-
 def predict(file: str, count: int = 20) -> str:
     """Writes predictions to one file, as `dorylax predict --out` does, and reads the file each time."""
     from dorylax.cli import predictions
@@ -113,7 +93,6 @@ def lines(folder: Path, *, tiny: bool) -> Iterator[Line]:
             ("a file of predictions: one of its writers is killed", 4 * few, here.predictions),
             ("a run directory: trained in together", few, here.trained_together),
             ("a download: its first process is killed", 2 * _CHUNKS, here.download_killed),
-            ("a partition's folder: one of its writers is killed", 4 * few, here.partitions),
             ("the cache of vertex orders: filled together, one is killed", 3 * few, here.orders),
             ("a run directory: its trainer is stopped, then goes on", few, here.trainer_stopped),
             ("a run directory: its trainer is killed, another goes on", few, here.trainer_killed),
@@ -197,18 +176,11 @@ class _Contention:
 
     def predictions(self, number: int) -> tuple[Outcome, str]:
         """A file of which a whole one is always there."""
-        return self._written(predict, read_predictions, self._free() / "predictions.npz", number)
-
-    def partitions(self, number: int) -> tuple[Outcome, str]:
-        """A folder of which a whole one is always there."""
-        return self._written(partition, read_partition, self._free() / "parts", number)
-
-    def _written(
-        self, write: Callable[[str], str], read: Callable[[str], str], path: Path, seed: int
-    ) -> tuple[Outcome, str]:
-        self._workers[0].call(write, str(path), 1)
-        found = self._roles(write, path, "whole", lambda: time.sleep(random.Random(seed).uniform(0.0, 0.3)))
-        if found[0] == "survived" and self._workers[0].call(read, str(path)) != "whole":
+        path = self._free() / "predictions.npz"
+        self._workers[0].call(predict, str(path), 1)
+        wait = random.Random(number).uniform(0.0, 0.3)
+        found = self._roles(predict, path, "whole", lambda: time.sleep(wait))
+        if found[0] == "survived" and self._workers[0].call(read_predictions, str(path)) != "whole":
             return "lost", "it is mixed"
         return found
 

@@ -1,11 +1,11 @@
-"""What a disk may hold after the power has failed: the states that a file system can leave, from what a process had done.
+"""States of a disk after a power failure: those that a file system can leave, given the operations of a process.
 
-Facts are taken from POSIX and from how ext4, XFS and Btrfs use its freedom:
+Rules are those of POSIX, and of the freedom that ext4, XFS and Btrfs take:
 
 - `fsync` of a file puts its content on disk; `fsync` of a folder the names in it. Nothing else is promised: not even that
   a new file that was synced has its name in the folder.
-- Of what was written and not synced, any part may be there, in pieces of 512 bytes, in any order across files; a file may
-  have grown without its content (zeros, or nothing).
+- Of unsynced writes any part may be there, in pieces of 512 bytes, in any order across files; a file may have grown without
+  its content (zeros, or nothing).
 - Names change one by one and in any order, except that those in a synced folder are all there. A rename is one change, in
   the two folders: the file never has no name, nor both. So is an exchange of two names.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias, final
 
@@ -24,7 +24,7 @@ from hostile.disk_shim import Kind, Operation
 _SECTOR = 512
 
 Policy: TypeAlias = Literal["nothing", "everything", "names alone", "contents alone", "some"]
-"""What is left of that which was not synced."""
+"""The rest of unsynced changes."""
 
 State: TypeAlias = Mapping[str, bytes | None]
 """A folder's files and, as None, its folders, by path in it."""
@@ -32,7 +32,7 @@ State: TypeAlias = Mapping[str, bytes | None]
 
 @dataclasses.dataclass(eq=False)
 class _File:
-    """A file: what is certainly on disk, and what was written since."""
+    """A file: its content that is certainly on disk, and the writes since."""
 
     synced: bytes = b""
     content: bytes = b""
@@ -84,18 +84,16 @@ class _Folder:
 _Node: TypeAlias = "_File | _Folder"
 
 
-@dataclasses.dataclass(eq=False)
-class _Change:
-    """A change of names that may not be on disk yet: of each name in its folder, what it names now; None for nothing."""
+_Change: TypeAlias = "list[tuple[_Folder, str, _Node | None]]"
+"""A change of names that may not be on disk yet: of each name in its folder, the named node now; None for none."""
 
-    names: list[tuple[_Folder, str, _Node | None]]
 
-    def apply(self, names: Mapping[_Folder, dict[str, _Node]]) -> None:
-        for folder, name, node in self.names:
-            if node is None:
-                names[folder].pop(name, None)
-            else:
-                names[folder][name] = node
+def _applied(change: _Change, names_of: Callable[[_Folder], dict[str, _Node]]) -> None:
+    for folder, name, node in change:
+        if node is None:
+            names_of(folder).pop(name, None)
+        else:
+            names_of(folder)[name] = node
 
 
 @final
@@ -145,20 +143,17 @@ class Disk:
         elif isinstance(node, _Folder):
             left: list[_Change] = []
             for change in self._pending:
-                if not any(folder is node for folder, _, _ in change.names):
+                if not any(folder is node for folder, _, _ in change):
                     left.append(change)
                     continue
-                change.apply(_Synced())
-                # Under a rename's other name, whatever came before has been, too.
-                for earlier in left:
-                    earlier.names = [
-                        one for one in earlier.names if one[:2] not in [other[:2] for other in change.names]
-                    ]
+                _applied(change, lambda folder: folder.synced)
+                # Under a rename's other name, earlier changes are on disk, too.
+                gone = [other[:2] for other in change]
+                left = [[one for one in earlier if one[:2] not in gone] for earlier in left]
             self._pending = left
 
-    def _rename(self, names: list[tuple[_Folder, str, _Node | None]]) -> None:
-        change = _Change(names)
-        change.apply(_Names())
+    def _rename(self, change: _Change) -> None:
+        _applied(change, lambda folder: folder.names)
         self._pending.append(change)
 
     def _parts(self, path: str) -> list[str]:
@@ -177,21 +172,20 @@ class Disk:
         return folder, name
 
     def after(self, policy: Policy, seed: int = 0) -> State:
-        """What is on disk if the power fails now.
-
-        Args:
-            policy: what is left of what was not synced.
-            seed: which, of "some".
-        """
+        """The state if the power fails now: `policy` on unsynced changes, of "some" the one with this seed."""
         rng = random.Random(seed)
-        names = _Copies()
+        names: dict[_Folder, dict[str, _Node]] = {}
+
+        def names_of(folder: _Folder) -> dict[str, _Node]:
+            return names.setdefault(folder, dict(folder.synced))
+
         for change in self._pending:
             if policy in ("everything", "names alone") or (policy == "some" and rng.random() < 0.5):
-                change.apply(names)
+                _applied(change, names_of)
         found: dict[str, bytes | None] = {}
 
         def walk(folder: _Folder, where: str) -> None:
-            for name, node in sorted(names[folder].items()):
+            for name, node in sorted(names_of(folder).items()):
                 path = f"{where}{name}"
                 if isinstance(node, _File):
                     found[path] = node.left(policy, rng)
@@ -201,22 +195,6 @@ class Disk:
 
         walk(self._top, "")
         return found
-
-
-class _Names(dict[_Folder, dict[str, _Node]]):
-    def __missing__(self, folder: _Folder) -> dict[str, _Node]:
-        return folder.names
-
-
-class _Synced(dict[_Folder, dict[str, _Node]]):
-    def __missing__(self, folder: _Folder) -> dict[str, _Node]:
-        return folder.synced
-
-
-class _Copies(dict[_Folder, dict[str, _Node]]):
-    def __missing__(self, folder: _Folder) -> dict[str, _Node]:
-        self[folder] = dict(folder.synced)
-        return self[folder]
 
 
 def restored(state: State, folder: Path) -> None:

@@ -1,7 +1,6 @@
 // Stands between a process and the C library's calls that change files, for `disk_shim.py`: counts those under one folder,
-// makes one of them fail, and writes down what each did. Preloaded (LD_PRELOAD), it also sees what other libraries write.
-//
-// Nothing happens before `disk_shim_watch`, and nothing in a process that is forked after it.
+// makes one of them fail, and records each. Preloaded (LD_PRELOAD), it also sees the writes of other libraries. Nothing
+// happens before `disk_shim_watch`, and nothing in a process that is forked after it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -133,7 +132,7 @@ static int verdict(enum kind kind) {
 }
 
 // Does an operation, or fails in its place, and records it.
-#define GUARDED(kind, path, second, call)                              \
+#define GUARDED(kind, path, second, offset, call)                      \
   ({                                                                   \
     pthread_mutex_lock(&lock);                                         \
     int error = verdict(kind);                                         \
@@ -143,7 +142,7 @@ static int verdict(enum kind kind) {
     else                                                               \
       result = (call);                                                 \
     int kept = errno;                                                  \
-    record(kind, result < 0 ? kept : 0, path, second, 0, NULL, 0, 0);  \
+    record(kind, result < 0 ? kept : 0, path, second, offset, NULL, 0, 0); \
     pthread_mutex_unlock(&lock);                                       \
     errno = kept;                                                      \
     result;                                                            \
@@ -159,37 +158,32 @@ static int opened(int at, const char *path, int flags, mode_t mode) {
   int there = !stat(full, &status);
   enum kind kind = (flags & O_CREAT) && !there ? CREATE : OPEN;
   if ((flags & O_TRUNC) && there && status.st_size) {
-    int found = GUARDED(OPEN, full, "", real_openat(at, path, flags & ~O_TRUNC, mode));
+    int found = GUARDED(OPEN, full, "", 0, real_openat(at, path, flags & ~O_TRUNC, mode));
     if (found < 0 || !ftruncate(found, 0)) return found;
     int error = errno;
     close(found);
     errno = error;
     return -1;
   }
-  return GUARDED(kind, full, "", real_openat(at, path, flags, mode));
+  return GUARDED(kind, full, "", 0, real_openat(at, path, flags, mode));
 }
 
-#define MODE_OF(flags)                        \
+#define OPENS(at, path, flags)                \
   mode_t mode = 0;                            \
   if ((flags) & (O_CREAT | O_TMPFILE)) {      \
     va_list rest;                             \
     va_start(rest, flags);                    \
     mode = va_arg(rest, mode_t);              \
     va_end(rest);                             \
-  }
+  }                                           \
+  return opened(at, path, flags, mode);
 
-int open(const char *path, int flags, ...) {
-  MODE_OF(flags) return opened(AT_FDCWD, path, flags, mode);
-}
-int open64(const char *path, int flags, ...) {
-  MODE_OF(flags) return opened(AT_FDCWD, path, flags, mode);
-}
-int openat(int at, const char *path, int flags, ...) {
-  MODE_OF(flags) return opened(at, path, flags, mode);
-}
-int openat64(int at, const char *path, int flags, ...) {
-  MODE_OF(flags) return opened(at, path, flags, mode);
-}
+#define ALSO(name) __attribute__((alias(name)))  // on 64 bits the same
+
+int open(const char *path, int flags, ...) { OPENS(AT_FDCWD, path, flags) }
+int open64(const char *path, int flags, ...) ALSO("open");
+int openat(int at, const char *path, int flags, ...) { OPENS(at, path, flags) }
+int openat64(int at, const char *path, int flags, ...) ALSO("openat");
 int creat(const char *path, mode_t mode) { return opened(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode); }
 
 // `offset` < 0: at the file's own place.
@@ -226,16 +220,12 @@ ssize_t pwrite(int descriptor, const void *data, size_t length, off_t offset) {
   struct iovec one = {(void *)data, length};
   return written(descriptor, &one, 1, offset);
 }
-ssize_t pwrite64(int descriptor, const void *data, size_t length, off_t offset) {
-  return pwrite(descriptor, data, length, offset);
-}
+ssize_t pwrite64(int descriptor, const void *data, size_t length, off_t offset) ALSO("pwrite");
 ssize_t writev(int descriptor, const struct iovec *data, int pieces) { return written(descriptor, data, pieces, -1); }
 ssize_t pwritev(int descriptor, const struct iovec *data, int pieces, off_t offset) {
   return written(descriptor, data, pieces, offset);
 }
-ssize_t pwritev64(int descriptor, const struct iovec *data, int pieces, off_t offset) {
-  return written(descriptor, data, pieces, offset);
-}
+ssize_t pwritev64(int descriptor, const struct iovec *data, int pieces, off_t offset) ALSO("pwritev");
 
 // The C library writes a stream's content by itself; NumPy writes arrays so. At once here, and not from its buffer later.
 size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
@@ -261,29 +251,18 @@ size_t fwrite(const void *data, size_t size, size_t count, FILE *stream) {
 }
 
 int ftruncate(int descriptor, off_t length) {
-  __typeof__(&ftruncate) real_ftruncate = REAL(ftruncate);
   char path[PATH_MAX];
   if (watching()) path_of(descriptor, path);
-  if (!watching() || !inside(path)) return real_ftruncate(descriptor, length);
-  pthread_mutex_lock(&lock);
-  int error = verdict(TRUNCATE), result = -1;
-  if (error > 0)
-    errno = error;
-  else
-    result = real_ftruncate(descriptor, length);
-  int kept = errno;
-  record(TRUNCATE, result < 0 ? kept : 0, path, "", length, NULL, 0, 0);
-  pthread_mutex_unlock(&lock);
-  errno = kept;
-  return result;
+  if (!watching() || !inside(path)) return REAL(ftruncate)(descriptor, length);
+  return GUARDED(TRUNCATE, path, "", length, REAL(ftruncate)(descriptor, length));
 }
-int ftruncate64(int descriptor, off_t length) { return ftruncate(descriptor, length); }
+int ftruncate64(int descriptor, off_t length) ALSO("ftruncate");
 
 static int synced(int descriptor, int (*call)(int)) {
   char path[PATH_MAX];
   if (watching()) path_of(descriptor, path);
   if (!watching() || !inside(path)) return call(descriptor);
-  return GUARDED(SYNC, path, "", call(descriptor));
+  return GUARDED(SYNC, path, "", 0, call(descriptor));
 }
 int fsync(int descriptor) { return synced(descriptor, REAL(fsync)); }
 int fdatasync(int descriptor) { return synced(descriptor, REAL(fdatasync)); }
@@ -313,7 +292,7 @@ static int renamed(int from, const char *path, int to, const char *target, unsig
   absolute(to, target, second);
   if (!inside(full) && !inside(second)) return real_renameat2(from, path, to, target, flags);
   enum kind kind = flags & RENAME_EXCHANGE ? EXCHANGE : RENAME;
-  return GUARDED(kind, full, second, real_renameat2(from, path, to, target, flags));
+  return GUARDED(kind, full, second, 0, real_renameat2(from, path, to, target, flags));
 }
 int rename(const char *path, const char *target) { return renamed(AT_FDCWD, path, AT_FDCWD, target, 0); }
 int renameat(int from, const char *path, int to, const char *target) { return renamed(from, path, to, target, 0); }
@@ -326,7 +305,7 @@ int mkdirat(int at, const char *path, mode_t mode) {
   char full[PATH_MAX];
   if (watching()) absolute(at, path, full);
   if (!watching() || !inside(full)) return real_mkdirat(at, path, mode);
-  return GUARDED(MKDIR, full, "", real_mkdirat(at, path, mode));
+  return GUARDED(MKDIR, full, "", 0, real_mkdirat(at, path, mode));
 }
 int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
 
@@ -335,7 +314,7 @@ int unlinkat(int at, const char *path, int flags) {
   char full[PATH_MAX];
   if (watching()) absolute(at, path, full);
   if (!watching() || !inside(full)) return real_unlinkat(at, path, flags);
-  return GUARDED(flags & AT_REMOVEDIR ? RMDIR : UNLINK, full, "", real_unlinkat(at, path, flags));
+  return GUARDED(flags & AT_REMOVEDIR ? RMDIR : UNLINK, full, "", 0, real_unlinkat(at, path, flags));
 }
 int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
 int rmdir(const char *path) { return unlinkat(AT_FDCWD, path, AT_REMOVEDIR); }

@@ -1,17 +1,15 @@
-"""A training process gets signals, or loses its terminal, while its workers are stopped, spin or read from an empty pipe."""
+"""A training process gets signals while its workers are stopped, spin or read from an empty pipe."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +49,7 @@ class Way(NamedTuple):
 
     Attributes:
         name: For the table.
-        signals: It gets them in order, a second apart; none: its terminal is closed.
+        signals: It gets them in order, a second apart.
         status: Its exit status then.
         freed: Whether the workers go on before it can end; only those that are stopped can.
         cleans: Whether it can remove its temporary files: nothing that is killed can.
@@ -71,7 +69,6 @@ WAYS = (
     Way("Ctrl-C once; the workers go on", [signal.SIGINT], 130, freed=True),
     Way("SIGTERM once; the workers go on", [signal.SIGTERM], 143, freed=True),
     Way("SIGHUP thrice; the workers go on", [signal.SIGHUP] * 3, 143, freed=True),
-    Way("its terminal is closed; the workers go on", [], 143, freed=True),
     *(Way(one.name, [one], -one, cleans=False) for one in (signal.SIGKILL, signal.SIGQUIT, signal.SIGUSR1)),
 )
 
@@ -103,16 +100,8 @@ class _Trial:
         """Trains, disturbs it, and maybe resumes."""
         command, said = self._command(1_000_000), self._folder / "said"
         status: list[int] = []
-        with said.open("wb") as file, _closed_terminal(way) as (terminal, close):
-            process = subprocess.Popen(
-                command,
-                stdout=subprocess.DEVNULL if terminal is None else terminal,
-                stderr=file if terminal is None else terminal,
-                stdin=terminal,
-                env=self._environment,
-                start_new_session=terminal is not None,
-                preexec_fn=None if terminal is None else _take_terminal,  # noqa: PLW1509  (it makes one system call)
-            )
+        with said.open("wb") as file:
+            process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file, env=self._environment)
             try:
                 until(lambda: len(self._epochs()) > 3 or process.poll() is not None, _ENDS_SECONDS)
                 workers = below(process.pid)
@@ -124,9 +113,6 @@ class _Trial:
                 for number in way.signals:
                     time.sleep(1.0)
                     process.send_signal(number)
-                if not way.signals:
-                    close()
-                    time.sleep(1.0)
                 if way.freed:
                     for worker in workers:
                         os.kill(worker, signal.SIGCONT)
@@ -177,36 +163,3 @@ class _Trial:
         except FileNotFoundError:
             return []
         return [{key: value for key, value in json.loads(line).items() if key not in _TIMES} for line in lines]
-
-
-def _take_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-@contextlib.contextmanager
-def _closed_terminal(way: Way) -> Iterator[tuple[int | None, Callable[[], None]]]:
-    """A terminal for a process, and how it is closed; none where signals come."""
-    if way.signals:
-        yield None, lambda: None
-        return
-    ours, theirs = pty.openpty()
-    closing = threading.Event()
-
-    def read() -> None:  # or the process would wait for a reader
-        with contextlib.suppress(OSError):
-            while not closing.is_set():
-                os.read(ours, 1 << 16)
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-
-    def close() -> None:
-        closing.set()
-        os.close(theirs)
-        time.sleep(0.5)  # for the progress line, after which nothing is read any more
-        os.close(ours)
-
-    yield theirs, close

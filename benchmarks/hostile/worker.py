@@ -109,7 +109,7 @@ class Worker:
         raise DiedError(why)
 
     def call(self, function: Callable[..., Any], *arguments: Any, **environment: str) -> Any:
-        """Both."""
+        """Begins a call, and returns its value."""
         self.start(function, *arguments, **environment)
         return self.result()
 

@@ -30,7 +30,7 @@ def test_a_pool_makes_all_runs_of_a_table(
         return {"reached": {"1": {"epoch": 0, "val": good, "test": good}}, "epochs": 1}
 
     monkeypatch.setattr(Runs, "_run", run)
-    runs = pickle.loads(pickle.dumps(Runs(tmp_path, "gcn", 1, 60, 1e9)))  # as processes get it
+    runs = pickle.loads(pickle.dumps(Runs(tmp_path, "gcn", 1, 60)))  # as processes get it
     with ThreadPoolExecutor(1) as pool:
         show(runs, ["homophilous", "dense"], 3, pool)
         assert len(made) == 2 * (8 * 2 + 3 + 3)

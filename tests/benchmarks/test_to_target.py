@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections.abc import Mapping
@@ -130,7 +129,7 @@ def test_only_the_same_run_is_not_made_again(tmp_path: Path, monkeypatch: pytest
     options = argparse.Namespace(scale=None, limit=1.0, trials=1, seeds=1, price=1.0)
     for limit, wanted in ((1.0, [("pyg", 100), ("pyg", 0)]), (1.0, []), (2.0, [("pyg", 100), ("pyg", 0)])):
         options.limit = limit
-        assert time_to_accuracy.measured("tiny", ["pyg"], tmp_path / "kept", math.inf, options)
+        assert time_to_accuracy.measured("tiny", ["pyg"], tmp_path / "kept", options)
         assert made == wanted
         made.clear()
 
