@@ -4,14 +4,14 @@
     python benchmarks/cluster.py --only overhead --servers 2 4
     python benchmarks/cluster.py --only memory --size reddit-large         # 20 minutes, 7 GB of disk
 
-**overhead**: `pipeline.hosts=processes` beside as many servers in one process, on the graph of the flagship study and on
-one of 10 million edges (width 128): in as many processes as servers (`num_hosts`), the parameter server beside a graph
-server, and by default, with a process more for it. All train the same GCN with dropout, some epochs each in turn, each as
-often the first; medians of seconds per epoch, and of seconds of processor time of all processes. Beside that: the bytes
-that left the sockets of hosts in messages between graph servers, frames and headers, and the bytes by `Program.cost()`.
+**overhead**: `pipeline.hosts=processes` compared with as many servers in one process, on the graph of the flagship study
+and on one of 10 million edges (width 128): in as many processes as servers (`num_hosts`), the parameter server in that of a
+graph server, and by default, with a process more for it. All train the same GCN with dropout, some epochs each in turn, each
+as often the first; medians of seconds per epoch, and of seconds of processor time of all processes. Also: the bytes that left
+the sockets of hosts in messages between graph servers, frames and headers, and the bytes by `Program.cost()`.
 
 **memory**: the peak of each host and of the driver, sampled (PSS: of a page that processes share each counts its share),
-beside that of the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
+compared with the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,
 and the driver holds no graph. A run for which memory does not suffice is ended; its size then is the least that it takes,
 so that the hosts' share of it is an upper bound.
 
@@ -104,7 +104,7 @@ class Side:
 
 
 def overhead(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Hosts beside servers that share a process."""
+    """Hosts compared with servers that share a process."""
     edges = arguments.edges
     large = load("communities", size="medium", num_vertices=edges // 100, num_edges=edges)
     graphs = {
@@ -163,7 +163,7 @@ def _print_overhead(row: dict[str, Any]) -> None:
 
 
 def memory(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Peaks of hosts and of the driver beside those of one process."""
+    """Peaks of hosts and of the driver compared with those of one process."""
     size = arguments.size
     with contextlib.ExitStack() as stack:
         folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-cluster-")))

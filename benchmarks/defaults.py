@@ -3,14 +3,14 @@
 Shown are graphs of $DORYLAX_DATA (amazon-photo, coauthor-cs, citationfull-dblp; 60 % of each class train, 20 % validate, and
 a seed splits and trains) and three generated ones. On each, every setting of the grid trains with two seeds of its own; the
 one with the best mean validation accuracy then trains with the seeds of the default, and both are compared at the epoch of
-best validation. `--choose` prints what the default was chosen by instead: candidates on cora and pubmed, split likewise, and
-on generated graphs of other shapes and seeds.
+best validation. `--choose` prints the choice of the default instead: candidates on cora and pubmed, split in the same
+way, and on generated graphs of other shapes and seeds.
 
     DORYLAX_DATA=… python benchmarks/defaults.py --out runs/defaults                    # stopped, it goes on
     DORYLAX_DATA=… python benchmarks/defaults.py --out runs/choose --choose --seeds 3
 
 With many cores or a GPU, `--jobs 14` trains so many at a time. On a GPU they share its memory with
-`XLA_PYTHON_CLIENT_PREALLOCATE=false`; `JAX_COMPILATION_CACHE_DIR=FOLDER` compiles once what only a seed tells apart.
+`XLA_PYTHON_CLIENT_PREALLOCATE=false`; `JAX_COMPILATION_CACHE_DIR=FOLDER` compiles runs once that differ in their seed only.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def choose(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
 
 
 def show(runs: Runs, names: Sequence[str], seeds: int, pool: Pool) -> None:
-    """Prints the default beside the best of the grid, by mean validation accuracy, a row for each graph."""
+    """Prints the default compared with the best of the grid, by mean validation accuracy, a row for each graph."""
     make(runs, ((name, one, seed) for seed in _TUNING_SEEDS for name in names for one in GRID.values()), pool)
     make(runs, ((name, {}, seed) for name in names for seed in range(seeds)), pool)
 

@@ -1,4 +1,4 @@
-"""Full-graph training on one machine beside its peers: epoch time, peak memory and loss curve, all in one run.
+"""Full-graph training on one machine compared with its peers: epoch time, peak memory and loss curve, all in one run.
 
     python benchmarks/full_graph.py --shape reddit-small --json full-graph.json     # 15 minutes on two cores, 12 GiB
     python benchmarks/full_graph.py --shape attention --model gat

@@ -1,17 +1,17 @@
-"""The gather kernel beside its peers and the machine's limit: GB/s of gathered rows, on one power-law graph.
+"""The gather kernel compared with its peers and the machine's limit: GB/s of gathered rows, on one power-law graph.
 
     python benchmarks/gather.py                  # the full table, half an hour on two cores
     python benchmarks/gather.py --widths 64 128 --rounds 3 --json gather.json
 
 Forward is `y = A·x`, backward `dx = Aᵀ·dy`, A unweighted for dorylax and segment_sum; torch has no unweighted sparse
-matrices, so its carries ones. Every peer gets the best inputs for it: A and Aᵀ ready in CSR with int32 indices, and all
+matrices, so its matrix has ones. Every peer gets the best inputs for it: A and Aᵀ ready in CSR with int32 indices, and all
 threads. Results overwrite the last ones (a donated array for JAX, `out=` for torch), as inside a step that is compiled as a
 whole: with `--fresh` they are allocated, and the system then clears their pages on first use. A gathered row is `width · 4`
-bytes for each edge. The rounds of all peers take turns, so that noise of the machine meets all alike, and each begins with
+bytes for each edge. The rounds of all peers take turns, so that noise of the machine meets all of them, and each begins with
 a forward run that does not count; the table gives medians. Peers that are not installed are left out, and named.
 
 The **limit** is the rate at which the machine reads rows: `ROW_READ`, built with the compiler that builds the kernel, adds
-the same rows in the same order into registers, on all cores, and does nothing else. It has the better of two medians, with
+the same rows in the same order into registers, on all cores, and writes nothing. It has the better of two medians, with
 and without prefetching.
 """
 
@@ -176,7 +176,7 @@ def torch_runs(graph: Graph, x: np.ndarray, *, fresh: bool) -> tuple[Run, Run]:
 
 
 def limit_runs(graph: Graph, x: np.ndarray) -> dict[tuple[str, str], Run]:
-    """Reading the rows and nothing else, by (loop, pass); nothing where there is no compiler."""
+    """Reading the rows alone, by (loop, pass); nothing where there is no compiler."""
     library = _row_read()
     if library is None:
         return {}
@@ -231,7 +231,7 @@ def measure(
         for name, make in peers.items()
         for which, run in zip(("forward", "backward"), make(graph, x, fresh=fresh), strict=True)
     }
-    # Copies: of memory that is written again, and that JAX gives away only if nobody looks at it.
+    # Copies: of memory that is written again, and that JAX gives away only without other references.
     reference = {which: np.array(runs["dorylax", which]()) for which in ("forward", "backward")}
     for (name, which), run in runs.items():  # also the warm-up
         error = np.abs(np.asarray(run()) - reference[which]).max() / np.abs(reference[which]).max()

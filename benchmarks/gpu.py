@@ -1,4 +1,4 @@
-"""dorylax on a GPU: are its operators right there, what do they reach, and what does an epoch take beside PyTorch Geometric?
+"""dorylax on a GPU: are its operators right, and how long is an epoch compared with PyTorch Geometric?
 
     python benchmarks/gpu.py                         # five minutes on an H200
     python benchmarks/gpu.py --only operators        # right or not, in a minute
@@ -6,7 +6,7 @@
 dorylax has no kernels of its own for GPUs: its operators are `jax.ops.segment_*` there (`dorylax/ops/segment.py`), compiled
 by XLA. Without a GPU everything runs on the CPU, operators by the same lowering, and the first line says so. Parts:
 
-- operators: values and gradients of each on the device, on random data, beside the CPU's native kernels in float32:
+- operators: values and gradients of each on the device, on random data, compared with the CPU's native kernels in float32:
   ‖difference‖ / ‖reference‖. The benchmark fails above 1e-5, for whole models above 1e-3: where a sum of two scores
   differs in its last bit, it may differ in its sign, and LeakyReLU's slope at that one edge moves a gradient by 1e-4.
 - epochs: median of `--epochs` epochs of two layers (`full_graph.py`'s shapes and models), losses compared with PyG's.
@@ -123,7 +123,7 @@ def operators(num_vertices: int = 20_000, num_edges: int = 600_000) -> dict[str,
 
 
 def epochs(options: Any) -> dict[str, Any]:
-    """Prints seconds of an epoch by shape and model, beside PyG's."""
+    """Prints seconds of an epoch by shape and model, compared with PyG's."""
     found: dict[str, Any] = {}
     print(f"{'epochs of':<24} {'dorylax':>10} {'pyg':>10} {'dorylax is':>11}  loss differs", flush=True)
     for shape, model in itertools.product(options.shapes, options.models):

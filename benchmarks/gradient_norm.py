@@ -1,4 +1,4 @@
-"""The convergence guarantee of bounded staleness beside what happens: the mean squared norm of the gradient against epochs.
+"""The guarantee of bounded staleness, and the measurement: the mean squared norm of the gradient against epochs.
 
 Dorylus (OSDI '21, section 5.3) proves for plain gradient descent with staleness S and step size min(1/ρ, 1/√N), that after N
 updates the expected squared norm of the full gradient, at a random one of them, is O(1/√N). Here it is measured: for each N

@@ -1,4 +1,4 @@
-"""How fast a graph is imported from text within a budget of memory, beside `sort` and pandas on a slice of it.
+"""How fast a graph is imported from text within a budget of memory, compared with `sort` and pandas on a slice of it.
 
     python benchmarks/importing.py                                     # 100 million edges, 4 GiB; 4 GB of disk
     python benchmarks/importing.py --edges 1_000_000_000 --vertices 60_000_000 --folder /scratch      # 40 GB of disk

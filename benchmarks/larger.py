@@ -1,4 +1,4 @@
-"""Training larger than memory: epochs of a graph that is streamed from disk, beside the two bounds of what it must do.
+"""Training larger than memory: epochs of a graph that is streamed from disk, compared with two lower bounds.
 
     python benchmarks/larger.py reddit-small --memory 1GiB
     python benchmarks/larger.py friendster --scale 0.05 --memory 1.5GiB --folder /data/larger

@@ -1,15 +1,15 @@
-"""What a run does when something is lost: a table of who is killed, and at what.
+"""Does a run recover when something is lost? A table of victims, phases and outcomes.
 
     python benchmarks/losses.py                                   # all cells, both modes, about 40 minutes on two cores
     python benchmarks/losses.py --modes pipe --only driver        # some of them
 
-Hosts are real processes (`pipeline.hosts=processes`), or actors on a Ray cluster of two nodes. In the middle of epoch 2 of 5
-one that stands at a gather, a stage, the sending of rows, of gradients, an update or a checkpoint is killed by SIGKILL, or
-another one while it stands there; or it is stopped, or cut off, and comes back. A cell is good where the run comes to its
-end, synchronous training with the very bits of a run in which nothing was lost, asynchronous training with no row too old
-and nothing counted twice; where it leaves no process, socket or file; and where a loss costs no finished epoch, and no more
-than ten seconds beside the one under way (a node, as long as Ray takes to see that it is gone). Beside each: how long it
-took from the loss to all servers being there again, and how much of an epoch was run again.
+Hosts are real processes (`pipeline.hosts=processes`), or actors on a Ray cluster of two nodes; tests/support/lost_hosts.py
+has the victims. In the middle of epoch 2 of 5, while a host stands at a gather, a stage, the sending of rows, of gradients,
+an update or a checkpoint, the victim is killed by SIGKILL; or it is stopped or cut off, and comes back. A cell is good if the
+run comes to its end: synchronous training with the bits of an undisturbed run, asynchronous training with no row too old and
+nothing counted twice. It must leave no process, socket or file; and a loss may cost no finished epoch, and at most ten
+seconds in addition to the epoch under way (a node, as long as Ray takes to see that it is gone). Each cell also prints the
+time until all servers are there again, and the part of an epoch that was run again.
 """
 
 from __future__ import annotations

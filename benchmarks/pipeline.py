@@ -1,4 +1,4 @@
-"""The pipeline beside the single-machine trainer, and what its engine adds to each task.
+"""The pipeline compared with the single-machine trainer, and the engine's overhead per task.
 
     python benchmarks/pipeline.py                    # 100,000 vertices, 10 million edges
     python benchmarks/pipeline.py --intervals 4 8 16 --rounds 5

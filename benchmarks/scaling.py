@@ -6,7 +6,7 @@
 The graphs are generated with the mean degree, features and classes of `reddit-small`, so that vertices and edges grow
 together; the model is the 2-layer GCN of width 128, without dropout. Each size runs in a process of its own. After a warm-up
 it trains for as many epochs as have about the edges of three of the largest. The figure is the median epoch's nanoseconds
-per edge, and the largest of these over the smallest. Beside it: seconds of the generator, and the peak of memory.
+per edge, and the largest of these over the smallest. Also: seconds of the generator, and the peak of memory.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Hosts under simulated faults: as many seeds as asked for, what they have found, and bugs that they must find.
+"""Hosts under simulated faults: many seeds, their failures, and planted bugs that they must find.
 
     python benchmarks/simulation.py --seeds 10000                 # about an hour on two cores
     python benchmarks/simulation.py --seeds 1 --first 4711        # one seed again, event by event the same
     python benchmarks/simulation.py --bugs                        # the first seed that finds each bug put in on purpose
 
 Hosts, their driver and the ledger are those of `pipeline.hosts=processes`; the network, the processes and the time are
-simulated, in one process. A seed decides how a run trains, and what goes wrong: messages that are lost, doubled, late and
+simulated, in one process. A seed decides how a run trains, and its faults: messages that are lost, doubled, late and
 overtake each other; hosts that are killed, with or without anybody being told, that stop and come back, zombies that do not
 know that they were replaced; links that are cut, any number at once, and restored one by one; full disks; a new driver. The
 invariants are those of `tests/support/simulated_hosts/invariants.py`, and synchronous training must end with the bits of a
@@ -83,7 +83,7 @@ def seeds(arguments: argparse.Namespace) -> dict[str, Any]:
 def bugs(arguments: argparse.Namespace) -> dict[str, Any]:
     """For each bug, the first seed that finds it."""
     found: dict[str, Any] = {}
-    warm()  # what that compiles, and computes to compare with, is not the bug's business
+    warm()  # before a bug is in
     for name, put_in in BUGS.items():
         found[name] = None
         for seed in range(arguments.first, arguments.first + arguments.most):

@@ -1,4 +1,4 @@
-"""Time to an accuracy on this machine's cores: dorylax beside sampled and whole-graph training of other libraries.
+"""Time to an accuracy on this machine's cores: dorylax compared with sampled and whole-graph training of other libraries.
 
 The question: given these cores and nothing else, how many seconds, seconds of cores, and dollars of such a machine does it
 take to the same validation accuracy, on the same graph and split? It is not the paper's. There Dorylus is 3.8 × as fast as

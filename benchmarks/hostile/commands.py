@@ -43,7 +43,7 @@ class Command:
         result: What it has made in the folder, as plain values without times.
         resume: Words to add so that it goes on where something is there already.
         before: A command that has run in the folder before, undisturbed.
-        prepare: Puts its input into a folder beside the one that is watched.
+        prepare: Puts its input into a folder next to the one that is watched.
         tries: Number of its operations that fail; each of them once if it has fewer.
         resumes: Whether it goes on with the files in its folder, and clears half-written ones.
         cached: Whether its result is only kept to save time, and may be lost.

@@ -33,7 +33,7 @@ _STUDY = (STUDY, "--sweep", "../two.yaml", "--out", "sweep", "--jobs", "2", "--t
 
 
 def ready() -> None:
-    """Nothing: it has imported this module."""
+    """Does nothing but import this module."""
 
 
 def fetch(url: str) -> str:
@@ -243,7 +243,7 @@ class _Contention:
         return self._judged("run", folder, first.command_result(), refused)
 
     def trainer_killed(self, _: int) -> tuple[Outcome, str]:
-        """The rest of a killed process keeps nobody out."""
+        """A killed process leaves no lock."""
         folder, (first, second, *_) = self._free(), self._workers
         first.start_command(_TRAIN, folder)
         if not until((folder / "run" / "seed-0" / "metrics.jsonl").exists):
