@@ -7,8 +7,8 @@
 **overhead**: `pipeline.hosts=processes` compared with as many servers in one process, on the graph of the flagship study
 and on one of 10 million edges (width 128): in as many processes as servers (`num_hosts`), the parameter server in that of a
 graph server, and by default, with a process more for it. All train the same GCN with dropout, some epochs each in turn, each
-as often the first; medians of seconds per epoch, and of seconds of processor time of all processes. Also: the bytes that left
-the sockets of hosts in messages between graph servers, frames and headers, and the bytes by `Program.cost()`.
+as often the first; medians of seconds per epoch, and of seconds of processor time of all processes. Also: the bytes that
+left the sockets of hosts in messages between graph servers, frames and headers, and the bytes by `Program.cost()`.
 
 **memory**: the peak of each host and of the driver, sampled (PSS: of a page that processes share each counts its share),
 compared with the same run with all servers in one process. Hosts map a partition that `dorylax partition --out` has saved,

@@ -5,11 +5,11 @@
 
 Hosts are real processes (`pipeline.hosts=processes`), or actors on a Ray cluster of two nodes; tests/support/lost_hosts.py
 has the victims. In the middle of epoch 2 of 5, while a host stands at a gather, a stage, the sending of rows, of gradients,
-an update or a checkpoint, the victim is killed by SIGKILL; or it is stopped or cut off, and comes back. A cell is good if the
-run comes to its end: synchronous training with the bits of an undisturbed run, asynchronous training with no row too old and
-nothing counted twice. It must leave no process, socket or file; and a loss may cost no finished epoch, and at most ten
-seconds in addition to the epoch under way (a node, as long as Ray takes to see that it is gone). Each cell also prints the
-time until all servers are there again, and the part of an epoch that was run again.
+an update or a checkpoint, the victim is killed by SIGKILL; or it is stopped or cut off, and comes back. A cell is good if
+the run comes to its end: synchronous training with the bits of an undisturbed run, asynchronous training with no row too
+old and nothing counted twice. It must leave no process, socket or file; and a loss may cost no finished epoch, and at most
+ten seconds in addition to the epoch under way (a node, as long as Ray takes to see that it is gone). Each cell also prints
+the time until all servers are there again, and the part of an epoch that was run again.
 """
 
 from __future__ import annotations

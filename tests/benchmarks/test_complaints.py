@@ -1,4 +1,4 @@
-"""What a command says of a disk that fails, as the family `io_errors` judges it."""
+"""Error messages of a command whose disk fails, as the family `io_errors` judges them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from harness.said import complaint
-from harness.warm_process import Ended
+from hostile.commands import complaint
+from hostile.worker import Ended
 
 KNOWN = {"sweep", "runs", "results.csv", "checkpoints", "parts"}
 FINE = "[1/2] hidden=4, seed 0: test accuracy 21.0 %, loss 1.4354, 0.87 ms/epoch\n"
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
         (1, "warning: damaged, not used\nerror: it cannot be read: [Errno 5] Input/output error: '/x/checkpoints'\n"),
     ],
 )
-def test_what_will_do(folder: Path, code: int, errors: str) -> None:
+def test_good_messages(folder: Path, code: int, errors: str) -> None:
     assert complaint(Ended(code, "", errors), folder, KNOWN) == ""
 
 
@@ -50,24 +50,24 @@ def test_what_will_do(folder: Path, code: int, errors: str) -> None:
         (2, "error: sweep: No space left on device\n", "ended with 2"),
         (0, "error: sweep: No space left on device\n", "ended with 0, and said"),
         (0, FINE + FAILED, "ended with 0, and said"),
-        (1, "", "does not end in one line"),
-        (1, FINE, "does not end in one line"),
-        (1, FINE + FAILED, "does not end in one line"),
-        (1, 2 * "error: sweep: No space left on device\n", "does not end in one line"),
-        (1, f"error: sweep: No space left on device\n{FINE}", "does not end in one line"),
-        (1, "error: sweep: No space left on device\nsomething of a library\n", "no error, no warning and no result"),
+        (1, "", "ended with 1, and said: nothing"),
+        (1, FINE, "ended with 1"),
+        (1, FINE + FAILED, "ended with 1"),
+        (1, 2 * "error: sweep: No space left on device\n", "ended with 1"),
+        (1, f"error: sweep: No space left on device\n{FINE}", "no error"),
+        (1, "error: sweep: No space left on device\nsomething of a library\n", "ended with 1"),
+        (1, "something of a library\n", "no error"),
         (1, "error: No space left on device\n", "names no file"),
-        (1, "error: Input/output error\n", "names no file"),
         (1, "error: the runs cannot be written\n", "names no file"),
         (1, "error: /x/other.csv: Input/output error\n", "names no file"),
-        (1, "error: sweep/.results.csv.0123abcd: Input/output error\n", "a file that nobody knows"),
+        (1, "error: sweep/.results.csv.0123abcd: Input/output error\n", "users do not know"),
         (1, f"{FINE}[2/2] hidden=8, seed 0: failed: OSError: Input/output error\n{SUMMARY}", "names no file"),
         (1, FINE + SUMMARY, "counts failed runs"),
         (1, FINE + FAILED + SUMMARY.replace("b.txt", "c.txt"), "no traceback where it says"),
         (1, "Traceback (most recent call last):\n  …\nOSError: x\n", "printed a traceback"),
     ],
 )
-def test_what_will_not(folder: Path, code: int | None, errors: str, why: str) -> None:
+def test_bad_messages(folder: Path, code: int | None, errors: str, why: str) -> None:
     assert why in complaint(Ended(code, "", errors), folder, KNOWN)
 
 
