@@ -21,6 +21,7 @@ from dorylax.program.model import function
 from dorylax.program.tracing.arguments import RunData, training_weights
 
 GRAPH = messy_graph()
+FEW, MANY = 60, 400
 V, E = int(GRAPH.num_vertices), int(GRAPH.num_edges)
 SPEC = DataSpec(
     (RowSpec("vertex", (F,), "float64", "x"), RowSpec("edge", (), "float64", "weight")),
@@ -37,14 +38,28 @@ def data() -> RunData:
     return RunData(GRAPH, (rng.normal(size=(V, F)), rng.uniform(0.5, 1.5, E)), labels, weights)
 
 
-@pytest.mark.timeout(900)  # Hypothesis takes up to five minutes to make a failing program small
-@settings(max_examples=200, suppress_health_check=list(HealthCheck))
-@given(
+programs = given(
     model=random_models(),
     passes=st.sets(st.sampled_from(PASSES)),
     bounds=st.lists(st.integers(1, V - 1), max_size=6, unique=True).map(sorted),
 )
+pytestmark = pytest.mark.timeout(900)  # Hypothesis takes up to five minutes to make a failing program small
+
+
+@settings(max_examples=FEW, suppress_health_check=list(HealthCheck))
+@programs
 def test_random_programs(model: RandomModel, passes: set[str], bounds: list[int]) -> None:
+    check(model, passes, bounds)
+
+
+@pytest.mark.exhaustive
+@settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
+@programs
+def test_many_random_programs(model: RandomModel, passes: set[str], bounds: list[int]) -> None:
+    check(model, passes, bounds)
+
+
+def check(model: RandomModel, passes: set[str], bounds: list[int]) -> None:
     with jax.enable_x64(True):
         params = [jnp.asarray(value) for value in model.params()]
         parts = dataclasses.replace(function.take_apart(model, params), params=params)
