@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
+import itertools
 import weakref
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,32 @@ from dorylax.streaming.spare import SpareArrays
 ROWS = 3  # of a unit; the messy graph has 20
 
 
-def case_of(name: str) -> tuple[ModelParts, RunData, Program]:
+FEW = (
+    "GATConv",
+    "SAGEConv max",
+    "GCN deep",
+    "GATv2",
+    "GIN deep",
+    "APPNP",
+    "GCNII",
+    "MPNN",
+    "sharing",
+    "APPNP as a scan",
+    "linen GCN",
+)
+"""One model of each family; the others are as `exhaustive`."""
+every_kind = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in FEW else [pytest.mark.exhaustive]) for name in zoo.ALL]
+)
+
+
+@functools.lru_cache(maxsize=len(FEW))
+def case_of(name: str) -> tuple[ModelParts, RunData, Program, Any]:
+    """A model, its data and its program, and the loss and gradients that any streaming must give."""
     case = zoo.ALL[name]
-    parts = zoo.parts_of(case, "float32")
-    return parts, zoo.data_of(case, "float32"), optimise(trace(parts, zoo.spec_of(case, "float32")))
+    parts, data = zoo.parts_of(case, "float32"), zoo.data_of(case, "float32")
+    program = optimise(trace(parts, zoo.spec_of(case, "float32")))
+    return parts, data, program, oracle(parts, data, seed=1, epoch=2)
 
 
 def step(layout: Layout, parts: ModelParts, data: RunData, scratch: Path, epoch: int = 2) -> StepResult:
@@ -52,12 +76,11 @@ def assert_equal(one: StepResult, other: StepResult) -> None:
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
-@pytest.mark.parametrize("name", zoo.ALL)
+@every_kind
 def test_models_of_all_kinds(name: str, tmp_path: Path) -> None:
-    parts, data, program = case_of(name)
+    parts, data, program, expected = case_of(name)
     layout = layout_of(program, data, ROWS)
     found = step(layout, parts, data, tmp_path)
-    expected = oracle(parts, data, seed=1, epoch=2)
     assert_same(
         found, expected, "float32", exact=lambda: exact_gradients(parts, data, seed=1, epoch=2), with_zeros=True
     )
@@ -66,12 +89,11 @@ def test_models_of_all_kinds(name: str, tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())  # names of files are gone at once
 
 
-@pytest.mark.parametrize("name", zoo.ALL)
+@every_kind
 def test_units_of_several_slices(name: str, tmp_path: Path) -> None:
-    parts, data, program = case_of(name)
+    parts, data, program, expected = case_of(name)
     layout = dataclasses.replace(layout_of(program, data, 8), slices=Slices(2, 4), threads=3)
     found = step(layout, parts, data, tmp_path)
-    expected = oracle(parts, data, seed=1, epoch=2)
     assert_same(
         found, expected, "float32", exact=lambda: exact_gradients(parts, data, seed=1, epoch=2), with_zeros=True
     )
@@ -145,8 +167,16 @@ def test_every_budget_gives_the_same_bits_of_a_hub(name: str, tmp_path: Path) ->
     assert_equal(step(layout, parts, data, tmp_path), step(whole, parts, data, tmp_path))
 
 
-@pytest.mark.parametrize("name", ["GCN", "GIN", "SAGE mean"])
-@pytest.mark.parametrize("share", [0.02, 0.5, 1.0])
+SHARES = {"GCN": 0.02, "GIN": 0.5, "SAGE mean": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        pytest.param(name, share, marks=[] if SHARES[name] == share else [pytest.mark.exhaustive])
+        for name, share in itertools.product(SHARES, SHARES.values())
+    ],
+)
 def test_what_only_the_loss_reads_is_gathered_for_labelled_vertices(name: str, share: float, tmp_path: Path) -> None:
     data = symmetric_data(600, 3000, 40)
     mask = np.random.default_rng(1).random(600) < share
