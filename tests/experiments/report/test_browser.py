@@ -1,4 +1,4 @@
-"""The page in a real browser, where there is one: nothing is fetched, cut or covered, both themes, several widths."""
+"""The page in a real browser, if one is installed: no downloads, no cut or covered text, both themes, several widths."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def probed(folder: Path, report: Path) -> Path:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a small study."""
     folder = tmp_path_factory.mktemp("page")
-    return probed(folder, written_report(folder))
+    return probed(folder, written_report(folder, only=[("model.name", "gcn")]))
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def looked_at(folder: Path, width: int, *, dark: bool = False) -> dict[str, Any]:
-    """What the page is in a window of so many pixels."""
+    """Measures the page in a window of this width in pixels."""
     (folder / "frame.html").write_text(_FRAME.format(width=width), encoding="utf-8")
     assert BROWSER is not None
     command = [

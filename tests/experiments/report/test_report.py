@@ -1,8 +1,9 @@
-"""Reports: what is in them, the same bytes every time, nothing of a file taken for markup."""
+"""Reports: their content, the same bytes every time, no text of a file taken for markup."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import xml.etree.ElementTree as ET
 from html import unescape
 from pathlib import Path
@@ -36,17 +37,33 @@ FIGURES = (
 )
 
 
+SMALL = [("model.name", "gcn"), ("train.seed", "0")]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a report. Not to be changed."""
+    """The one folder with a whole report whose figures are drawn. Not to be changed."""
     path = tmp_path_factory.mktemp("report")
-    written_report(path)
+    written_report(path, TARGET)
     return path
 
 
-def test_all_figures_of_both_groups_are_there_as_svg_and_png(tmp_path: Path) -> None:
-    written_report(tmp_path, TARGET)
-    folder = tmp_path
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report on a few runs, drawn. Not to be changed."""
+    path = tmp_path_factory.mktemp("small")
+    written_report(path, only=SMALL)
+    return path
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures have their names, and are not drawn, which takes most of a report's time."""
+    monkeypatch.setattr(figures, "svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(figures, "png", lambda *_: b"")
+
+
+def test_all_figures_of_both_groups_are_there_as_svg_and_png(folder: Path) -> None:
     names = {path.stem for path in (folder / "figures").iterdir()}
     assert names == {"overview", *(f"{place}-{name}" for place in (0, 1) for name in FIGURES)}
     assert {path.suffix for path in (folder / "figures").iterdir()} == {".svg", ".png"}
@@ -56,16 +73,17 @@ def test_all_figures_of_both_groups_are_there_as_svg_and_png(tmp_path: Path) -> 
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_same_bytes_again(folder: Path, tmp_path: Path) -> None:
-    written_study(tmp_path)
-    write_report([read_study(tmp_path)], tmp_path)
-    for name in ("report.html", "report.md", "figures/0-accuracy-epochs.svg", "figures/1-timelines.svg"):
-        again, before = (tmp_path / name).read_bytes(), (folder / name).read_bytes()
+def test_the_same_bytes_again(small: Path, tmp_path: Path) -> None:
+    written_report(tmp_path, only=SMALL)
+    for name in ("report.html", "report.md", "figures/0-accuracy-epochs.svg", "figures/0-timelines.svg"):
+        again, before = (tmp_path / name).read_bytes(), (small / name).read_bytes()
         assert again == before, name
 
 
-def test_numbers_are_those_of_the_runs(folder: Path) -> None:
-    text = (folder / "report.md").read_text(encoding="utf-8")
+@pytest.mark.usefixtures("undrawn")
+def test_numbers_are_those_of_the_runs(tmp_path: Path) -> None:
+    written_report(tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
     baseline = [run for run in sweep().runs if run.name == "gcn, pipe"]
     target = sum(accuracy(run, EPOCHS - 1) for run in baseline) / 3 - 0.01
     assert f"Target: {100 * target:.2f} % validation accuracy" in text
@@ -82,15 +100,8 @@ def test_numbers_are_those_of_the_runs(folder: Path) -> None:
     assert re.search(r"^- async S=0 needs .* the epochs of pipe", text, re.MULTILINE)
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures have their names, and are not drawn, which takes most of a report's time."""
-    monkeypatch.setattr(figures, "svg", lambda *_: "<svg></svg>")
-    monkeypatch.setattr(figures, "png", lambda *_: b"")
-
-
 def first_sentence(folder: Path) -> str:
-    """What follows the headings of both files."""
+    """The sentence after the headings of both files."""
     page = (folder / "report.html").read_text(encoding="utf-8")
     (in_page,) = re.findall(r'</h1>.*?</header>\s*<p class="answer">(.*?)</p>', page, re.DOTALL)
     in_markdown = (folder / "report.md").read_text(encoding="utf-8").splitlines()[2]
@@ -171,7 +182,7 @@ def test_what_is_text_stays_text(folder: Path) -> None:
     assert "Does &lt;staleness&gt; pay &amp; how?" in html
     assert "<staleness>" not in html
     assert "a &lt;b&gt;bad&lt;/b&gt; value" in html
-    assert "compare: {baseline: {pipeline.mode: pipe}}" in html  # the sweep's file
+    assert "compare: {baseline: {pipeline.mode: pipe}, target: 0.6}" in html  # the sweep's file
     assert "interval_step_scaling: true" in html  # a default, in the whole configuration
     assert "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"|<rdf:RDF.*?</rdf:RDF>', "", html, flags=re.DOTALL)
 
@@ -190,10 +201,8 @@ def test_figures_have_no_colour_of_their_own(folder: Path) -> None:
     assert set(re.findall(r"(?:fill|stroke): (#\w+)", drawn)) <= {"#000000"}  # of matplotlib's style sheet
 
 
-def test_a_full_disk_leaves_the_report_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only = [("model.name", "gcn"), ("train.seed", "0")]
-    written_study(tmp_path, only=only)
-    write_report([read_study(tmp_path)], tmp_path)
+def test_a_full_disk_leaves_the_report_before(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(small, tmp_path, dirs_exist_ok=True)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     def full(*_: object) -> bytes:
@@ -226,6 +235,7 @@ def test_many_variants_leave_room_for_their_curves(tmp_path: Path, width: float)
         assert figures.svg(figure.draw, width).startswith("<svg")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_several_sweeps_in_one_report(tmp_path: Path) -> None:
     written_study(tmp_path, only=[("model.name", "gcn"), ("pipeline.mode", "pipe"), ("train.seed", "0")])
     studies = [read_study(tmp_path)] * 2
@@ -235,7 +245,7 @@ def test_several_sweeps_in_one_report(tmp_path: Path) -> None:
     assert page.count("<figure>") == 2 * 6
 
 
-# What is taken from traces.
+# Figures from traces.
 
 
 def test_an_epoch_of_usual_length() -> None:
@@ -323,6 +333,7 @@ def test_servers_are_those_of_the_first_run_of_each_variant(folder: Path) -> Non
     assert "| pipe: 0 | 1.0 % | 4 | 1 | 16 | 1 | 2.0 kB | 4.1 kB | ≤ 4 |" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_without_servers_show_none(tmp_path: Path) -> None:
     """As those of earlier versions do, which left no such file."""
     written_study(tmp_path)
@@ -333,8 +344,9 @@ def test_runs_without_servers_show_none(tmp_path: Path) -> None:
     assert not list((tmp_path / "figures").glob("*servers*"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_of_servers_what_a_killed_process_has_of_its_last_epoch_is_left_out(folder: Path, tmp_path: Path) -> None:
-    written_study(tmp_path)
+    written_study(tmp_path, TARGET)
     for path in tmp_path.glob("runs/*/servers.jsonl"):
         lines = path.read_text().splitlines(keepends=True)
         path.write_text("".join([*lines, lines[0].replace('"epoch": 0', f'"epoch": {EPOCHS}')[:50]]))
@@ -342,6 +354,7 @@ def test_of_servers_what_a_killed_process_has_of_its_last_epoch_is_left_out(fold
     assert (tmp_path / "report.md").read_bytes() == (folder / "report.md").read_bytes()
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -364,6 +377,7 @@ def test_a_report_goes_without_servers_that_are_damaged(tmp_path: Path, damage: 
     assert "| pipe: 1 | 50.0 %" not in text.partition("## gat")[0]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_goes_without_a_trace_that_is_none(tmp_path: Path) -> None:
     written_study(tmp_path)
     traces = sorted(tmp_path.glob("runs/*/trace.json"))
