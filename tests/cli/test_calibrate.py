@@ -1,4 +1,4 @@
-"""`dorylax calibrate`, with sizes that take seconds."""
+"""`dorylax calibrate`, with a recorded calibration: `tests/calibration/test_machine.py` runs a real one."""
 
 from __future__ import annotations
 
@@ -7,38 +7,40 @@ import os
 import platform
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.calibrations import TINY, measured
 
 from dorylax.calibration import machine, sizes
+from dorylax.calibration.sizes import Sizes
 from dorylax.cost import find_cluster
-from dorylax.cost.measured import VERSION
+from dorylax.cost.measured import VERSION, Measured
 from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def recorded_calibration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sizes, "Sizes", lambda: TINY)
-    monkeypatch.setattr(machine, "ROUNDS", 1)
-    monkeypatch.setattr(machine, "MOST_SPREAD", 1e9)
-    monkeypatch.setattr(machine, "MOST_OTHERS", 1.0)
+    monkeypatch.setattr(machine, "measure", recorded)
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture
-def nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All is found that a test wants to be found, at once."""
-    monkeypatch.setattr(machine, "measure", lambda *_: measured())
+def recorded(folder: Path, told: Callable[[int, int, str], None], given: Sizes) -> Measured:
+    """Replaces `machine.measure`: checks its arguments, reports one step, and returns recorded numbers."""
+    assert folder.is_dir()
+    assert given is TINY
+    told(0, 1, "memory")
+    return measured()
 
 
 def test_the_file_is_for_the_pipeline(dorylax, tmp_path: Path) -> None:
     code, out, err = dorylax("calibrate", "--out", "mine.yaml", "--price", "0.34")
     assert (code, err) == (0, "")
-    assert re.search(r"│ gather +│ width 8, rows 0.00390625 MiB, threads 1 ", out)
+    assert re.search(r"│ gather +│ width 16, rows 0.000953674 MiB, threads 2 ", out)
     assert out.splitlines()[-1] == "written: mine.yaml, for pipeline.cluster=mine.yaml"
     cluster = find_cluster("mine.yaml")
     assert (cluster.name, cluster.graph_server.price) == ("mine", 0.34)
@@ -59,7 +61,6 @@ def test_the_file_is_for_the_pipeline(dorylax, tmp_path: Path) -> None:
     assert dorylax(*words).code == 0
 
 
-@pytest.mark.usefixtures("nothing_is_measured")
 def test_json_without_a_file(dorylax, tmp_path: Path) -> None:
     code, out, err = dorylax("calibrate", "--json", "--name", "box")
     assert (code, err) == (0, "")
@@ -70,7 +71,6 @@ def test_json_without_a_file(dorylax, tmp_path: Path) -> None:
     assert dorylax("calibrate").out.splitlines()[-1].startswith("nothing was written: give --out FILE.yaml")
 
 
-@pytest.mark.usefixtures("nothing_is_measured")
 def test_doubts_are_warnings(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "doubts", lambda _: ["the machine is busy"])
     code, out, err = dorylax("calibrate", "--json")
@@ -131,7 +131,7 @@ def test_a_file_is_replaced_when_all_is_measured(dorylax, tmp_path: Path, monkey
 
 
 def test_one_at_a_time_measures_a_machine(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second waits, says for whom, and does not overwrite what the first has written meanwhile."""
+    """The second process waits, names the first, and does not overwrite its file."""
     measuring = []
     monkeypatch.setattr(machine, "measure", lambda *_: measuring.append(1))
     begun, over = threading.Event(), threading.Event()
