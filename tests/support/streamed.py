@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dorylax.graph.compressed import as_int64
 from dorylax.program.program import Program
@@ -13,7 +14,7 @@ from dorylax.program.tracing.arguments import RunData
 from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import NotStreamedError, lay_out
+from dorylax.streaming.residency import TooLittleMemoryError, lay_out
 from dorylax.streaming.units import Units, cut
 
 PLENTY = 1 << 40
@@ -34,16 +35,13 @@ def layout_of(program: Program, data: RunData, rows: int, budget: int = PLENTY) 
 
 
 def tightest(program: Program, data: RunData, rows: int) -> int:
-    """The least budget that will do."""
-    low, high = 0, layout_of(program, data, rows).needs
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            layout_of(program, data, rows, middle)
-            high = middle
-        except NotStreamedError:
-            low = middle + 1
-    return high
+    """The least budget that will do, as the refusal states it; one byte less is refused."""
+    with pytest.raises(TooLittleMemoryError) as refused:
+        layout_of(program, data, rows, 0)
+    least = refused.value.missing
+    with pytest.raises(TooLittleMemoryError):
+        layout_of(program, data, rows, least - 1)
+    return least
 
 
 def streamed(layout: Layout, data: RunData, scratch: Path) -> StreamedProgram:

@@ -58,13 +58,12 @@ def test_sorting_is_stable(by, dtype):
     check()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_merging_is_stable(by, monkeypatch, dtype, threads):
+def test_merging_is_stable(by, monkeypatch, dtype):
     monkeypatch.setattr(sorting, "_WORTH_A_THREAD", 8)
 
-    @given(st.lists(KEYS, min_size=1, max_size=5))
-    def check(runs):
+    @given(st.lists(KEYS, min_size=1, max_size=5), st.integers(1, 3))
+    def check(runs, threads):
         every = _records(np.concatenate(runs), dtype)
         parts, at = [], 0
         for keys in runs:

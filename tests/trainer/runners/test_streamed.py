@@ -79,7 +79,18 @@ def losses(result: TrainResult) -> list[float]:
     return [record.loss for record in result.history]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@functools.cache
+def streaming_run(archive: Path, model: str = "GCN") -> tuple[Trainer, TrainResult]:
+    """A run that streams with memory for everything, shared by all tests; the fixture `small` makes it stream."""
+    made = trainer(Dataset.from_npz(archive), model)
+    return made, made.fit()
+
+
+# tests/streaming/test_executor.py streams models of all kinds.
+@pytest.mark.parametrize(
+    "model",
+    [pytest.param(name, marks=[] if name in ("GCN", "SAGE max") else [pytest.mark.exhaustive]) for name in MODELS],
+)
 def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
     model: str, archive: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -87,8 +98,7 @@ def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
     ordinary = trainer(data, model)
     expected = ordinary.fit()
     request.getfixturevalue("small")
-    streaming = trainer(data, model)
-    found = streaming.fit()
+    streaming, found = streaming_run(archive, model)
     assert streaming._machine.streamed is not None
     np.testing.assert_allclose(losses(found), losses(expected), rtol=2e-5)
     for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True):
@@ -102,17 +112,16 @@ def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
 
 def test_every_limit_gives_the_same_bits(archive: Path, small: None, tmp_path: Path) -> None:
     data = Dataset.from_npz(archive)
-    found, traffic = [], []
-    for room in (2000, 14):
-        one = trainer(data, memory_limit=limit(room), scratch=tmp_path)
-        found.append(one.fit())
-        assert one._machine.streamed is not None
-        traffic.append(one._machine.streamed.layouts.training.traffic[0])
-        assert not any(tmp_path.iterdir())
-    assert traffic[0] == 0
-    assert traffic[1] > 4 * data.graph.num_edges
-    assert losses(found[0]) == losses(found[1])
-    for a, b in zip(jax.tree.leaves(found[0].params), jax.tree.leaves(found[1].params), strict=True):
+    ample, expected = streaming_run(archive)
+    tight = trainer(data, memory_limit=limit(14), scratch=tmp_path)
+    found = tight.fit()
+    assert not any(tmp_path.iterdir())
+    assert ample._machine.streamed is not None
+    assert tight._machine.streamed is not None
+    assert ample._machine.streamed.layouts.training.traffic[0] == 0
+    assert tight._machine.streamed.layouts.training.traffic[0] > 4 * data.graph.num_edges
+    assert losses(found) == losses(expected)
+    for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(expected.params), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -150,7 +159,7 @@ def test_what_cannot_stream_is_refused_where_that_is_asked_for(archive: Path) ->
 
 def test_a_resumed_run_goes_on_bit_for_bit(archive: Path, small: None, tmp_path: Path) -> None:
     data = Dataset.from_npz(archive)
-    whole = trainer(data).fit()
+    _, whole = streaming_run(archive)
     trainer(data, epochs=2, run_directory=tmp_path / "run").fit()
     assert not list((tmp_path / "run").glob("dorylax-rows*"))
     resumed = trainer(data, run_directory=tmp_path / "run", resume=True).fit()
