@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from dorylax.errors import DorylaxError
 
-_LEFTOVER = re.compile(r"\.(.+)\.[0-9a-f]{8}")
+_LEFTOVER = re.compile(r"\.(.+)\.(?!\d{8}$)[0-9a-f]{8}")  # digits alone are a date: .config.yaml.20261127
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
 # Kernels, file systems, and a name that another process has just moved away.
@@ -285,7 +285,7 @@ def _discard(folder: Path) -> None:
 
 def _beside(path: Path) -> Path:
     """A free name next to `path`: processes may write the same file at once."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    return path.with_name(f".{path.name}.{secrets.choice('abcdef')}{secrets.token_hex(4)[1:]}")
 
 
 def _sync(path: Path) -> None:

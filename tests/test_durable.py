@@ -262,7 +262,8 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="No space left"):
         write_file(tmp_path / "config.yaml", half)
     assert [leftover_of(path) for path in tmp_path.iterdir()] == ["config.yaml"]
-    assert [leftover_of(Path(name)) for name in ("config.yaml", ".bashrc", ".config.yaml", "a.0123abcd")] == [None] * 4
+    others = ("config.yaml", ".bashrc", ".config.yaml", "a.0123abcd", ".config.yaml.20261127")  # a dated backup
+    assert [leftover_of(Path(name)) for name in others] == [None] * 5
 
 
 def test_a_new_folder_is_on_disk_with_those_above_it(tmp_path: Path, synced: list[Path]) -> None:
