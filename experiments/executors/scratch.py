@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _PREFIX = "dorylax-run-"
+_MARKER = ".dorylax"  # only folders with this file are removed with their content
 
 
 @contextlib.contextmanager
@@ -24,7 +25,10 @@ def scratch_folder() -> Iterator[Path]:
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError), _held(left):  # else it is in use, or another user's
-            shutil.rmtree(left, ignore_errors=True)
+            if (left / _MARKER).is_file():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.rmdir()  # of a process that was killed before it wrote the marker; fails for a foreign folder
     with contextlib.ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         while True:
@@ -37,6 +41,7 @@ def scratch_folder() -> Iterator[Path]:
                 pass
             break
         try:
+            (folder / _MARKER).touch()
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)

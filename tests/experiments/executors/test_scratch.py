@@ -44,6 +44,17 @@ def test_that_of_a_process_that_was_killed_is_removed_by_the_next(place: Path) -
         assert folder != left
 
 
+def test_a_foreign_folder_stays(place: Path) -> None:
+    (place / "dorylax-run-results").mkdir()
+    (place / "dorylax-run-results" / "table.csv").touch()
+    (place / "dorylax-run-link").symlink_to(place / "dorylax-run-results")
+    (place / "dorylax-run-empty").mkdir()  # as a process leaves that is killed before it writes anything
+    with scratch_folder():
+        pass
+    assert {path.name for path in place.iterdir()} == {"dorylax-run-results", "dorylax-run-link"}
+    assert (place / "dorylax-run-results" / "table.csv").is_file()
+
+
 def test_one_that_was_just_taken_for_left_is_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock, answers = fcntl.flock, [BlockingIOError, FileNotFoundError]
 
