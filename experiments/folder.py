@@ -95,15 +95,29 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
     """Whether a sweep may run in a folder; its file may have changed since.
 
     Raises:
-        ConfigError: it is another sweep's, whose tables would be lost.
+        ConfigError: it is another sweep's, whose tables would be lost, or holds figures of the user.
         OSError: the disk refuses to say whose it is.
     """
     try:
         name = _noted(folder).name
     except ConfigError:  # none, or a damaged one, which is written anew
+        check_figures(folder)
         return
     if name != sweep.name:
         raise ConfigError(f"{folder} is the folder of sweep {name}, not of {sweep.name}: give another --out")
+
+
+def check_figures(folder: Path) -> None:
+    """Raises if a report would replace figures that no sweep and no report have written.
+
+    Raises:
+        ConfigError: The folder has figures, but neither sweep.json nor report.html.
+    """
+    ours = any((folder / name).is_file() for name in (_FILE, "report.html"))
+    if (folder / "figures").exists() and not ours:
+        raise ConfigError(
+            f"--out {folder} has figures that belong to no report and would be lost: choose another folder"
+        )
 
 
 def read_study(folder: Path) -> Study:

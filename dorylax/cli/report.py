@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dorylax.experiments.folder import read_study
+from dorylax.experiments.folder import check_figures, read_study
 from dorylax.settings.errors import ConfigError
 
 
@@ -32,14 +32,7 @@ def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
     if not any(outcome.status == "done" for outcome in outcomes):
         reason = next((f" ({one.run.label}: {one.error})" for one in outcomes if one.status == "failed"), "")
         raise ConfigError(f"there is nothing to report: no run is done yet{reason}")
-    _check_out(out)
-    click.echo(f"report: {write_report(studies, out)}")
-
-
-def _check_out(out: Path) -> None:
-    """A report replaces the folder of figures beside it, which must not be somebody else's."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file, not a folder")
-    ours = any((out / name).is_file() for name in ("sweep.json", "report.html"))
-    if (out / "figures").exists() and not ours:
-        raise ConfigError(f"--out {out} has figures that belong to no report and would be lost: choose another folder")
+    check_figures(out)
+    click.echo(f"report: {write_report(studies, out)}")

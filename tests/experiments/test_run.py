@@ -480,6 +480,16 @@ def test_a_dry_run_says_how_long_runs_take(
     assert last == f"1 of 4 runs to do, in {out}; about 1 min 00 s with --jobs 1, judging by finished runs"
 
 
+def test_figures_of_the_user_are_left_alone(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "paper"
+    (out / "figures").mkdir(parents=True)
+    (out / "figures" / "mine.png").touch()
+    assert _sweep(sweep, out) == 2
+    message = f"error: --out {out} has figures that belong to no report and would be lost: choose another folder\n"
+    assert capsys.readouterr().err == message
+    assert [path.relative_to(out) for path in out.rglob("*")] == [Path("figures"), Path("figures/mine.png")]
+
+
 def test_a_folder_of_another_sweep_is_left_alone(
     sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
