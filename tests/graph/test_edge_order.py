@@ -232,6 +232,11 @@ def test_loops_may_get_a_value_each():
     np.testing.assert_array_equal(graph.edge_data["kind"], [[1, 2], [3, 4], [7, 8], [7, 8]])
 
 
+def test_only_vertices_without_a_loop_get_theirs():
+    graph = Graph.from_coo([0, 2], [0, 1], 3, edge_data={"w": [1, 2]}).with_self_loops({"w": [5, 6, 7]})
+    np.testing.assert_array_equal(graph.edge_data["w"], [1, 2, 6, 7])
+
+
 def test_ids_that_do_not_fit_are_refused_where_values_come(monkeypatch):
     graph = Graph.from_coo([0, 1, 2], [2, 0, 1], edge_data={"w": [1, 2, 3]})
     bare = Graph.from_coo([0, 1, 2], [2, 0, 1])

@@ -94,7 +94,7 @@ def test_all_that_is_no_edge_may_be_asked_for():
 
 @pytest.mark.parametrize("few", [0, 1 << 22])
 def test_the_same_seed_gives_the_same(monkeypatch, few):
-    monkeypatch.setattr(link_splits, "_FEW_PAIRS", few)
+    monkeypatch.setattr(link_splits._no_edges, "__defaults__", (few,))
     graph = _graph(30, 60, 0, symmetric=False)
     one, same, other = (link_split(graph, seed) for seed in (3, 3, 4))
     for a, b in zip(one[1:], same[1:], strict=True):
@@ -104,6 +104,17 @@ def test_the_same_seed_gives_the_same(monkeypatch, few):
     _, negative = _split_pairs(one.train)
     assert not set(negative) & set(_edges(graph))
     assert len(set(negative)) == len(negative)
+
+
+def test_pairs_that_are_drawn_one_by_one_are_no_links():
+    graph = _graph(60, 200, 0, symmetric=False)
+    edges = np.array(_edges(graph), np.int32)
+    links = link_splits.keys_of_links(graph, edges)
+    for seed in range(3):
+        pairs = list(map(tuple, link_splits.pairs_without_links(graph, links, 300, (seed,)).tolist()))
+        assert not set(pairs) & set(_edges(graph))
+        assert len(set(pairs)) == 300
+        assert all(u != w for u, w in pairs)
 
 
 def test_the_split_is_what_it_was():

@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dorylax.graph.masks import as_mask
+from dorylax.graph.masks import as_mask, checked_masks
+from dorylax.graph.npz import MASKS
 from dorylax.graph.validate import GraphError
 
 
@@ -32,3 +33,8 @@ def test_integers_are_never_guessed(num_vertices: int) -> None:
 def test_an_array_of_truth_values_is_kept() -> None:
     mask = np.array([True, False])
     assert as_mask("train_mask", mask, 2) is mask
+
+
+def test_without_masks_all_labelled_vertices_train() -> None:
+    masks = checked_masks(dict.fromkeys(MASKS), np.array([0, -1, 1], np.int32))
+    assert [mask.tolist() for mask in masks.values()] == [[True, False, True], [False] * 3, [False] * 3]

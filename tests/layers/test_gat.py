@@ -55,6 +55,16 @@ def test_dropout_falls_on_coefficients_of_edges_and_loops(make_graph: Callable[.
         np.testing.assert_allclose(run(conv, graph, x), z, rtol=1e-6)
 
 
+def test_coefficients_are_the_same_one_by_one(messy_graph: Graph, run: Any) -> None:
+    """With dropout the layer makes a coefficient for each edge, without it none."""
+    conv = GATConv(3, 2, heads=2, attention_dropout=1e-7, rngs=nnx.Rngs(0))
+    x = jax.random.normal(jax.random.key(0), (12, 3))
+    conv.train()
+    one_by_one = run(conv, messy_graph, x)
+    conv.eval()
+    np.testing.assert_allclose(one_by_one, run(conv, messy_graph, x), rtol=1e-5, atol=1e-6)
+
+
 def test_no_head_is_refused() -> None:
     with pytest.raises(ValueError, match="heads must be ≥ 1, got 0"):
         GATConv(3, 2, heads=0, rngs=nnx.Rngs(0))

@@ -38,6 +38,15 @@ def test_statistics_of_all_vertices(kind: str) -> None:
     np.testing.assert_allclose(spread, 1, rtol=1e-4)
 
 
+def test_running_averages_keep_nine_tenths() -> None:
+    x = jnp.array([[1.0, 30.0], [3.0, 10.0]])
+    norm = make_norm("batch", 2, rngs=nnx.Rngs(0))
+    assert isinstance(norm, nnx.BatchNorm)
+    norm(x)
+    np.testing.assert_allclose(norm.mean[...], [0.2, 2.0], rtol=1e-6)
+    np.testing.assert_allclose(norm.var[...], [0.9 + 0.1 * 1, 0.9 + 0.1 * 100], rtol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["graph", "pair"])
 def test_as_in_pytorch_geometric(kind: str) -> None:
     torch = pytest.importorskip("torch")

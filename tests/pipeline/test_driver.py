@@ -16,8 +16,9 @@ from support.pipelines import compiled_once, messy_data, optimizer
 
 from dorylax import ops
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.driver import DriverFunctions
+from dorylax.pipeline.driver import Driver, DriverFunctions
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.parameters.messages import Pulled
 from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.run import PipelineEpoch
 from dorylax.program.model.base import ModelParts
@@ -304,6 +305,18 @@ def test_what_follows_from_state_alone_is_no_statistic() -> None:
     functions = DriverFunctions(dataclasses.replace(plan, epoch=tuple(steps)))
     assert functions.changing
     assert not functions.statistics
+
+
+def test_intervals_with_other_versions_have_other_values_in_the_same_epoch() -> None:
+    parts = take_apart(Keeping(expensive), DATA.graph, DATA.features)
+    prepared = prepare(parts, DataSpec.of(DATA), PipelineConfig().passes)
+    given = dict.fromkeys(prepared.driver.constants)
+    driver = Driver(prepared.plan, prepared.driver, given, streams=parts.streams, seed=0)
+    versions = [Pulled(number, parts.params, {**parts.state, "a": number + parts.state["a"]}) for number in (0, 1, 0)]
+    (shown,) = prepared.driver.shown
+    found = [np.asarray(driver.values(pulled, 0)[shown]) for pulled in versions]
+    assert not np.array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
 
 
 def test_without_changing_state_nothing_is_advanced() -> None:

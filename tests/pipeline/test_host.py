@@ -11,6 +11,7 @@ import pytest
 
 from dorylax.clock import VirtualClock
 from dorylax.pipeline import host as module
+from dorylax.pipeline.evaluation import Evaluated
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.parameters.messages import Pulled
 from dorylax.pipeline.server_counts import EpochCounts, GraphCounts
@@ -123,3 +124,11 @@ def test_an_epoch_is_reported_when_all_that_was_sent_has_come() -> None:
         )
     ]
     assert server.log.count(("enter", 5, 2)) == 1
+
+
+def test_evaluations_of_intervals_add_up() -> None:
+    parts = [Evaluated(np.array([[1, number]]), number == 1) for number in range(3)]
+    total = Evaluated.of(parts)
+    np.testing.assert_array_equal(total.sums, [[3, 3]])
+    assert total.nan
+    assert not Evaluated.of(parts[::2]).nan

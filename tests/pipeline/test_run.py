@@ -114,6 +114,7 @@ def test_going_on_it_tells_what_comes_then_in_the_time_of_the_run(clock: Any) ->
     trees = jax.tree.map(np.asarray, (last.params, last.opt_state, last.state))
     second: list[Span] = []
     with running(mode="pipe", clock=clock, epoch=1, saved=saved, trees=trees, trace=second.append) as again:
+        assert again.seconds >= saved.record["clock"] > 0
         again.barrier(2)
         again.run_epoch()
     assert {span.epoch for span in second} == {-1, 1}

@@ -49,6 +49,16 @@ def test_who_is_ahead_waits_where_the_newest_version_says_so() -> None:
     assert replica.may_pull(0, 3)
 
 
+def test_only_so_many_intervals_run_ahead_in_an_epoch() -> None:
+    replica = ParameterServer(ServerState(0, {}, (), {}), stages=[0], first=0, most_ahead=1)
+    assert all(replica.may_pull(interval, 0) for interval in range(3))
+    assert [replica.may_pull(interval, 1) for interval in (2, 0, 1)] == [True, False, False]
+    assert replica.may_pull(2, 1)  # whoever may, may for good
+    replica.receive([update(1)])
+    replica.advance(ServerState(1, {}, (), {}))
+    assert all(replica.may_pull(interval, 1) for interval in range(3))
+
+
 def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
     replica = server(4)
     pulled = replica.pull(3, 0)

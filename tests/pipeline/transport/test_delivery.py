@@ -22,6 +22,12 @@ def test_the_same_request_is_made_until_it_is_answered() -> None:
     assert transport.asked == [(HERE, THERE, "pull", (1, 2), 3, (4, 5))] * ATTEMPTS
 
 
+def test_several_lost_answers_in_a_row_do_no_harm() -> None:
+    transport = LossyTransport("reply", lost=3)
+    assert ask(transport) == "reply"
+    assert len(transport.asked) == 4
+
+
 def test_it_gives_up_in_the_end() -> None:
     transport = LossyTransport("reply", lost=ATTEMPTS)
     with pytest.raises(ConnectionError, match="lost"):

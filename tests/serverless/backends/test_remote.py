@@ -180,6 +180,34 @@ def test_results_that_come_when_the_run_has_ended_are_dropped(monkeypatch: pytes
     assert not exchange.complete
 
 
+def test_weights_stay_until_the_last_task_that_needs_them() -> None:
+    class OneAfterTheOther(Here):
+        """Has the second task computed, in a new sandbox, when the first has ended."""
+
+        async def invoke(self, event: bytes, timeout: float) -> bytes:
+            self._calls += 1
+            if self._calls == 1:
+                return await asyncio.to_thread(handle, event, self._sandbox)
+            await first
+            sandbox = Sandbox(self)
+            try:
+                return await asyncio.to_thread(handle, event, sandbox)
+            finally:
+                sandbox.close()
+
+    keys, asked = RunKeys.make(), [task(SMALL, 5), task(SMALL, 5, interval=2)]
+    with remote(keys, OneAfterTheOther(keys)) as opened:
+
+        async def both() -> list[TensorResult]:
+            nonlocal first
+            first = asyncio.ensure_future(opened.backend.run(asked[0], 0))
+            return list(await asyncio.gather(first, opened.backend.run(asked[1], 0)))
+
+        first: asyncio.Future[TensorResult]
+        found = opened.clock.run(both())
+    assert bits(found[0].values, asked[0]) == bits(found[1].values, asked[1])
+
+
 @pytest.mark.parametrize("reason", ["died", "timeout", "refused", "throttled"])
 def test_throttled_is_told_apart(reason: InvokeReason) -> None:
     class Refusing(Here):
