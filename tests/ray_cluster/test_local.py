@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.ports import unused_ports
 from support.processes import members, until
 
 from dorylax.cli import main
@@ -54,9 +55,7 @@ def _until_gone(record: Record) -> None:
 def test_one_is_started_found_shown_and_ended(capfd: pytest.CaptureFixture[str]) -> None:
     assert "no cluster runs" in _shown(capfd, "status")
     assert _shown(capfd, "down") == "no cluster runs\n"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = unused_ports(1)
     address = f"127.0.0.1:{port}"
     assert f"a cluster of 1 node runs at {address}." in _shown(
         capfd, "up", "--nodes", "1", "--cpus-per-node", "3", "--port", str(port)

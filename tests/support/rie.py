@@ -7,7 +7,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +19,7 @@ import pytest
 
 import dorylax
 from dorylax.serverless.backends.emulator.installed import VARIABLE
+from support.ports import unused_ports
 from support.processes import members
 
 _PATH = "/2015-03-31/functions/function/invocations"
@@ -47,8 +47,8 @@ class Emulated:
     """One sandbox, with one call in flight at most."""
 
     def __init__(self, environment: Mapping[str, str], *, timeout: float = _LONG, handler: str = _HANDLER) -> None:
-        self._port = _free_port()
-        address, api = f"127.0.0.1:{self._port}", f"127.0.0.1:{_free_port()}"
+        self._port, runtime = unused_ports(2)
+        address, api = f"127.0.0.1:{self._port}", f"127.0.0.1:{runtime}"
         self._process = subprocess.Popen(
             [
                 *(need_emulator(), "--runtime-interface-emulator-address", address, "--runtime-api-address", api),
@@ -120,10 +120,3 @@ def emulated(count: int, *, timeout: float = _LONG, handler: str = _HANDLER) -> 
 
 def _error(kind: str, message: str) -> Reply:
     return Reply(json.dumps({"errorType": kind, "errorMessage": message}).encode(), "Unhandled")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port

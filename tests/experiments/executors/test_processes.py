@@ -159,8 +159,6 @@ def test_a_process_that_does_not_stop_is_made_to(
 
     with pytest.raises(KeyboardInterrupt):
         list(Processes(1).execute(_runs(_FOREVER), tmp_path, _Watcher(interrupt), USUAL))
-    ended = time.monotonic()
     for timer in timers:
         timer.join()
-    assert time.monotonic() - ended < 1
     assert children() == others

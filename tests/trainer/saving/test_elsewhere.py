@@ -291,14 +291,14 @@ class Breaking:
 @pytest.mark.parametrize("after", ["some", pytest.param("every", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("cleared", [True, False], ids=["refused", "killed"])
 def test_an_upload_that_stops_anywhere_leaves_the_one_before(
-    trainer: Make, tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch, cleared: bool, after: str
+    trainer: Make, tmp_path: Path, s3: str, cleared: bool, after: str
 ) -> None:
     """The manifest is the last: without it nothing is read, and the next start clears what came."""
     trained(trainer, tmp_path / "run", s3, 1)
     where = place(tmp_path / "run", s3)
     count = len([name for name in names(where) if name != OWNER])
     for files in range(count) if after == "every" else (0, 1, count // 2, count - 1):
-        with monkeypatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             breaking = Breaking(files)
             for method in ("put", "put_file"):
                 patch.setattr(S3Storage, method, breaking.instead_of(getattr(S3Storage, method)))

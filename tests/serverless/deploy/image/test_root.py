@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.ports import unused_ports
 
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image import root as roots
@@ -122,10 +122,7 @@ def test_what_is_read_off_the_source_is_what_is_imported(started: roots.StartMea
 @pytest.mark.skipif("DORYLAX_RIE" not in os.environ, reason="DORYLAX_RIE is not set: it names AWS's emulator")
 def test_awslambdaric_in_it_answers_the_emulator(target: Path, tmp_path: Path) -> None:
     """The image's own command, where Python sees these files alone."""
-    with socket.socket() as one, socket.socket() as other:
-        for free in (one, other):
-            free.bind(("127.0.0.1", 0))
-        invoked, runtime = (free.getsockname()[1] for free in (one, other))
+    invoked, runtime = unused_ports(2)
     command = [
         os.environ["DORYLAX_RIE"],
         *("--runtime-interface-emulator-address", f"127.0.0.1:{invoked}"),
