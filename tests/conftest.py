@@ -20,14 +20,18 @@ from support.ray_cluster import ray_cluster  # noqa: F401
 # yet, so the part comes from the environment and from the commit.
 type_checks.install(tiers.Slice(int(os.environ.get("DORYLAX_TYPE_CHECKS", "4")), tiers.commit()))
 
-# A shared machine may stall for longer than any deadline; examples come from a fixed seed so that CI does not flake.
+# A shared machine may stall for longer than any deadline. Examples come from a fixed seed so that CI does not flake.
+# An exhaustive run takes a new seed; failures name a `@reproduce_failure`. Keep their examples with `@example`.
 settings.register_profile("dorylax", deadline=None, derandomize=True)
+settings.register_profile("exhaustive", deadline=None, print_blob=True)
 settings.load_profile("dorylax")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set up the process: the choice of tests, signals, and the cache of compiled programs."""
     tiers.configure(config)
+    if config.option.markexpr == "exhaustive":
+        settings.load_profile("exhaustive")
     # Tests send these signals. Background jobs of a shell ignore the first, and programs under `nohup` the second.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

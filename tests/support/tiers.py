@@ -6,7 +6,7 @@ The rule (docs/contributing.md explains it):
 - Of every dear test function the cheapest case always runs, if it and its fixtures take at most `CORE` seconds.
   A test with the marker `core` always runs.
 - Of the other cases one in `--slice` runs, chosen by a hash of the test id and `--slice-key` (the commit).
-- `-m exhaustive` runs all tests that a default run may omit. `--shard K/N` runs one of N parts of equal cost.
+- `-m exhaustive` runs all tests, property tests with new seeds. `--shard K/N` runs one of N parts of equal cost.
 
 Tests that the command line names by path are not thinned out.
 """
@@ -26,7 +26,7 @@ from support.costs import DEAR, CostRecorder, Costs, fixture_key
 
 CORE = 5.0
 """Processor seconds that one case of every test may take in a default run."""
-_BY_DEFAULT = "not exhaustive"
+_BY_DEFAULT, _ALL = "not exhaustive", "exhaustive"
 _UNRECORDED = 0.03
 """About the mean of the tests without a recorded cost, in processor seconds."""
 
@@ -72,10 +72,9 @@ def core(cases: Iterable[Case]) -> set[str]:
     return chosen | {case.name for case in cheapest.values()}
 
 
-def chosen(cases: Sequence[Case], drawn: Slice | None) -> set[str]:
-    """Choose the tests of a default run, or without a slice only its core."""
-    others = {case.name for case in cases if drawn is not None and drawn.has(case.fixture or case.name)}
-    return core(cases) | others
+def chosen(cases: Sequence[Case], drawn: Slice) -> set[str]:
+    """Choose the tests of a default run."""
+    return core(cases) | {case.name for case in cases if drawn.has(case.fixture or case.name)}
 
 
 def shards(costs: Mapping[str, float], parts: int) -> list[set[str]]:
@@ -101,7 +100,7 @@ class Tiers:
             config.getoption("slice"), handed["key"] if handed else config.getoption("slice_key") or commit()
         )
         self._shard = _shard(config.getoption("shard"))
-        self._by_default = config.option.markexpr == _BY_DEFAULT
+        self._by_default, self._all = (config.option.markexpr == words for words in (_BY_DEFAULT, _ALL))
         self._costs = Costs.read()
 
     def pytest_report_header(self) -> str | None:
@@ -120,12 +119,17 @@ class Tiers:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark the omitted tests as exhaustive, before pytest applies `-m`."""
-        if self._thinned:
-            runs = chosen([self._case(item) for item in items], self._slice if self._by_default else None)
-            for item in items:
-                if item.nodeid not in runs:
-                    item.add_marker(pytest.mark.exhaustive)
+        """Mark tests as exhaustive, before pytest applies `-m`: the omitted ones, or for an exhaustive run all."""
+        runs: set[str] = set()
+        if not self._all:
+            runs = (
+                chosen([self._case(item) for item in items], self._slice)
+                if self._thinned
+                else {item.nodeid for item in items}
+            )
+        for item in items:
+            if item.nodeid not in runs:
+                item.add_marker(pytest.mark.exhaustive)
 
     def keep_shard(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Deselect the tests of other shards, after pytest has applied `-m`."""
