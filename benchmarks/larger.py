@@ -54,7 +54,7 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "tiny": Shape(200_000, 1_000_000, 128, 4, 8),
+    "tiny": Shape(400_000, 2_000_000, 128, 4, 8),
     "reddit-small": Shape(232_965, 114_800_000, 602, 41, 128),
     "amazon": Shape(9_200_000, 313_900_000, 300, 25, 16),
     "friendster": Shape(65_600_000, 3_600_000_000, 32, 50, 16),

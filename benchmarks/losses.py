@@ -57,7 +57,7 @@ def main() -> None:
             print(f"{words}{_said(outcome, slow=slow)}", flush=True)
             write_json(arguments.json, {"schema": 1, "cells": found})
     print(f"{len(found)} cells, {bad} bad")
-    sys.exit(bool(bad))
+    sys.exit(int(bad > 0))
 
 
 def _cells(arguments: argparse.Namespace) -> Iterator[tuple[str, str, str]]:

@@ -117,7 +117,7 @@ def load_run(folder: Path) -> str:
     run = RunDirectory.open(folder / "seed-0")
     fields = [*(run.environment or {}).items(), *(run.summary or {}).items()]
     known = [(key, value) for key, value in fields if not _nearly(key, "digest")]
-    return _digest(run.config.key(), repr(known), repr(metrics.of_run(run)), repr(read_study(folder).sweep))
+    return _digest(repr(run.config), repr(known), repr(metrics.of_run(run)), repr(read_study(folder).sweep))
 
 
 def load_checkpoint(folder: Path) -> str:

@@ -165,7 +165,7 @@ def test_sparse_features_and_a_split_that_is_not_stored(tmp_path: Path) -> None:
 
 @pytest.fixture
 def given_file(tmp_path: Path) -> Path:
-    data_of(messy_graph(600, 4000).symmetrise()).save_npz(tmp_path / "given.npz")
+    data_of(messy_graph(3000, 20_000).symmetrise()).save_npz(tmp_path / "given.npz")
     return tmp_path / "given.npz"
 
 
@@ -173,7 +173,7 @@ def test_the_order_of_communities(given_file: Path) -> None:
     out, told = given_file.with_name("out.npz"), []
     done = reordering.reorder_archive(given_file, out, memory=8 * GIB, told=lambda *words: told.append(words))
     found, data = Dataset.from_npz(out), Dataset.from_npz(given_file)
-    assert (done.num_vertices, done.num_edges) == (600, data.graph.num_edges)
+    assert (done.num_vertices, done.num_edges) == (3000, data.graph.num_edges)
     assert found.graph.vertex_ids is not None
     same(found, data.reorder(found.graph.vertex_ids))
     assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
