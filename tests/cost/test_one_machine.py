@@ -172,13 +172,6 @@ def test_threads_that_read_what_caches_hold_do_not_wait_for_memory():
             assert ends(cluster, one, one) == pytest.approx([overhead + 2 * alone / together] * 2, rel=5e-3)
 
 
-def test_what_is_shipped():
-    assert not HERE.ships
-    assert replace(HERE, one_machine=OneMachine(tensor_threads=1, workers=1)).ships
-    assert DEFAULT_CLUSTER.ships
-    assert not replace(DEFAULT_CLUSTER, functions=0).ships
-
-
 @pytest.mark.parametrize("key", ["workers", "request_seconds", "link_bandwidth"])
 def test_values_out_of_range(key):
     with pytest.raises(ClusterError, match=key):

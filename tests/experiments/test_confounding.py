@@ -41,7 +41,6 @@ def _with_update_by_mode(sweep: Sweep) -> Sweep:
 
 def _of_the_guide() -> Sweep:
     found = re.search(r'Path\("mine\.yaml"\)\.write_text\("""\n(.*?)"""\)', _GUIDE.read_text(), re.DOTALL)
-    assert found is not None
     # Its model and optimizer are in a file that is not here; what they are does not matter.
     return _read(found[1].replace("mine.py:Residual", "gcn").replace('"mine.py:lion"', "sgd"))
 

@@ -11,8 +11,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
-from dorylax.experiments.watcher import RunObserver, Watcher
-from dorylax.trainer import EpochRecord, Observer
+from dorylax.trainer import EpochRecord
 
 _RUNS = read("grid: {model.name: [gcn, gat]}\nseeds: 2\n", "s.yaml", "s").runs
 _SUMMARY = {"metric": "accuracy", "test_accuracy": 0.815, "epochs": 4}
@@ -57,7 +56,6 @@ def _record(epoch: int, **fields: float) -> EpochRecord:
 
 def _lines(progress: SweepProgress) -> list[tuple[str, str]]:
     """Of the terminal: description and state, the whole first."""
-    assert progress._progress is not None
     return [(task.description, task.fields["state"]) for task in progress._progress.tasks]
 
 
@@ -69,11 +67,6 @@ def _run(progress: SweepProgress, clock: _Clock, run: Run, seconds: float, statu
         progress.ends(RunOutcome(run, "done", _SUMMARY))
     else:
         progress.ends(RunOutcome(run, "failed", error="ValueError: [red]bad[/red]"))
-
-
-def test_it_is_a_watcher() -> None:
-    assert isinstance(_progress(_Clock(), io.StringIO()), Watcher)
-    assert isinstance(RunObserver(_progress(_Clock(), io.StringIO()), _RUNS[0]), Observer)
 
 
 def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: _Clock) -> None:

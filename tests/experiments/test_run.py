@@ -87,7 +87,6 @@ def test_leaves_directories_and_tidy_tables(finished: Path) -> None:
     assert {path.name for path in (finished / "runs").iterdir()} == {row["run"] for row in rows}
     for row in rows:
         summary = RunDirectory.open(finished / "runs" / row["run"]).summary
-        assert summary is not None
         assert float(row["test_accuracy"]) == summary["test_accuracy"]
         assert float(row["final_loss"]) == summary["final_loss"]
         assert (row["status"], row["epochs"], row["train.patience"]) == ("done", "3", "")
@@ -466,7 +465,6 @@ def test_a_dry_run_says_how_long_runs_take(
     shutil.copytree(finished, out)
     for row, seconds in zip(_results(out), (2.0, 4.0, 60.0, None), strict=True):
         run = RunDirectory.open(out / "runs" / row["run"])
-        assert run.summary is not None
         timings = {**run.summary["timings"], "wall": seconds}
         run.write_summary({**run.summary, "timings": timings, "stopped": "signal" if seconds is None else "epochs"})
     assert _sweep(sweep, out, "--dry-run", "--jobs", "3") == 0

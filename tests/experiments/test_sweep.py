@@ -297,12 +297,10 @@ def test_only_says_what_there_is(conditions: list[tuple[str, str]], message: str
 def test_what_is_compared() -> None:
     sweep = _expand(_STUDY + "compare: {baseline: {pipeline.mode: pipe}}\n")
     found = sweep.comparison
-    assert found is not None
     assert found == Comparison(("pipeline.mode", "pipeline.staleness"), {"pipeline.mode": "pipe"}, 0.01, None)
     assert [run.name for run in sweep.runs if found.is_baseline(run)] == ["gcn, pipe"] * 2 + ["gat, pipe"] * 2
     assert found.group(sweep.runs[2]) == found.group(sweep.runs[0]) == (("model.name", "gcn"),)
     given = _expand(_STUDY + "compare: {baseline: {pipeline.staleness: null}, target: 0.5}\n").comparison
-    assert given is not None
     assert given == Comparison(("pipeline.mode", "pipeline.staleness"), {"pipeline.staleness": None}, 0.01, 0.5)
     given = _expand(_STUDY + "compare: {baseline: {model.name: gat}, margin: 0.02}\n").comparison
     assert given == Comparison(("model.name",), {"model.name": "gat"}, 0.02, None)

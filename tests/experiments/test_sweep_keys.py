@@ -48,7 +48,6 @@ def test_graphs_backends_and_clusters_vary() -> None:
 def test_one_setting_needs_no_seeds_and_data_may_be_real() -> None:
     (run,) = _read("simulate: true\nbase: {data.size: tiny, pipeline.servers: 2}\n").runs
     assert run.virtual
-    assert run.config.pipeline is not None
     assert run.config.pipeline.clock == "virtual"
     assert run.dotted()["data.size"] == "tiny"
 

@@ -22,7 +22,6 @@ published:
 
 def test_points_by_setting() -> None:
     sweep = read(TEXT, "s.yaml", "s")
-    assert sweep.published is not None
     assert sweep.published.source == "a paper"
     found = [sweep.published.of(run.setting) for run in sweep.runs]
     assert found == [{}, {"dollars": 3.0, "seconds_ratio": 0.5}, {"dollars": 4.5, "seconds_ratio": 0.5}]
@@ -74,7 +73,6 @@ published:
 
 def test_points_of_runs_that_train() -> None:
     sweep = read(TRAINED, "s.yaml", "s")
-    assert sweep.published is not None
     assert [sweep.published.of(run.setting) for run in sweep.runs] == [{}, {}, {"epochs_to_target_ratio": 1.41}]
 
 

@@ -198,7 +198,6 @@ def test_what_to_do_where_the_library_is_missing(
     with pytest.raises(TensorBoardMissingError, match=r'pip install "dorylax\[tensorboard\]"') as caught:
         TensorBoard(tmp_path)
     explained = explain(caught.value)
-    assert explained is not None
     assert explained.code == 2
     (tmp_path / "s.yaml").write_text(_SWEEP)
     assert main(["--sweep", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "out"), "--tensorboard"]) == 2

@@ -73,7 +73,6 @@ def test_it_is_a_section_of_a_run_s_configuration() -> None:
 def test_workers_alone_have_it_too() -> None:
     config = RunConfig.resolve({"tensor.backend": "ray", "ray.worker_cpus": 2, "ray.address": "10.0.0.1:6379"})
     assert config.ray == RayConfig(address="10.0.0.1:6379", worker_cpus=2)
-    assert config.pipeline is not None
     assert config.pipeline.hosts == "inline"
     assert RunConfig.from_yaml(config.to_yaml()) == config
     assert free_settings(config.pipeline) >= {"ray.worker_cpus"}

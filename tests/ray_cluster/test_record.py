@@ -25,7 +25,6 @@ def session() -> Iterator[int]:
     process = subprocess.Popen(
         [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
-    assert process.stdout is not None
     assert process.stdout.readline() == b"up\n"
     yield process.pid
     subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)

@@ -146,24 +146,3 @@ def test_messages_that_are_damaged_doubled_turned_and_lost(
     assert "wrong checksum" in caplog.text
     monkeypatch.undo()
     check(found, undisturbed)
-
-
-def test_results_that_come_twice_count_once(
-    undisturbed: Undisturbed, backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with nothing_left():
-        twice = {name: CALL_FAULTS[name] for name in ("twice", "twice_in_turn")}
-        made = wrap_workers(monkeypatch, twice, share=1.0)
-        with running(config(backend=backend, relaunches=0)) as found:
-            for _ in range(5):
-                found.train()
-            counters = found.backend._data.counters
-            steps = [step for step in found.prepared.plan.epoch if step.on_worker]
-    monkeypatch.undo()
-    check(found, undisturbed)
-    tasks = found.states[-1].counts[0]
-    assert sum(made[0].suffered.values()) == tasks  # none was repeated
-    # A put to the graph server and one to the parameter server, where there is anything for them.
-    kinds = sum(len({target.target == "sums" for target in step.targets}) for step in steps)
-    assert counters.puts == kinds * tasks / len(steps)
-    assert counters.duplicates + counters.late > 0

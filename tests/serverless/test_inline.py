@@ -6,9 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from dorylax.clock import Clock, RealClock, VirtualClock
@@ -50,36 +47,6 @@ def run(
         return await asyncio.gather(*(backend.run(one, 0) for one in tasks))
 
     return clock.run(all_tasks())
-
-
-@pytest.mark.parametrize("kind", CLOCKS)
-def test_results_are_numpy_arrays_in_the_stage_s_order(kind: str) -> None:
-    function = jax.jit(lambda x, y: (x + y, x * y))
-    x, y = np.arange(3.0, dtype=np.float32), np.full(3, 2.0, np.float32)
-    with CLOCKS[kind]() as clock:
-        (found,) = run(clock, function, [task(0, x, y)])
-    assert [type(value) for value in found.values] == [np.ndarray, np.ndarray]
-    np.testing.assert_array_equal(found.values[0], x + y)
-    np.testing.assert_array_equal(found.values[1], x * y)
-    assert found.end >= found.start
-
-
-@pytest.mark.parametrize("kind", CLOCKS)
-def test_asking_again_gives_the_same_bits(kind: str) -> None:
-    function = jax.jit(lambda x: (jnp.tanh(x) @ x.T,))
-    x = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
-    with CLOCKS[kind]() as clock:
-        one, other = run(clock, function, [task(0, x), task(0, x)])
-    assert one.values[0].tobytes() == other.values[0].tobytes()
-
-
-@pytest.mark.parametrize("kind", CLOCKS)
-def test_what_the_stage_raises_reaches_who_asked(kind: str) -> None:
-    def function(_: Any) -> Sequence[Any]:
-        raise FloatingPointError("no number")
-
-    with CLOCKS[kind]() as clock, pytest.raises(FloatingPointError, match="no number"):
-        run(clock, function, [task(0, 1)])
 
 
 @pytest.mark.parametrize("kind", CLOCKS)

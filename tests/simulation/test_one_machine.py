@@ -30,7 +30,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 def test_threads_of_this_process(machine: Cluster) -> None:
     config, cluster = on_one_machine(PipelineConfig(servers=2, intervals=3), machine)
     assert (config.clock, config.graph_threads, config.tensor.slots) == ("virtual", 1, 1)
-    assert cluster.one_machine is not None
     assert (cluster.one_machine.tensor_threads, cluster.one_machine.workers) == (2, 0)
     assert not cluster.ships
     # Inside a tensor task and around it.
@@ -41,7 +40,6 @@ def test_workers_behind_a_link(machine: Cluster) -> None:
     tensor = TensorConfig(backend="local", workers=4, slots=3, latency=0.25, bandwidth=1e6)
     config, cluster = on_one_machine(PipelineConfig(tensor=tensor), machine)
     shared = cluster.one_machine
-    assert shared is not None
     assert (shared.tensor_threads, shared.workers, shared.request_seconds, shared.link_bandwidth) == (1, 4, 0.25, 1e6)
     assert cluster.ships
     assert (cluster.functions, config.tensor.slots, config.tensor.backend) == (3, 3, "inline")
@@ -51,7 +49,6 @@ def test_workers_behind_a_link(machine: Cluster) -> None:
 
 def test_processes_have_their_share_of_the_cores(machine: Cluster) -> None:
     _, cluster = on_one_machine(PipelineConfig(servers=2, hosts="processes"), machine)
-    assert cluster.one_machine is not None
     assert (cluster.one_machine.processes, cluster.one_machine.tensor_threads) == (True, 1)
 
 
@@ -82,7 +79,6 @@ SETTINGS = {"data.name": "communities", "data.size": "tiny", "model.name": "gcn"
 def test_a_run_is_simulated(machine: Cluster, given: dict[str, object]) -> None:
     settings = SETTINGS | given
     found = simulate(here("run", settings, machine))
-    assert machine.measured is not None
     twice = [
         replace(one, low=2 * one.low, median=2 * one.median, high=2 * one.high) if one.kind == "reference" else one
         for one in machine.measured.results
@@ -120,7 +116,6 @@ def test_tasks_of_the_reference_take_what_was_measured(machine: Cluster, name: s
         **{f"tensor.{key}": value for key, value in reference.of.tensor.to_dict().items()},
     }
     found = [task for task in simulate(here("run", settings, machine)).tasks if task.resource == reference.resource]
-    assert machine.measured is not None
     around = 0.0 if name == "message" else machine.measured.at("task", part="around").median
     mean = sum(task.seconds for task in found) / sum(task.number for task in found)
     assert mean - around == pytest.approx(machine.measured.at("reference", tasks=name).median, rel=0.05)

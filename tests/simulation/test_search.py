@@ -68,17 +68,6 @@ def test_grids_are_text_or_values(search):
     assert what_if(scenario(), axes, epochs=2) == search
 
 
-def test_nothing_beats_the_front(search):
-    prices = dict(zip((point for point, _ in search.known), search.prices, strict=True))
-    for point, price in prices.items():
-        beaten = any(
-            other.seconds <= price.seconds and other.dollars <= price.dollars and other != price
-            for other in prices.values()
-        )
-        assert (point in search.front) == (not beaten)
-    assert list(search.front) == sorted(search.front, key=lambda point: prices[point])
-
-
 def test_picks(search):
     fastest, cheapest = search.front[0], search.front[-1]
     assert search.pick(budget=1e9) == fastest

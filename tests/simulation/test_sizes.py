@@ -37,7 +37,6 @@ def scenario(model: str, graph: GraphSizes, **settings) -> Scenario:
 
 def found(made: Scenario, shards: Sequence[AnyShard]) -> tuple[float, float]:
     """Seconds of an epoch, the mean of three, and bytes between graph servers."""
-    assert made.graph is not None
     sizes = made.graph
     data = abstract_data(DataShape(sizes.vertices, sizes.edges, sizes.features, sizes.classes))
     model = take_apart(build_model(made.config, data), data.graph)

@@ -100,7 +100,6 @@ def long_names(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def looked_at(folder: Path, width: int, *, dark: bool = False) -> dict[str, Any]:
     """Measures the page in a window of this width in pixels."""
     (folder / "frame.html").write_text(_FRAME.format(width=width), encoding="utf-8")
-    assert BROWSER is not None
     command = [
         BROWSER,
         "--headless",

@@ -55,7 +55,6 @@ def diamonds(figure: Figure) -> list[list[tuple[float, float]]]:
 
 def drawn(of: Group, width: float) -> Figure:
     made = ratio_figure(of, "")
-    assert made is not None
     with figures.styled():
         return made.draw(width)
 
@@ -81,7 +80,6 @@ def test_without_published_numbers_no_legend_has_them() -> None:
     of = group(variant("pipe", None), variant("a", 1.2))
     assert [len(legend.get_texts()) for legend in drawn(of, WIDE).legends] == [1]  # what lines are
     table = comparison_table(of)
-    assert table is not None
     assert "published" not in table.columns
     assert "Published" not in table.note
 
@@ -91,14 +89,12 @@ def test_what_only_others_know_is_shown() -> None:
     of = group(variant("pipe", None), variant("a", 1.2, dollars_to_target_ratio=1.5))
     assert diamonds(drawn(of, WIDE)) == [[], [], [(1.5, pytest.approx(0.24))]]
     table = comparison_table(of)
-    assert table is not None
     row = dict(zip(table.columns, table.rows[1], strict=True))
     assert (row["cost to target"], row["published"], row["value"]) == ("–", "1.50×", "–")
 
 
 def test_published_ratios_are_columns_beside_ours() -> None:
     table = comparison_table(group(variant("pipe", None, 0.1), variant("a", 1.2, 0.1, epochs_to_target_ratio=1.5)))
-    assert table is not None
     assert table.columns[:5] == ["variant", "reach it", "epochs to target", "published", "time to target"]
     assert [row[2:4] for row in table.rows] == [["10.0", "–"], ["10.0, 1.20× (1.10–1.30)", "1.50×"]]
     assert table.note.endswith(" Published: the Journal of Modes.")

@@ -32,7 +32,6 @@ def loads(count: int, *, waits: dict[int, float] | None = None, **fields: Any) -
         for number in range(count)
     ]
     found = Loads.of(history(1), [*graph, parameter])
-    assert found is not None
     return found
 
 
@@ -40,7 +39,6 @@ def test_sums_are_over_the_epochs_that_the_file_has() -> None:
     """It begins with a later epoch where it was damaged and the run went on."""
     lines = [line for epoch in (1, 2, 3) for line in servers(epoch, SECONDS, {"0": 6, "1": 2})]
     found = Loads.of(history(4), lines)
-    assert found is not None
     first, second = found.graph
     assert first.busy == pytest.approx(0.25)
     assert second.busy == pytest.approx(0.5)
@@ -62,7 +60,6 @@ def test_means_of_queues_are_over_tasks() -> None:
         one, epoch=1, graph_tasks=30, graph_queue_mean=2.5, tensor_tasks=0, tensor_calls_mean=0.0
     )
     found = Loads.of(history(2), [one, other])
-    assert found is not None
     assert found.graph[0].queue == (2.0, 2)
     assert found.graph[0].calls == (1.25, 3)
 
@@ -117,7 +114,6 @@ def test_a_figure_of_any_number_of_servers(width: float, *, idle: bool) -> None:
         f"variant {count}": loads(count, waits=dict.fromkeys(range(count), 0.0), **nothing) for count in (1, 2, 64)
     }
     figure = server_figure(found, "0-")
-    assert figure is not None
     assert "variant 1:" not in figure.text
     image = figures.svg(figure.draw, width)
     assert image.startswith("<svg")

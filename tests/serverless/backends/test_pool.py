@@ -23,17 +23,13 @@ from support.pools import LONG, Pools, exists, invoke
 from support.processes import members
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
-from dorylax.serverless.backends.base import InvokeError, Invoker
+from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data.link import Link
 from dorylax.serverless.task import OperandSource, ResultTarget
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 
 _ROOT = Path(__file__).parents[3]
-
-
-def test_keeps_the_contract_s_names(pools: Pools) -> None:
-    assert isinstance(pools(), Invoker)
 
 
 def test_one_computes_and_delivers(servers: Any, pools: Pools, check_rows: Callable[..., None]) -> None:
@@ -98,7 +94,6 @@ def test_they_have_the_settings_of_jax_and_the_link_and_start_that_are_asked_for
     arrived: queue.SimpleQueue[Any] = queue.SimpleQueue()
     servers.data.expect(servers.graph, names.result_rows(KEY), arrived.put)
     found = invoke(pools(settings={}), servers.event(**asked))
-    assert found.error is not None
     assert "set JAX_ENABLE_X64=1" in found.error
     slow = pools(settings={"jax_enable_x64": True}, link=Link(latency_seconds=0.05), cold_start_seconds=0.1)
     found = invoke(slow, servers.event(**asked))
@@ -117,7 +112,6 @@ def test_events_that_are_too_large_are_refused_before_anything_is_started(pools:
 
 def test_an_event_as_large_as_any_is_taken_whole(pools: Pools) -> None:
     found = invoke(pools(), b"x" * MAX_EVENT_BYTES)
-    assert found.error is not None
     assert "the event is refused" in found.error
 
 
@@ -206,8 +200,6 @@ def test_they_end_with_their_parent_and_not_with_a_fork_of_it(kind: str, end: st
         text=True,
     )
     with parent:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]
         assert len(pids) == {"local": 2, "emulator": 3}[kind]
         if end == "forks":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import os
 import signal
 import time
@@ -18,16 +17,11 @@ from support.pools import LONG, invoke
 from support.processes import alive, until
 from support.ray_cluster import RayCluster
 
-from dorylax.pipeline.invokers import make_invoker
 from dorylax.ray_cluster import actor
-from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import connected
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.backends.ray.pool import ray_workers
-from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.keys import RunKeys
-from dorylax.settings.errors import ConfigError
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -79,18 +73,6 @@ def test_they_are_spread_and_each_answers_one_event_at_a_time(
     for rows in arrived:
         check_rows(rows.get(timeout=LONG))
     assert len(set(living(*pool.pids).values())) == 2  # of two nodes
-
-
-def test_one_that_was_killed_is_replaced(servers: Any, pools: Pools) -> None:
-    servers.offer()
-    pool = pools()
-    invoke(pool, servers.event())
-    (pid,) = pool.pids
-    os.kill(pid, signal.SIGKILL)
-    until(lambda: pool.pids == ())  # Ray has told
-    found = invoke(pool, servers.event())
-    assert (found.error, found.cold) == (None, True)
-    assert pool.pids != (pid,)
 
 
 def test_one_that_is_killed_or_hangs_while_it_computes_fails_the_call_and_is_replaced(
@@ -183,15 +165,6 @@ def test_close_ends_what_has_stopped_and_fails_what_runs(servers: Any, pools: Po
     pool.close()
     assert failure(pool, b"", 1.0).reason == "refused"
     until(lambda: not living(*pids))  # Ray ends what is stopped after 5 s
-
-
-def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", missing)
-    with pytest.raises(ConfigError, match=r'Ray is not installed: pip install "dorylax\[ray\]"'):
-        make_invoker(TensorConfig(backend="ray"), RunKeys.make(), 1, RayConfig())
 
 
 def test_workers_that_die_hang_and_are_lost_with_their_node_change_not_a_bit(ray_cluster: RayCluster) -> None:

@@ -174,16 +174,6 @@ def test_a_damaged_chunk_is_asked_for_again(talk, damaged):
     np.testing.assert_array_equal(talk.got[0][0], ARRAYS[0])
 
 
-def test_a_chunk_that_comes_twice_counts_once(talk):
-    talk.expect()
-    talk.put(0)
-    talk.put(1)
-    assert talk.put(1) == []
-    for index in range(2, 8):
-        talk.put(index)
-    assert len(talk.got) == 1
-
-
 def test_a_put_that_begins_again_replaces_the_unfinished_one(talk):
     talk.expect()
     talk.put(0)

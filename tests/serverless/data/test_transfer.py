@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
-import zmq
 
 from dorylax.serverless.data import endpoint as endpoint_module
 from dorylax.serverless.data import loop as loop_module
@@ -80,20 +79,6 @@ def test_endpoints_of_one_server_do_not_share_names(server, client):
     server.withdraw(one, "n")
     with pytest.raises(NotOfferedError):
         client.get(one, "n")
-
-
-def test_late_and_duplicate_puts_are_acknowledged(server, client):
-    address = server.open("graph 0")
-    got: list[tuple[np.ndarray, ...]] = []
-    client.put(address, "r", ARRAYS)
-    server.expect(address, "r", got.append)
-    client.put(address, "r", ARRAYS)
-    client.put(address, "r", ARRAYS)
-    server.forget(address, "r")
-    client.put(address, "r", ARRAYS)
-    assert len(got) == 1
-    counters = server.counters
-    assert (counters.puts, counters.duplicates, counters.late) == (1, 1, 2)
 
 
 def test_many_workers_and_threads_at_a_time(server, keys):
@@ -402,7 +387,3 @@ def test_a_client_that_is_closed_in_a_call_lets_it_end(keys, server, monkeypatch
 def test_settings_that_cannot_work(keys, options, message):
     with pytest.raises(ValueError, match=message):
         DataClient(keys, **options)
-
-
-def test_curve_is_there():
-    assert zmq.has("curve")

@@ -58,8 +58,3 @@ def test_what_is_no_object_is_not_shown(document: object) -> None:
 def test_another_version_is_named() -> None:
     with pytest.raises(VersionError, match="both ends must run the same release"):
         Invocation.read(json.loads(Invocation(SETTINGS, None).encode()) | {"version": 2})
-
-
-def test_refuses_what_is_no_response() -> None:
-    with pytest.raises(WireError, match="response must be JSON"):
-        read_response(b"Task timed out after 3.00 seconds")

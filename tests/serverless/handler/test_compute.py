@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import zoo
-from support.handler_events import OPERANDS, RESULTS, SCALE, UNUSED, W, event, expected, rows_of, small_stage
+from support.handler_events import RESULTS, SCALE, UNUSED, W, event, expected, rows_of, small_stage
 from support.reference import Intervals, ReferenceExecutor, compile_whole
 
 from dorylax.program import optimise, trace
@@ -221,8 +221,3 @@ def check_stage(program: Any, stages: dict[str, Stage], reference: Any, call: tu
             got = next(of_parameters if target.target == "sums" else of_graph)
             assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
             np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
-
-
-def test_operands_of_the_small_stage_are_of_every_kind() -> None:
-    assert {source.source for source in OPERANDS} == {"rows", "free", "weights"}
-    assert {target.target for target in RESULTS} == {"rows", "sums", "free"}

@@ -119,11 +119,6 @@ def test_weights_that_are_not_there_are_asked_for_again() -> None:
     assert sandbox.weights(PARAMETERS, 8).nbytes == W.nbytes
 
 
-def test_only_the_first_call_is_cold() -> None:
-    sandbox = Sandbox(MemoryData())
-    assert [sandbox.first_call() for _ in range(3)] == [True, False, False]
-
-
 def test_close_ends_the_thread_that_gets_ahead() -> None:
     sandbox = Sandbox(MemoryData())
     before = threading.active_count()

@@ -19,15 +19,7 @@ def test_a_line_holds_all_but_the_servers_secret(link: Link | None) -> None:
     found = SandboxSettings.from_line(line)
     assert found.keys == RunKeys.from_json(KEYS.to_json())
     assert (found.link, found.cold_start_seconds, found.jax) == (link, 1.5, settings.jax)
-    assert KEYS.server_secret is not None
     assert KEYS.server_secret not in line
-
-
-def test_shows_no_secret() -> None:
-    shown = repr(SandboxSettings(KEYS))
-    assert KEYS.worker_secret.decode() not in shown
-    assert KEYS.token.hex() not in shown
-    assert repr(KEYS.token) not in shown
 
 
 @pytest.mark.parametrize("seconds", [-1.0, math.inf, math.nan])

@@ -18,8 +18,3 @@ def test_no_two_things_have_one_name():
         *(make(key) for key in KEYS for make in (names.free, names.result_rows, names.result_sums)),
     ]
     assert len(set(found)) == len(found)
-
-
-def test_equal_keys_have_equal_names():
-    """A relaunched task reads and writes under the names of the first."""
-    assert names.result_rows(TaskKey(1, 2, 3, 4)) == names.result_rows(TaskKey(*(1, 2, 3, 4)))

@@ -22,7 +22,7 @@ from support.rie import Reply
 from dorylax.serverless.backends.aws import clients, invoker
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
-from dorylax.serverless.backends.base import InvokeError, Invoker
+from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.settings import SandboxSettings
@@ -81,10 +81,6 @@ def no_secret_in(text: str) -> None:
         assert secret not in text
 
 
-def test_keeps_the_contract_s_names(make: Make) -> None:
-    assert isinstance(make(), Invoker)
-
-
 def test_events_come_with_their_settings_and_answers_come_back(aws: Cloud, make: Make) -> None:
     seen: list[Invocation] = []
 
@@ -124,26 +120,6 @@ def test_so_many_calls_at_a_time(aws: Cloud, make: Make) -> None:
     events = [b"%d" % k for k in range(12)]
     assert invoke(make(calls=3), *events) == events
     assert most == 3
-
-
-@pytest.mark.parametrize(
-    ("reply", "reason", "text"),
-    [
-        (Reply(b'{"errorType": "Sandbox.Timedout", "errorMessage": "x"}', "Unhandled"), "timeout", "AWS ended"),
-        (Reply(b'{"errorType": "Runtime.ExitError", "errorMessage": "x"}', "Unhandled"), "died", "memory_mb"),
-        (Reply(b"Task timed out after 3.00 seconds", None), "died", "is not a response"),
-        (Reply(json.dumps(response(None)).encode(), None), "died", "as if there were none"),
-    ],
-)
-def test_replies_that_are_no_answers(aws: Cloud, make: Make, reply: Reply, reason: str, text: str) -> None:
-    aws.answer = lambda _: reply
-    functions = make()
-    (error,) = invoke(functions, b"event")
-    assert isinstance(error, InvokeError)
-    assert error.reason == reason
-    assert text in str(error)
-    aws.answer = echo
-    assert invoke(functions, b"event") == [b"event"]
 
 
 def test_throttled_once_is_asked_for_once(aws: Cloud, make: Make) -> None:

@@ -46,8 +46,6 @@ def start() -> Iterator[Start]:
     for one in made:
         one.kill()
         one.wait()
-        assert one.stdin is not None
-        assert one.stdout is not None
         one.stdin.close()
         one.stdout.close()
 
@@ -65,7 +63,6 @@ def test_nothing_below_survives(start: Start, end: str) -> None:
     process = start(sys.executable, "-c", _TREE)
     until(lambda: len(below(process.pid)) == 3)
     pids = below(process.pid)
-    assert process.stdin is not None
     if end == "input":
         process.stdin.close()
     elif end == "signal":
@@ -106,7 +103,6 @@ def test_the_last_that_was_printed_is_passed_on_with_the_exit_status(start: Star
     program = "import sys; print('x' * 100_000); sys.stdout.flush(); print('the end', file=sys.stderr); sys.exit(3)"
     process = start(sys.executable, "-c", program)
     assert process.wait(LONG) == 3  # nobody reads meanwhile
-    assert process.stdout is not None
     printed = process.stdout.read()
     assert len(printed) == LAST_BYTES
     assert printed.endswith(b"xxx\nthe end\n")
@@ -115,7 +111,6 @@ def test_the_last_that_was_printed_is_passed_on_with_the_exit_status(start: Star
 def test_a_command_that_is_not_there_is_named(start: Start) -> None:
     process = start("/no/such/program")
     assert process.wait(LONG) == 127
-    assert process.stdout is not None
     assert b"No such file or directory: '/no/such/program'" in process.stdout.read()
 
 

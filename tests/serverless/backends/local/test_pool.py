@@ -99,28 +99,6 @@ def test_the_time_in_the_queue_does_not_count(servers: Any, pools: Pools, monkey
     assert [(answer.error, answer.key.interval) for answer in answers] == [(None, 1), (None, 2)]
 
 
-def test_a_cancelled_event_leaves_the_queue_and_its_worker_goes_on(servers: Any, pools: Pools) -> None:
-    first, second, third = (servers.offer(interval) for interval in (1, 2, 3))
-    pool = pools()
-
-    async def cancel() -> bytes:
-        await pool.warm()
-        calls = [asyncio.ensure_future(pool.invoke(servers.event(k), LONG)) for k in (1, 2, 3)]
-        while not calls[0].done() and not servers.data.counters.gets:
-            await asyncio.sleep(0.001)
-        calls[0].cancel()
-        calls[1].cancel()
-        return await calls[2]
-
-    asyncio.run(pool.warm())
-    pids_before = pool.pids
-    assert Answer.decode(asyncio.run(cancel())).key.interval == 3
-    assert pool.pids == pids_before
-    assert first.get(timeout=LONG)  # it had begun
-    assert third.get(timeout=LONG)
-    assert second.empty()
-
-
 def test_what_is_printed_while_a_worker_starts_is_no_answer(
     servers: Any, pools: Pools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
