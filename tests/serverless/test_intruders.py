@@ -21,6 +21,7 @@ import zmq
 from support.faults import Faulty, wrap_workers
 from support.leftovers import nothing_left
 from support.local_runs import Run, Undisturbed, check, config, running, undisturbed_run
+from support.processes import until
 from support.strangers import stranger
 
 from dorylax.serverless.backends import process_slots
@@ -157,13 +158,6 @@ def forged_results(visited: Visited) -> list[list[Any]]:
     ]
 
 
-def wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
-    end = time.monotonic() + SECONDS
-    while text not in caplog.text:
-        assert time.monotonic() < end, caplog.text
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("who", ["nobody", "a worker of another run", "another worker"])
 def test_peers_without_the_run_s_key_put_nothing(visited: Visited, caplog: pytest.LogCaptureFixture, who: str) -> None:
     other = RunKeys.make()
@@ -187,7 +181,7 @@ def test_peers_without_the_run_s_key_put_nothing(visited: Visited, caplog: pytes
 
     with Intruder(act):
         visited.train()
-        wait_for("refused at", caplog)
+        until(lambda: "refused at" in caplog.text)
     after = visited.data.counters
     assert after.refused > before.refused
     steps = [step for step in visited.run.prepared.plan.epoch if step.on_worker]
@@ -230,7 +224,7 @@ def test_a_worker_that_has_lost_its_mind(visited: Visited, caplog: pytest.LogCap
             # One after the other: the log has room for a few lines a second.
             with Intruder(lambda message=message: [send(socket, message) for socket in sockets]):
                 visited.train(1)
-                wait_for(text, caplog)
+                until(lambda text=text: text in caplog.text)
         with Intruder(lambda: [send(socket, [bytes(protocol.MAX_FRAME_BYTES + 1)]) for socket in sockets]):
             visited.train(1)
 

@@ -468,22 +468,6 @@ def test_slots_are_back_before_attempts_have_noticed() -> None:
     assert taken == [0]
 
 
-def test_an_attempt_that_somebody_else_cancels_cancels_its_task() -> None:
-    async def main(asked: Asked) -> None:
-        run = asyncio.ensure_future(asked.controller.run(task(0)))
-        while not asked.backend.begun:
-            await asyncio.sleep(0)
-        for one in asyncio.all_tasks():
-            if one.get_name().endswith("attempt 0"):
-                one.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await run
-        assert asked.limit.taken == 0
-
-    with VirtualClock() as clock:
-        clock.run(main(Asked(clock, {0: [NEVER]}, deadline=1e6)))
-
-
 def test_cancelled_in_the_moment_of_a_failure_it_is_cancelled() -> None:
     async def main(clock: VirtualClock) -> None:
         def on_call(call: Call) -> None:

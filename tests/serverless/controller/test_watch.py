@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dorylax.clock import RealClock, VirtualClock
+from dorylax.clock import VirtualClock
 from dorylax.serverless.controller.watch import Watch
 
 
@@ -42,19 +42,6 @@ def test_waits_until_the_time_is_known_and_follows_it() -> None:
     assert told == [("a", 6.0)]
 
 
-def test_leaves_nothing_on_the_clock_where_nothing_is_watched() -> None:
-    async def main(clock: VirtualClock) -> None:
-        watch = Watch(clock, "watch", seconds=lambda: 900.0, due=lambda item: None)
-        for _ in range(2):
-            watch.add("a", ())
-            await clock.sleep(1.0, ())
-            watch.discard("a")
-
-    with VirtualClock() as clock:
-        clock.run(main(clock))
-        clock.jump(1e6)
-
-
 def test_what_is_due_may_be_watched_again() -> None:
     told = []
 
@@ -86,17 +73,3 @@ def test_watches_again_after_everything_was_due() -> None:
     with VirtualClock() as clock:
         clock.run(main(clock))
     assert told == [("a", 2.0), ("b", 7.0)]
-
-
-def test_the_same_in_real_time() -> None:
-    async def main(clock: RealClock) -> list[str]:
-        told = []
-        watch = Watch(clock, "watch", seconds=lambda: 0.001, due=told.append)
-        for item in "abc":
-            watch.add(item, ())
-        while len(told) < 3:
-            await clock.sleep(0.001, ())
-        return told
-
-    with RealClock() as clock:
-        assert clock.run(main(clock)) == ["a", "b", "c"]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import zmq
+from support import leftovers
 
 from dorylax.serverless.data import admission, protocol
 from dorylax.serverless.data.client import DataClient
@@ -20,35 +18,11 @@ from dorylax.serverless.wire import frames
 WAIT_MS = 30_000
 
 
-def threads() -> set[str]:
-    """Threads but ZeroMQ's collector of sent memory, which it keeps as long as the process lives."""
-    return {thread.name for thread in threading.enumerate() if "GarbageCollector" not in type(thread).__name__}
-
-
-def sockets() -> set[str]:
-    """What this process has open, but pipes and events of libraries."""
-    found = set()
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:
-            continue
-        if target.startswith("socket:"):
-            found.add(target)
-    return found
-
-
 @pytest.fixture
-def nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Gives the folder of temporary files; checks afterwards that no thread, socket or file is left."""
-    before = threads(), sockets()
-    folder = Path(tempfile.mkdtemp(prefix="dx-"))  # short: paths of sockets are limited
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(folder))
+def nothing_left() -> Iterator[Path]:
+    """Gives the folder of temporary files; checks afterwards that nothing is left of the test."""
+    with leftovers.nothing_left() as folder:
         yield folder
-    assert list(folder.iterdir()) == []
-    folder.rmdir()
-    assert (threads(), sockets()) == before
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zmq
+from support.processes import until
 from support.strangers import stranger
 
 from dorylax.serverless.data import protocol
@@ -50,10 +50,7 @@ def peer(peers, keys, address):
 
 def refused(server, caplog, text: str) -> None:
     """Waits for a line in the log."""
-    end = time.monotonic() + 30
-    while text not in caplog.text:
-        assert time.monotonic() < end, caplog.text
-        time.sleep(0.005)
+    until(lambda: text in caplog.text)
     assert server.counters.refused >= 1
     assert "refused at" in caplog.text
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
 import pytest
+from support.processes import until
 
 from dorylax.serverless.data import endpoint as endpoint_module
 from dorylax.serverless.data import loop as loop_module
@@ -37,13 +37,6 @@ def assert_same(found, wanted=ARRAYS):
     for one, other in zip(found, wanted, strict=True):
         assert (one.dtype, one.shape, one.tobytes()) == (other.dtype, other.shape, other.tobytes())
         assert one.ctypes.data % 64 == 0 or not one.size
-
-
-def wait_until(condition) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.005)
 
 
 def test_there_and_back(server, client):
@@ -306,7 +299,7 @@ def test_a_worker_that_dies_in_a_put_is_noticed(server, keys, peers, monkeypatch
     endpoint = server._endpoints[address]
     assert endpoint.unfinished == 1
     peer.close()
-    wait_until(lambda: endpoint.unfinished == 0)
+    until(lambda: endpoint.unfinished == 0)
     assert "a worker is gone" in caplog.text
 
 
@@ -317,7 +310,7 @@ def test_a_worker_that_asks_and_does_not_read_harms_nobody(servers, keys, transp
     peer = peers(keys, address)
     for transfer in range(1, 200):
         peer.say(protocol.GET, {"transfer": transfer, "name": "n", "offer": 0, "first": 0, "count": 8})
-    wait_until(lambda: "asks for more than it reads" in caplog.text)
+    until(lambda: "asks for more than it reads" in caplog.text)
     with DataClient(keys) as client:
         assert client.get(address, "n")[0].nbytes == 4 << 20
 

@@ -7,13 +7,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zmq
+from support.processes import until
 from support.strangers import stranger
 
 from dorylax.serverless.data import loop as loop_module
@@ -59,16 +59,9 @@ def ended(one: socket.socket) -> bool:
     return True
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_of_too_many_strangers_the_oldest_are_cut_and_a_worker_gets_in(server, address, client):
     with strangers(address, 5 * STRANGERS) as found:
-        wait_until(lambda: sum(map(ended, found)) >= 4 * STRANGERS)
+        until(lambda: sum(map(ended, found)) >= 4 * STRANGERS)
         assert [ended(one) for one in found] == [True] * 4 * STRANGERS + [False] * STRANGERS
         np.testing.assert_array_equal(client.get(address, "n")[0], ARRAY)
         np.testing.assert_array_equal(client.get(address, "n")[0], ARRAY)
@@ -83,7 +76,7 @@ def test_a_worker_that_speaks_is_never_cut_for_strangers(server, address, peers,
         peer.say(protocol.GET, GET)
         assert peer.hear()[0] == protocol.LAYOUT
         with strangers(address, 3 * STRANGERS) as found:
-            wait_until(lambda: sum(map(ended, found)) >= 2 * STRANGERS)
+            until(lambda: sum(map(ended, found)) >= 2 * STRANGERS)
         assert not closed.poll(0)
     finally:
         peer.socket.disable_monitor()
@@ -95,15 +88,15 @@ def test_of_too_many_peers_the_most_silent_are_cut(address, peers, keys, caplog)
         peer = peers(keys, address)
         peer.say(protocol.GET, GET)
         assert peer.hear()[0] == protocol.LAYOUT
-    wait_until(lambda: "the most silent one is cut" in caplog.text)
+    until(lambda: "the most silent one is cut" in caplog.text)
 
 
 def test_who_does_not_introduce_himself_is_cut_in_time(servers, keys, transport, monkeypatch):
     monkeypatch.setattr(loop_module, "HANDSHAKE_SECONDS", 0.2)
     server = servers(keys, transport=transport)
     with strangers(server.open("graph 0"), 1) as found:
-        wait_until(lambda: ended(found[0]))
-        wait_until(lambda: len(server._loop._watch._connections) == 0)
+        until(lambda: ended(found[0]))
+        until(lambda: len(server._loop._watch._connections) == 0)
 
 
 def test_a_descriptor_that_is_something_else_by_now_is_left_alone(tmp_path):
@@ -127,10 +120,10 @@ def test_a_descriptor_that_is_something_else_by_now_is_left_alone(tmp_path):
 def test_cutting_takes_no_descriptor(server, address, monkeypatch):
     """There may be none."""
     with strangers(address, STRANGERS) as found:
-        wait_until(lambda: len(server._loop._watch._connections) == STRANGERS)
+        until(lambda: len(server._loop._watch._connections) == STRANGERS)
         monkeypatch.setattr(os, "dup", lambda number: pytest.fail("a descriptor was taken"))
         with strangers(address, 1):
-            wait_until(lambda: ended(found[0]))
+            until(lambda: ended(found[0]))
 
 
 def test_strangers_who_come_and_go_while_it_closes_do_not_keep_it_from_that(nothing_left, transport):
