@@ -204,8 +204,8 @@ def test_before_anything_is_done_nothing_can_be_said() -> None:
     assert answer_of_simulated([], whole.comparison).startswith("Nothing can be said yet: ")
 
 
-def simulated(name: str, **ratios: Interval) -> SimulatedVariant:
-    return SimulatedVariant(name, {0: {}}, 1, is_baseline=not ratios, ratios=ratios, published={})
+def simulated(name: str, found: dict[str, float], **ratios: Interval) -> SimulatedVariant:
+    return SimulatedVariant(name, {0: found}, 1, is_baseline=not ratios, ratios=ratios, published={})
 
 
 @pytest.mark.parametrize(
@@ -222,28 +222,17 @@ def test_of_simulated_runs(asks: str, words: str) -> None:
         "dollars": Interval(0.5, 0.4, 0.6, 5),
         "value": Interval(1.0, 0.9, 1.1, 5),
     }
-    group = SimulatedGroup("", (simulated("functions"), simulated("cpu", **ratios)), None)
+    group = SimulatedGroup("", (simulated("functions", {}), simulated("cpu", {}, **ratios)), None)
     comparison = Comparison(("simulation.backend",), {"simulation.backend": "functions"}, 0.01, None, asks=asks)
     assert answer_of_simulated([group], comparison) == words
 
 
 def test_simulated_groups_may_disagree() -> None:
+    base = simulated("functions", {"epoch_seconds": 1.0})
     groups = [
         SimulatedGroup(
             name,
-            (
-                SimulatedVariant(
-                    "functions", {0: {"epoch_seconds": 1.0}}, 1, is_baseline=True, ratios={}, published={}
-                ),
-                SimulatedVariant(
-                    "cpu",
-                    {0: {"epoch_seconds": ratio}},
-                    1,
-                    is_baseline=False,
-                    ratios={"epoch_seconds": Interval(ratio, ratio, ratio, 1)},
-                    published={},
-                ),
-            ),
+            (base, simulated("cpu", {"epoch_seconds": ratio}, epoch_seconds=Interval(ratio, ratio, ratio, 1))),
             None,
         )
         for name, ratio in (("small", 0.5), ("large", 2.0))

@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping
 
 import pytest
+from support.manual_clock import ManualClock
 
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
@@ -22,24 +23,16 @@ class _Terminal(io.StringIO):
         return True
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> _Clock:
-    return _Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 def _progress(
-    clock: _Clock, stream: io.StringIO, *, todo: int = 4, jobs: int = 1, seconds: Mapping[str, float] | None = None
+    clock: ManualClock, stream: io.StringIO, *, todo: int = 4, jobs: int = 1, seconds: Mapping[str, float] | None = None
 ) -> SweepProgress:
     """All four runs, of which the last `todo` are to be done."""
-    return SweepProgress(_RUNS, _RUNS[4 - todo :], jobs, seconds or {}, stream, clock=clock)
+    return SweepProgress(_RUNS, _RUNS[4 - todo :], jobs, seconds or {}, stream, clock=clock.now)
 
 
 def _record(epoch: int, **fields: float) -> EpochRecord:
@@ -59,17 +52,17 @@ def _lines(progress: SweepProgress) -> list[tuple[str, str]]:
     return [(task.description, task.fields["state"]) for task in progress._progress.tasks]
 
 
-def _run(progress: SweepProgress, clock: _Clock, run: Run, seconds: float, status: str = "done") -> None:
+def _run(progress: SweepProgress, clock: ManualClock, run: Run, seconds: float, status: str = "done") -> None:
     progress.begins(run)
     progress.started(run, 4, 0)
-    clock.now += seconds
+    clock.time += seconds
     if status == "done":
         progress.ends(RunOutcome(run, "done", _SUMMARY))
     else:
         progress.ends(RunOutcome(run, "failed", error="ValueError: [red]bad[/red]"))
 
 
-def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: _Clock) -> None:
+def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: ManualClock) -> None:
     stream = _Terminal()
     with _progress(clock, stream, todo=3, jobs=2) as progress:
         assert _lines(progress) == [("sweep", "1/4 runs")]
@@ -84,7 +77,7 @@ def test_a_line_for_the_whole_and_one_for_each_run_under_way(clock: _Clock) -> N
     assert "[3/4] gat, seed 0: failed: ValueError: [red]bad[/red]\n" in stream.getvalue()
 
 
-def test_a_pipe_whose_reader_has_ended_ends_nothing(clock: _Clock) -> None:
+def test_a_pipe_whose_reader_has_ended_ends_nothing(clock: ManualClock) -> None:
     class Broken(io.StringIO):
         def write(self, text: str, /) -> int:
             raise BrokenPipeError
@@ -95,7 +88,7 @@ def test_a_pipe_whose_reader_has_ended_ends_nothing(clock: _Clock) -> None:
             _run(progress, clock, run, 10)
 
 
-def test_the_time_left_follows_from_the_runs_so_far(clock: _Clock) -> None:
+def test_the_time_left_follows_from_the_runs_so_far(clock: ManualClock) -> None:
     with _progress(clock, _Terminal()) as progress:
         assert progress.seconds_left() is None
         _run(progress, clock, _RUNS[0], 60.0)
@@ -113,19 +106,19 @@ def test_the_time_left_follows_from_the_runs_so_far(clock: _Clock) -> None:
         assert _lines(progress) == [("sweep", "4/4 runs  1 failed")]
 
 
-def test_a_failed_run_says_nothing_of_how_long_others_take(clock: _Clock) -> None:
+def test_a_failed_run_says_nothing_of_how_long_others_take(clock: ManualClock) -> None:
     progress = _progress(clock, io.StringIO())
     _run(progress, clock, _RUNS[0], 1.0, "failed")
     assert progress.seconds_left() is None
 
 
-def test_what_is_known_of_earlier_runs_counts(clock: _Clock) -> None:
+def test_what_is_known_of_earlier_runs_counts(clock: ManualClock) -> None:
     known = {run.key: 10.0 * place for place, run in enumerate(_RUNS)}
     assert _progress(clock, io.StringIO(), seconds=known).seconds_left() == 60.0
     assert _progress(clock, io.StringIO(), todo=2, seconds={_RUNS[2].key: 7.0}).seconds_left() == 14.0
 
 
-def test_side_by_side_takes_less_time_but_the_last_run_is_alone(clock: _Clock) -> None:
+def test_side_by_side_takes_less_time_but_the_last_run_is_alone(clock: ManualClock) -> None:
     seconds = {run.key: 10.0 for run in _RUNS}
     progress = _progress(clock, io.StringIO(), jobs=2, seconds=seconds)
     assert progress.seconds_left() == 20.0
@@ -134,12 +127,12 @@ def test_side_by_side_takes_less_time_but_the_last_run_is_alone(clock: _Clock) -
         assert progress.seconds_left() == left
 
 
-def test_all_is_done_already(clock: _Clock) -> None:
+def test_all_is_done_already(clock: ManualClock) -> None:
     with _progress(clock, _Terminal(), todo=0) as progress:
         assert _lines(progress) == [("sweep", "4/4 runs")]
 
 
-def test_without_a_terminal_there_is_a_line_for_each_run(clock: _Clock) -> None:
+def test_without_a_terminal_there_is_a_line_for_each_run(clock: ManualClock) -> None:
     stream = io.StringIO()
     with _progress(clock, stream, todo=3) as progress:
         _run(progress, clock, _RUNS[1], 1.0)

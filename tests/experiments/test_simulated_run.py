@@ -14,7 +14,7 @@ from dorylax.experiments import simulated_run
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.run import main
-from dorylax.experiments.runner import directory, inspect, run_one
+from dorylax.experiments.runner import USUAL, directory, inspect, run_one
 from dorylax.experiments.sweep_file import load, read
 from dorylax.simulation.run import simulate
 
@@ -109,7 +109,7 @@ def test_a_damaged_file_is_written_anew(finished: Path, tmp_path: Path) -> None:
         outcome = inspect(tmp_path, run)
         assert outcome.status == "failed"
         assert problem in (outcome.error or "")
-    (done,) = InProcess().execute([run], tmp_path, _Deaf(), simulated_options())
+    (done,) = InProcess().execute([run], tmp_path, _Deaf(), USUAL)
     assert done.status == "done"
     assert json.loads(path.read_text())["found"] == json.loads(good)["found"]
 
@@ -168,12 +168,6 @@ def test_it_leaves_nothing_without_a_folder() -> None:
     assert outcome.status == "done"
     assert observer.told == [(2, 0), 0, 1]
     assert all(math.isnan(record.loss) for record in simulated_run.history(outcome.summary))
-
-
-def simulated_options():
-    from dorylax.experiments.runner import USUAL
-
-    return USUAL
 
 
 class _Deaf:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import signal
 import threading
@@ -24,8 +23,6 @@ from support.local_runs import Run, Undisturbed, check, config, running, undistu
 from support.processes import until
 from support.strangers import stranger
 
-from dorylax.serverless.backends import process_slots
-from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.data import admission, protocol
 from dorylax.serverless.data.connections import Capacity
 from dorylax.serverless.data.descriptors import raise_limit
@@ -33,7 +30,6 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import frames, names
-from dorylax.serverless.wire.event import MAX_EVENT_BYTES, VERSION, Answer
 
 EPOCHS = 3
 MOST_EPOCHS = 40  # of all tests of a transport together
@@ -227,67 +223,3 @@ def test_a_worker_that_has_lost_its_mind(visited: Visited, caplog: pytest.LogCap
                 until(lambda text=text: text in caplog.text)
         with Intruder(lambda: [send(socket, [bytes(protocol.MAX_FRAME_BYTES + 1)]) for socket in sockets]):
             visited.train(1)
-
-
-def test_events_that_are_none(visited: Visited, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
-    """Malformed, of another version, too large: before each event of the run, its worker gets one of them."""
-    refused = []
-
-    async def after_another(faulty: Faulty, event: bytes, timeout: float) -> bytes:
-        document = json.loads(event)
-        for bad in (
-            b"\x00" * 100,
-            event[:-1],
-            json.dumps({**document, "version": VERSION + 1}).encode(),
-            json.dumps({**document, "surprise": 1}).encode(),
-            event + b" " * MAX_EVENT_BYTES,
-        ):
-            try:
-                answer = Answer.decode(await faulty.inner.invoke(bad, timeout))
-            except InvokeError as error:
-                if error.reason == "refused":  # else it is a worker that this test has killed
-                    refused.append(str(error))
-            else:
-                assert answer.error is not None
-                refused.append(answer.error)
-        return await faulty.call(event, timeout)
-
-    visited.restart_workers()
-    monkeypatch.setattr(visited.faulty, "faults", {"after another": after_another})
-    monkeypatch.setattr(visited.faulty, "share", 1.0)
-    visited.train(1)  # the pool refuses what is too large
-    monkeypatch.setattr(process_slots, "MAX_EVENT_BYTES", 10 * MAX_EVENT_BYTES)
-    visited.train(1)  # the worker does
-    assert sum(text.startswith("an event must have at most") for text in refused) >= 12
-    assert sum(text.startswith("the event is refused: event must have at most") for text in refused) >= 12
-    log = capfd.readouterr().err
-    for text in (f"version {VERSION + 1}, expected {VERSION}", "unknown keys", "must have at most"):
-        assert any("an event is refused" in line and text in line for line in log.splitlines()), (text, log)
-
-
-def test_an_artefact_whose_hash_is_wrong(visited: Visited, capfd: pytest.CaptureFixture) -> None:
-    """It is offered in place of the right one, until a few workers have refused it."""
-    backend = visited.run.backend
-    right = dict(visited.run.prepared.artefacts.artefacts)
-    retries = visited.run.pipeline.counters()["retries"]
-
-    def offer(change: Callable[[bytes], bytes]) -> None:
-        for sha256, content in right.items():
-            for address in backend._graph:
-                visited.data.withdraw(address, names.artefact(sha256))
-                visited.data.offer(address, names.artefact(sha256), [np.frombuffer(change(content), np.uint8)])
-
-    def repair() -> None:
-        end = time.monotonic() + SECONDS
-        while visited.run.pipeline.counters()["retries"] < retries + 5 and time.monotonic() < end:
-            time.sleep(0.002)
-        offer(lambda content: content)
-
-    offer(lambda content: content[:-1] + bytes([content[-1] ^ 1]))
-    visited.restart_workers()
-    thread = threading.Thread(target=repair)
-    thread.start()
-    visited.train()
-    thread.join()
-    assert visited.run.pipeline.counters()["retries"] >= retries + 5
-    assert "must have SHA-256" in capfd.readouterr().err

@@ -44,15 +44,22 @@ class Reply(NamedTuple):
 
 
 class Emulated:
-    """One sandbox, with one call in flight at most."""
+    """One sandbox, with one call in flight at most; `options` are Python's own."""
 
-    def __init__(self, environment: Mapping[str, str], *, timeout: float = _LONG, handler: str = _HANDLER) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        timeout: float = _LONG,
+        handler: str = _HANDLER,
+        options: tuple[str, ...] = (),
+    ) -> None:
         self._port, runtime = unused_ports(2)
         address, api = f"127.0.0.1:{self._port}", f"127.0.0.1:{runtime}"
         self._process = subprocess.Popen(
             [
                 *(need_emulator(), "--runtime-interface-emulator-address", address, "--runtime-api-address", api),
-                *(sys.executable, "-m", "awslambdaric", handler),
+                *(sys.executable, *options, "-m", "awslambdaric", handler),
             ],
             env={**environment, "AWS_LAMBDA_FUNCTION_TIMEOUT": f"{timeout:g}"},
             stdin=subprocess.DEVNULL,

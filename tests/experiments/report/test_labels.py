@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from support import labels
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 from support.reports import LONG, TARGET, TEXT, written_report
 
 from dorylax.experiments.report import figures
@@ -69,14 +74,66 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return found
 
 
+_TOUCH = 0.5
+"""Points by which boxes may overlap: those of letters that touch."""
+
+
+class Box(NamedTuple):
+    """A text that is shown, and where."""
+
+    text: str
+    box: Bbox
+
+
+def boxes(figure: Figure) -> list[Box]:
+    """Of all texts of a figure that are drawn."""
+    drawn: list[Text] = []
+    draw = Text.draw
+
+    def noted(text: Text, *arguments: Any, **options: Any) -> None:
+        drawn.append(text)
+        draw(text, *arguments, **options)
+
+    canvas = FigureCanvasAgg(figure)
+    with mock.patch.object(Text, "draw", noted):
+        canvas.draw()
+    shown = [text for text in drawn if text.get_text().strip() and text.get_visible()]
+    return [Box(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in shown]
+
+
+def _inner(box: Bbox, figure: Figure) -> Bbox:
+    return box.padded(-_TOUCH * figure.dpi / 72)
+
+
+def over_each_other(figure: Figure) -> list[tuple[str, str]]:
+    """Pairs of texts that overlap."""
+    found = [Box(text, _inner(box, figure)) for text, box in boxes(figure)]
+    return [(one.text, other.text) for one, other in itertools.combinations(found, 2) if one.box.overlaps(other.box)]
+
+
+def over_what_is_drawn(figure: Figure) -> list[str]:
+    """Texts that lie where axes show their lines, bands and bars."""
+    return [
+        text
+        for text, box in boxes(figure)
+        if any(axes.axison and axes.bbox.overlaps(_inner(box, figure)) for axes in figure.axes)
+    ]
+
+
+def cut(figure: Figure) -> list[str]:
+    """Texts that reach beyond the figure."""
+    whole = figure.bbox.padded(1.0)
+    return [text for text, box in boxes(figure) if not (whole.contains(*box.min) and whole.contains(*box.max))]
+
+
 def test_labels_cover_nothing_and_none_is_cut(drawn: list[tuple[Draw, float]]) -> None:
     wrong = []
     for draw, width in drawn:
         with figures.styled():
             figure = draw(width)
-            wrong += [(width, "over", pair) for pair in labels.over_each_other(figure)]
-            wrong += [(width, "in axes", text) for text in labels.over_what_is_drawn(figure)]
-            wrong += [(width, "cut", text) for text in labels.cut(figure)]
+            wrong += [(width, "over", pair) for pair in over_each_other(figure)]
+            wrong += [(width, "in axes", text) for text in over_what_is_drawn(figure)]
+            wrong += [(width, "cut", text) for text in cut(figure)]
     assert wrong == []
 
 
@@ -101,6 +158,6 @@ def test_what_is_looked_for_is_found() -> None:
     axes.text(0.5, 0.5, "on the curve")
     axes.text(0.52, 0.5, "and on that")
     axes.set_ylabel("a label that is far too long for the height of the figure that it stands in")
-    assert ("on the curve", "and on that") in labels.over_each_other(figure)
-    assert set(labels.over_what_is_drawn(figure)) == {"on the curve", "and on that"}
-    assert any(text.startswith("a label") for text in labels.cut(figure))
+    assert ("on the curve", "and on that") in over_each_other(figure)
+    assert set(over_what_is_drawn(figure)) == {"on the curve", "and on that"}
+    assert any(text.startswith("a label") for text in cut(figure))

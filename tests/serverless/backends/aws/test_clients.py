@@ -1,9 +1,8 @@
-"""boto3's clients: where their region comes from, and the error if they cannot be made."""
+"""The region of clients of Lambda; those of all services are tested with the storage."""
 
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 import pytest
 
@@ -11,16 +10,6 @@ from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.make import make_functions
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.storage.aws_errors import AwsError
-
-
-@pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """But a profile that has a region, which is not the usual one."""
-    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    file = tmp_path / "config"
-    file.write_text("[profile mine]\nregion = eu-west-3\n")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(file))
 
 
 @pytest.mark.parametrize(("region", "expected"), [(None, "ap-south-1"), ("eu-north-1", "eu-north-1")])
@@ -33,6 +22,9 @@ def test_an_arn_has_a_region(monkeypatch: pytest.MonkeyPatch, region: str | None
         assert found._client.meta.region_name == expected
 
 
-def test_without_a_region_it_says_what_to_set() -> None:
+def test_without_a_region_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
     with pytest.raises(AwsError, match=r"set tensor\.region or AWS_REGION, or one in the profile"):
         lambda_client(None, calls=1, seconds=1.0)

@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import boto3
@@ -346,26 +345,3 @@ def test_closing_leaves_nothing(aws: Cloud) -> None:
     (error,) = invoke(functions, b"d")
     assert isinstance(error, InvokeError)
     assert error.reason == "refused"
-
-
-def test_closing_does_not_wait_for_a_call_that_takes_long(
-    aws: Cloud, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(invoker, "_GRACE_SECONDS", 0.05)
-    gate = threading.Event()
-
-    def answer(payload: bytes) -> Reply:
-        gate.wait(60.0)
-        return echo(payload)
-
-    aws.answer = answer
-    functions = make()
-    with ThreadPoolExecutor(1) as other:
-        found = other.submit(invoke, functions, b"event")
-        while not aws.invoked:
-            time.sleep(0.001)
-        begin = time.monotonic()
-        functions.close()
-        assert time.monotonic() - begin < 30.0
-        gate.set()
-        assert found.result(60.0) == [b"event"]

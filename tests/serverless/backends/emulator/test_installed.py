@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from dorylax.serverless.backends.emulator.installed import find_emulator
+from dorylax.serverless.backends.emulator.pool import emulated_functions
+from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
 
 
@@ -46,3 +48,12 @@ def test_aws_s_runtime_is_needed_too(program: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs the package awslambdaric, .*pip install 'dorylax\[aws\]'"):
         find_emulator({"DORYLAX_RIE": str(program)})
+
+
+def test_pools_say_at_once_what_they_cannot_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"timeout must be > 0 seconds, got 0\.0"):
+        emulated_functions(RunKeys.make(), workers=1, timeout=0.0)
+    monkeypatch.delenv("DORYLAX_RIE", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match="set DORYLAX_RIE"):
+        emulated_functions(RunKeys.make(), workers=1, timeout=1.0)

@@ -168,16 +168,6 @@ def test_a_runtime_that_is_busy_does_not_survive(start: Start, victim: str) -> N
     until(lambda: not members(process.pid))
 
 
-def test_kill_ends_all_even_what_has_stopped(start: Start) -> None:
-    process = start()
-    for pid in members(process.pid):
-        os.kill(pid, signal.SIGSTOP)
-    process.terminate()
-    assert not process.wait(0.2)
-    process.kill()
-    assert process.wait(LONG)
-
-
 def test_what_cannot_be_imported_says_why(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvokeError, match=r"cannot start: .*this cannot be imported.*are in the log$") as caught:
         start(BROKEN="1")

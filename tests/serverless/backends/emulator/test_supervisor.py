@@ -75,14 +75,6 @@ def test_nothing_below_survives(start: Start, end: str) -> None:
     assert not {one.pid for one in running()} & pids
 
 
-def test_when_it_is_killed_so_is_the_command(start: Start) -> None:
-    process = start(sys.executable, "-c", "import time; time.sleep(1000)")
-    until(lambda: len(below(process.pid)) == 1)
-    pids = below(process.pid)
-    process.kill()
-    until(lambda: not {one.pid for one in alive()} & pids)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent has died")
 def test_one_that_is_stopped_ends_with_its_parent() -> None:
     words = [sys.executable, "-I", "-S", supervisor.__file__, sys.executable, "-c", "import time; time.sleep(1000)"]
@@ -106,12 +98,6 @@ def test_the_last_that_was_printed_is_passed_on_with_the_exit_status(start: Star
     printed = process.stdout.read()
     assert len(printed) == LAST_BYTES
     assert printed.endswith(b"xxx\nthe end\n")
-
-
-def test_a_command_that_is_not_there_is_named(start: Start) -> None:
-    process = start("/no/such/program")
-    assert process.wait(LONG) == 127
-    assert b"No such file or directory: '/no/such/program'" in process.stdout.read()
 
 
 def test_a_command_that_prints_no_more_is_waited_for_in_peace(start: Start) -> None:

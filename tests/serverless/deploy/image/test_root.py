@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.ports import unused_ports
+from support.rie import Emulated
 
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image import root as roots
@@ -68,17 +61,6 @@ def _module(name: str) -> str:
     return name if name.endswith(".libs") else name.partition(".")[0]
 
 
-def _session(leader: int) -> list[int]:
-    """Processes of a session, the leader first."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # After the name, which may hold spaces and brackets: state, parent, group, session.
-            if int(path.read_text().rpartition(")")[2].split()[3]) == leader:
-                found.append(int(path.parent.name))
-    return sorted(found, key=lambda pid: pid != leader)
-
-
 def _snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
 
@@ -119,43 +101,22 @@ def test_what_is_read_off_the_source_is_what_is_imported(started: roots.StartMea
     assert listed - imported <= {place for place in listed if place.endswith("__init__.py")}
 
 
-@pytest.mark.skipif("DORYLAX_RIE" not in os.environ, reason="DORYLAX_RIE is not set: it names AWS's emulator")
-def test_awslambdaric_in_it_answers_the_emulator(target: Path, tmp_path: Path) -> None:
+def test_awslambdaric_in_it_answers_the_emulator(target: Path) -> None:
     """The image's own command, where Python sees these files alone."""
-    invoked, runtime = unused_ports(2)
-    command = [
-        os.environ["DORYLAX_RIE"],
-        *("--runtime-interface-emulator-address", f"127.0.0.1:{invoked}"),
-        *("--runtime-api-address", f"127.0.0.1:{runtime}"),
-        *(sys.executable, "-S", "-m", "awslambdaric", HANDLER),
-    ]
     environment = {
         "PYTHONPATH": str(target),
         "PYTHONSAFEPATH": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/nonexistent",
         "JAX_PLATFORMS": "cpu",
-        "AWS_LAMBDA_FUNCTION_TIMEOUT": "60",
     }
-    with (tmp_path / "log").open("wb") as log:
-        emulator = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+    emulator = Emulated(environment, timeout=60.0, handler=HANDLER, options=("-S",))
     try:
-        address = f"http://127.0.0.1:{invoked}/2015-03-31/functions/function/invocations"
-        for attempt in range(200):
-            try:
-                with urllib.request.urlopen(address, warm_invocation(), timeout=60) as answer:
-                    content = answer.read()
-                break
-            except urllib.error.URLError:
-                assert attempt < 199
-                time.sleep(0.05)
-        assert read_response(content) is None, (tmp_path / "log").read_text()
+        reply = emulator.invoke(warm_invocation())
     finally:
-        # The emulator gives the runtime a process group of its own, and leaves it behind when it is killed.
-        for pid in _session(emulator.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        emulator.wait()
+        emulator.end()
+    assert reply.error is None, reply.body
+    assert read_response(reply.body) is None
 
 
 def test_size(target: Path) -> None:
