@@ -95,10 +95,7 @@ def test_a_file_says_it_all(tmp_path):
     assert cluster.parameter_server is INSTANCES["c7g.2xlarge"]
     function = DEFAULT_CLUSTER.function
     assert cluster.function == replace(
-        function,
-        memory_mb=3008,
-        price_per_gb_second=0.0000133334,
-        variation=replace(function.variation, sigma=0.125),
+        function, memory_mb=3008, price_per_gb_second=0.0000133334, variation=replace(function.variation, sigma=0.125)
     )
     assert (cluster.name, cluster.functions, cluster.latency) == ("mine", 12, 1e-3)
 

@@ -111,9 +111,7 @@ def test_alone_a_task_takes_the_sum_of_its_parts():
 def test_alone_a_slow_task_takes_so_many_times_as_long(*, task, seed):
     variation = Variation(0.3, 0.2, 5.0)
     varied = replace(
-        CROWDED,
-        graph_server=replace(SERVER, variation=variation),
-        function=replace(FUNCTION, variation=variation),
+        CROWDED, graph_server=replace(SERVER, variation=variation), function=replace(FUNCTION, variation=variation)
     )
     kind = "message" if task in (TASKS["message"], TASKS["to a parameter server"]) else "tensor"
     kind = "graph" if task is TASKS["graph"] else kind

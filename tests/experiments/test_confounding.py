@@ -30,10 +30,7 @@ def _with_update_by_mode(sweep: Sweep) -> Sweep:
         "async": {"pipeline.update": "per_interval", "pipeline.predict_weights": "none"},
     }
     runs = [
-        dataclasses.replace(
-            run,
-            config=RunConfig.resolve(run.config.to_dict(), policy[run.setting["pipeline.mode"]]),
-        )
+        dataclasses.replace(run, config=RunConfig.resolve(run.config.to_dict(), policy[run.setting["pipeline.mode"]]))
         for run in sweep.runs
     ]
     return dataclasses.replace(sweep, runs=tuple(runs))
@@ -70,11 +67,8 @@ def test_a_key_that_is_named_may_differ() -> None:
 def test_recipes_of_models_are_named_key_by_key() -> None:
     lines = confounders(_read("grid: {model.name: [gcn, gat, sage]}\ncompare: {baseline: {model.name: gcn}}\n"))
     assert [line.partition(" ")[0] for line in lines] == [
-        "model.hidden_features",
-        "model.dropout",
-        "optimizer.learning_rate",
-        "optimizer.weight_decay_on",
-        "train.epochs",
+        *("model.hidden_features", "model.dropout", "optimizer.learning_rate"),
+        *("optimizer.weight_decay_on", "train.epochs"),
     ]
     assert "16 (gcn); 8 (gat); 64 (sage). " in lines[0]
     assert "200 (gcn / sage); 1000 (gat). " in lines[4]

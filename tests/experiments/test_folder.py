@@ -46,8 +46,7 @@ def test_a_folder_that_is_locked_is_made_and_stays_if_anything_comes_into_it(tmp
             assert folder.is_dir()
             with (
                 pytest.raises(
-                    ConfigError,
-                    match=f"{folder} is in use by this process, since .*, which runs a sweep there: wait",
+                    ConfigError, match=f"{folder} is in use by this process, since .*, which runs a sweep there: wait"
                 ),
                 locked(folder),
             ):

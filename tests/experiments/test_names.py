@@ -31,10 +31,7 @@ from dorylax.experiments.names import short_name
             },
             "pipe, servers=2",
         ),
-        (
-            {"pipeline.mode": "async", "pipeline.freshness": 0.8, "pipeline.predict_weights": "optimizer"},
-            "async",
-        ),
+        ({"pipeline.mode": "async", "pipeline.freshness": 0.8, "pipeline.predict_weights": "optimizer"}, "async"),
         (
             {
                 "pipeline.mode": "async",

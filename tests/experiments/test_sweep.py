@@ -66,14 +66,8 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "",
-            f"s.yaml: a sweep has the parts {_PARTS}, got null",
-        ),
-        (
-            "- 1\n",
-            f"s.yaml:1: a sweep has the parts {_PARTS}, got [1]",
-        ),
+        ("", f"s.yaml: a sweep has the parts {_PARTS}, got null"),
+        ("- 1\n", f"s.yaml:1: a sweep has the parts {_PARTS}, got [1]"),
         ("gird: {}\n", "s.yaml:1: unknown part 'gird' of a sweep: did you mean grid?"),
         (
             "seeds: 3\ngrid: {}\n",
@@ -98,10 +92,7 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
         ),
         ("grid:\n  model.name:\n    - gcn\n    - gcn\n", "s.yaml:4: model.name lists 'gcn' twice"),
         ("grid:\n  model.name: [gcn]\n  model.name: [gat]\n", "s.yaml:3: model.name is given twice (first on line 2)"),
-        (
-            "grid:\n  train.epochs:\n    - 5\n    - 0\n",
-            "s.yaml:4: train.epochs must be ≥ 1, got 0",
-        ),
+        ("grid:\n  train.epochs:\n    - 5\n    - 0\n", "s.yaml:4: train.epochs must be ≥ 1, got 0"),
         ("base:\n  train:\n    epochs: x\n", "s.yaml:3: train.epochs must be a whole number ≥ 1, got 'x'"),
         ("base: 3\n", "s.yaml:1: base must hold keys such as train.epochs, got 3"),
         (
@@ -129,10 +120,7 @@ def test_shipped_sweeps_are_valid(path: Path) -> None:
             "s.yaml:3: model.heads is not an option of model gcn, whose options are "
             "hidden_features, num_layers, dropout, norm, residual, jk",
         ),
-        (
-            "grid:\n  optimizer.learning_rate: [1, 1.0]\n",
-            "s.yaml:2: optimizer.learning_rate lists 1.0 twice",
-        ),
+        ("grid:\n  optimizer.learning_rate: [1, 1.0]\n", "s.yaml:2: optimizer.learning_rate lists 1.0 twice"),
     ],
 )
 def test_mistakes_say_file_line_value_and_what_is_allowed(text: str, message: str) -> None:

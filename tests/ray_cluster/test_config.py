@@ -40,10 +40,7 @@ def test_a_wrong_value_is_named(given: dict[str, object], message: str) -> None:
             {"ray": RayConfig(address="local")},
             "ray.address = local needs pipeline.hosts=ray or tensor.backend=ray, got inline and inline",
         ),
-        (
-            {"hosts": "processes", "ray": RayConfig(cpus=2)},
-            "ray.cpus = 2 needs pipeline.hosts=ray, got processes",
-        ),
+        ({"hosts": "processes", "ray": RayConfig(cpus=2)}, "ray.cpus = 2 needs pipeline.hosts=ray, got processes"),
         (
             {"tensor": TensorConfig(backend="ray"), "ray": RayConfig(hosts_per_node=2)},
             "ray.hosts_per_node = 2 needs pipeline.hosts=ray, got inline",

@@ -28,30 +28,16 @@ class Way(NamedTuple):
 ON_IAM = {
     "policy": ("CreatePolicy", "CreatePolicyVersion", "SetDefaultPolicyVersion", "DeletePolicy", "DeletePolicyVersion"),
     "user": (
-        "AddUserToGroup",
-        "AttachUserPolicy",
-        "CreateAccessKey",
-        "CreateLoginProfile",
-        "CreateServiceSpecificCredential",
-        "CreateUser",
-        "DeactivateMFADevice",
-        "DeleteUserPermissionsBoundary",
-        "DeleteUserPolicy",
-        "DetachUserPolicy",
-        "PutUserPermissionsBoundary",
-        "PutUserPolicy",
-        "ResyncMFADevice",
-        "UpdateAccessKey",
-        "UpdateLoginProfile",
+        *("AddUserToGroup", "AttachUserPolicy", "CreateAccessKey", "CreateLoginProfile"),
+        *("CreateServiceSpecificCredential", "CreateUser", "DeactivateMFADevice"),
+        *("DeleteUserPermissionsBoundary", "DeleteUserPolicy", "DetachUserPolicy"),
+        *("PutUserPermissionsBoundary", "PutUserPolicy", "ResyncMFADevice"),
+        *("UpdateAccessKey", "UpdateLoginProfile"),
     ),
     "group": ("AddUserToGroup", "AttachGroupPolicy", "PutGroupPolicy"),
     "role": (
-        "AttachRolePolicy",
-        "CreateRole",
-        "DeleteRolePermissionsBoundary",
-        "PutRolePermissionsBoundary",
-        "PutRolePolicy",
-        "UpdateAssumeRolePolicy",
+        *("AttachRolePolicy", "CreateRole", "DeleteRolePermissionsBoundary", "PutRolePermissionsBoundary"),
+        *("PutRolePolicy", "UpdateAssumeRolePolicy"),
     ),
     "instance-profile": ("AddRoleToInstanceProfile", "CreateInstanceProfile"),
     "saml-provider": ("CreateSAMLProvider", "UpdateSAMLProvider"),
@@ -89,11 +75,8 @@ WITHOUT_ONE = {
     "ssm": ("SendCommand", "StartSession", "GetParameter"),
     "ec2-instance-connect": ("SendSSHPublicKey",),
     "ec2": (
-        "AttachNetworkInterface",
-        "CreateNetworkInterface",
-        "DeleteNetworkInterface",
-        "ModifyInstanceAttribute",
-        "ModifyNetworkInterfaceAttribute",
+        *("AttachNetworkInterface", "CreateNetworkInterface", "DeleteNetworkInterface"),
+        *("ModifyInstanceAttribute", "ModifyNetworkInterfaceAttribute"),
     ),
     "sts": ("AssumeRole",),
     "kms": ("CreateGrant", "PutKeyPolicy", "Decrypt"),
@@ -103,16 +86,9 @@ WITHOUT_ONE = {
 }
 
 ON_FUNCTIONS = (
-    "AddPermission",
-    "CreateEventSourceMapping",
-    "CreateFunctionUrlConfig",
-    "PublishVersion",
-    "PutFunctionEventInvokeConfig",
-    "PutResourcePolicy",
-    "UpdateEventSourceMapping",
-    "UpdateFunctionEventInvokeConfig",
-    "UpdateFunctionUrlConfig",
-    "RemovePermission",
+    *("AddPermission", "CreateEventSourceMapping", "CreateFunctionUrlConfig", "PublishVersion"),
+    *("PutFunctionEventInvokeConfig", "PutResourcePolicy", "UpdateEventSourceMapping"),
+    *("UpdateFunctionEventInvokeConfig", "UpdateFunctionUrlConfig", "RemovePermission"),
 )
 ON_REPOSITORIES = (
     "PutRegistryPolicy",
@@ -122,12 +98,8 @@ ON_REPOSITORIES = (
 )
 ON_LOGS = ("AssociateKmsKey", "PutDestinationPolicy", "PutResourcePolicy", "PutSubscriptionFilter")
 ON_BUCKETS = (
-    "BypassGovernanceRetention",
-    "DeleteBucketPolicy",
-    "PutBucketAcl",
-    "PutBucketPolicy",
-    "PutLifecycleConfiguration",
-    "PutReplicationConfiguration",
+    *("BypassGovernanceRetention", "DeleteBucketPolicy", "PutBucketAcl", "PutBucketPolicy"),
+    *("PutLifecycleConfiguration", "PutReplicationConfiguration"),
 )
 ON_OBJECTS = ("DeleteObjectVersion", "PutObjectAcl")
 

@@ -25,15 +25,8 @@ from dorylax.runs.directory import RunDirectory, RunDirectoryWarning
 from dorylax.runs.trace import TraceFile, line_of
 
 FIGURES = (
-    "accuracy-epochs",
-    "accuracy-time",
-    "accuracy-cost",
-    "ratios",
-    "value",
-    "staleness",
-    "servers",
-    "timelines",
-    "tasks",
+    *("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "servers"),
+    *("timelines", "tasks"),
 )
 
 

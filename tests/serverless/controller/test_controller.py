@@ -427,11 +427,7 @@ def test_cancelling_gives_everything_back(kind: str, deadline: float | None) -> 
         clock.run(asked.controller.drain())
         assert asked.limit.taken == 0
         assert asked.backend.cancelled == [(0, 0)]
-        assert sorted((call[0], call[-1]) for call in asked.outcomes) == [
-            (0, "late"),
-            (1, "answered"),
-            (3, "answered"),
-        ]
+        assert sorted((call[0], call[-1]) for call in asked.outcomes) == [(0, "late"), (1, "answered"), (3, "answered")]
 
 
 def test_cancelling_ends_relaunches_and_whatever_waits_for_a_slot() -> None:
@@ -574,10 +570,7 @@ CANCELS = st.dictionaries(st.integers(0, 5), SECONDS, max_size=2)
 
 @given(SCRIPTS, OPTIONS, LIMITS, CANCELS)
 def test_every_task_has_one_outcome_and_every_slot_comes_back(
-    script: dict[int, list[Act]],
-    options: dict[str, Any],
-    limits: list[tuple[float, int]],
-    cancels: dict[int, float],
+    script: dict[int, list[Act]], options: dict[str, Any], limits: list[tuple[float, int]], cancels: dict[int, float]
 ) -> None:
     if options["deadline"] is None:  # then what never answers is never noticed
         script = {k: [Act("fail", act.seconds) if act.what == "never" else act for act in script[k]] for k in script}

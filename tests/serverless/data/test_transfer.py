@@ -288,12 +288,7 @@ def test_a_worker_that_dies_in_a_put_is_noticed(server, keys, peers, monkeypatch
     address = server.open("graph 0")
     server.expect(address, "r", lambda arrays: None)
     peer = peers(keys, address)
-    fields = {
-        "transfer": 1,
-        "name": "r",
-        "chunk_bytes": 1024,
-        "tensors": [{"dtype": "uint8", "shape": [5000]}],
-    }
+    fields = {"transfer": 1, "name": "r", "chunk_bytes": 1024, "tensors": [{"dtype": "uint8", "shape": [5000]}]}
     peer.say(protocol.PUT, fields, [np.zeros(1024, np.uint8)])
     assert peer.hear()[0] == protocol.GRANT
     endpoint = server._endpoints[address]

@@ -105,12 +105,7 @@ def test_a_change_updates_what_it_concerns(aws: MockedAws, clients: Clients) -> 
     function = read(NAMES, clients).function
     assert (function.memory_mb, function.reserved_concurrency) == (3008, None)
     steps = deploy(clients, aws, wanted("2", memory_mb=3008, log_retention_days=30, timeout_seconds=60))
-    assert steps == [
-        ("create", "image"),
-        ("update", "log group"),
-        ("update", "function"),
-        ("delete", "old images"),
-    ]
+    assert steps == [("create", "image"), ("update", "log group"), ("update", "function"), ("delete", "old images")]
     found = read(NAMES, clients)
     [digest] = found.repository.images
     assert (found.function.image, found.function.timeout_seconds) == (NAMES.pinned_image(digest), 60)

@@ -21,10 +21,7 @@ from dorylax.storage.location import Location
 NAMES = Names("gnn", "123456789012", REGION)
 EVERYTHING = json.dumps(ADMINISTRATOR)
 ANYBODY = json.dumps(
-    {
-        "Version": "2012-10-17",
-        "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}],
-    }
+    {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}]}
 )
 STAGES = Location.of("s3://mine/stages")
 NETWORK = {"subnets": ("subnet-0a", "subnet-0b"), "security_groups": ("sg-0c",)}
@@ -102,10 +99,7 @@ def deployer(network: dict) -> dict:
 def test_every_known_way_is_closed_to_who_deploys_and_who_trains(network: dict) -> None:
     tried = list(ways(NAMES, STAGES.bucket))
     assert len(tried) > 300
-    for policy in (
-        deployer(network),
-        policies.trainer_policy(NAMES, vpc=bool(network), artefacts=STAGES),
-    ):
+    for policy in (deployer(network), policies.trainer_policy(NAMES, vpc=bool(network), artefacts=STAGES)):
         assert [way.name for way in tried if all(allowed(request, policy) for request in way.requests)] == []
 
 

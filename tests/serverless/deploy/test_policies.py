@@ -45,11 +45,7 @@ def test_the_function_may_write_its_own_log_and_nothing_else() -> None:
         "logs": {
             "Version": "2012-10-17",
             "Statement": [
-                {
-                    "Effect": "Allow",
-                    "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
-                    "Resource": f"{LOG}:*",
-                }
+                {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": f"{LOG}:*"}
             ],
         }
     }
@@ -97,11 +93,7 @@ def test_who_trains_may_put_stages_under_their_prefix_alone(
     without = statements(policies.trainer_policy(NAMES, vpc=False))
     *others, put, listing = statements(policies.trainer_policy(NAMES, vpc=False, artefacts=Location.of(location)))
     assert others == without
-    assert put == {
-        "Effect": "Allow",
-        "Action": ["s3:PutObject", "s3:GetObject"],
-        "Resource": objects,
-    }
+    assert put == {"Effect": "Allow", "Action": ["s3:PutObject", "s3:GetObject"], "Resource": objects}
     assert (listing["Action"], listing["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::mine")
     assert listing.get("Condition") == condition
 

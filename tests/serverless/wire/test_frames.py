@@ -18,18 +18,8 @@ from dorylax.serverless.wire.errors import ChecksumError, VersionError, WireErro
 from dorylax.serverless.wire.tensors import MAX_TENSORS
 
 DTYPES = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16"),
+    *("float32", "float64"),
 ]
 
 tensors = st.sampled_from(DTYPES).flatmap(

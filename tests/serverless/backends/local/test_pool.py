@@ -124,11 +124,7 @@ def test_a_worker_that_is_not_there_is_refused(pools: Pools, monkeypatch: pytest
 
 
 def test_a_worker_imports_neither_flax_nor_optax_nor_the_user_s_modules(
-    servers: Any,
-    pools: Pools,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    servers: Any, pools: Pools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     servers.offer()
     # A module in the working directory that would come before Python's own.
@@ -145,10 +141,7 @@ def test_a_worker_imports_neither_flax_nor_optax_nor_the_user_s_modules(
     # Not cloudpickle, which JAX imports by itself where it is installed.
     assert not tops & {"flax", "optax", "scipy", "pydantic", "orbax", "pytest", "support", "tests"}
     trains = (
-        "dorylax.pipeline",
-        "dorylax.layers",
-        "dorylax.trainer",
-        "dorylax.ops",
-        "dorylax.serverless.backends.remote",
+        *("dorylax.pipeline", "dorylax.layers", "dorylax.trainer"),
+        *("dorylax.ops", "dorylax.serverless.backends.remote"),
     )
     assert not {name for name in imported if name.startswith(trains)}

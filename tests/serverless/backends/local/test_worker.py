@@ -36,12 +36,7 @@ streams.answers.flush()
 
 def test_what_others_print_is_no_answer_and_what_they_read_is_no_event() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", _NOISY],
-        cwd=_ROOT,
-        input=b"an event\n",
-        capture_output=True,
-        check=False,
-        timeout=60,
+        [sys.executable, "-c", _NOISY], cwd=_ROOT, input=b"an event\n", capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == b"AN EVENT\n"
