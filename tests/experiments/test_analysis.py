@@ -39,15 +39,7 @@ def _done(
 ) -> RunHistory:
     """A run with these validation accuracies, each epoch with so many seconds and dollars."""
     history = [
-        EpochRecord(
-            epoch=epoch,
-            loss=1.0,
-            train_accuracy=value,
-            val_accuracy=value,
-            test_accuracy=value,
-            seconds=seconds,
-            dollars=None if dollars is None else dollars * (epoch + 1),
-        )
+        EpochRecord(epoch, 1.0, value, value, value, seconds, None if dollars is None else dollars * (epoch + 1))
         for epoch, value in enumerate(accuracies)
     ]
     return RunHistory(run, history, {"test_accuracy": test})

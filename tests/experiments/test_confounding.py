@@ -43,8 +43,12 @@ def _of_the_guide() -> Sweep:
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_shipped_sweeps_vary_what_they_name(path: Path) -> None:
-    assert confounders(load(path)) == []
+def test_shipped_sweeps_are_valid_and_vary_what_they_name(path: Path) -> None:
+    sweep = load(path)
+    assert sweep.name == path.stem
+    assert sweep.runs
+    assert sweep.description
+    assert confounders(sweep) == []
 
 
 def test_the_guides_ablation_varies_what_it_names() -> None:

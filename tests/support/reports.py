@@ -83,9 +83,7 @@ def leave(folder: Path, run: Run) -> None:
             "schema": 1,
             "epoch": epoch,
             "loss": 2.0 - accuracy(run, epoch),
-            "train_accuracy": accuracy(run, epoch),
-            "val_accuracy": accuracy(run, epoch),
-            "test_accuracy": accuracy(run, epoch),
+            **dict.fromkeys(("train_accuracy", "val_accuracy", "test_accuracy"), accuracy(run, epoch)),
             "seconds": seconds(run),
             "dollars": 0.001 * (epoch + 1),
         }

@@ -101,11 +101,7 @@ def looked_at(folder: Path, width: int, *, dark: bool = False) -> dict[str, Any]
     """Measures the page in a window of this width in pixels."""
     (folder / "frame.html").write_text(_FRAME.format(width=width), encoding="utf-8")
     command = [
-        BROWSER,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-background-networking",
+        *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
         "--host-resolver-rules=MAP * ~NOTFOUND",
         f"--blink-settings=preferredColorScheme={0 if dark else 1}",
         f"--user-data-dir={folder / 'profile'}",

@@ -254,15 +254,9 @@ def test_an_epoch_of_usual_length() -> None:
 def test_where_a_sample_leaves_epochs_out_an_epoch_does_not_last_until_the_next_that_is_there() -> None:
     """Epochs 0 and 1 take a second each, as does 50, whose tasks in an asynchronous run lie beside those of 51."""
     times = {0: (0, 1), 1: (1, 4), 50: (50, 51), 51: (51, 54), 80: (80, 83), 90: (90, 93)}
+    task = {"name": "GA", "pid": 0, "tid": 0}
     tasks = [
-        {
-            "name": "GA",
-            "pid": 0,
-            "tid": 0,
-            "ts": 1e6 * start,
-            "dur": 1e6 * (end - start),
-            "args": {"epoch": epoch, "kind": "graph"},
-        }
+        {**task, "ts": 1e6 * start, "dur": 1e6 * (end - start), "args": {"epoch": epoch, "kind": "graph"}}
         for epoch, (start, end) in times.items()
     ]
     trace = Trace(tasks, {(0, 0): "graph 0"})

@@ -82,12 +82,6 @@ def test_from_nothing_each_step_has_what_it_needs_before_it() -> None:
     ]
 
 
-def test_what_is_right_stays() -> None:
-    actions = plan_deploy(wanted(), found())
-    assert {action.verb for action in actions} == {"keep"}
-    assert len(actions) == 6
-
-
 def test_an_image_from_elsewhere_needs_no_repository() -> None:
     actions = plan_deploy(wanted(tag=None), found({"image": f"elsewhere/image@{DIGEST}"}, repository=None))
     assert steps(actions) == [("keep", kind) for kind in ("permissions boundary", "log group", "role", "function")]
@@ -233,16 +227,6 @@ def test_what_is_somebody_else_s_is_not_touched(kind: str, text: str, tags: dict
             plan()
         assert str(caught.value).startswith(text)
         assert caught.value.user_error
-
-
-def test_teardown() -> None:
-    assert plan_teardown(NAMES, Found()) == ()
-    assert steps(plan_teardown(NAMES, found())) == [
-        ("delete", "function"),
-        ("delete", "role"),
-        ("delete", "log group"),
-        ("delete", "repository"),
-    ]
 
 
 def test_teardown_keeps_the_role_while_lambda_needs_it() -> None:
