@@ -1,7 +1,4 @@
-"""Training beside peers and messages that do not belong to it: they are refused with a line in the log, and it continues.
-
-What is refused, case by case, is tested where it is refused (`data`, `wire`, `handler`); here, that no bit of a run changes.
-"""
+"""Training beside peers that do not belong to it: they are refused with a line in the log, and no bit of the run changes."""
 
 from __future__ import annotations
 
@@ -32,8 +29,7 @@ from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import frames, names
 
 EPOCHS = 3
-MOST_EPOCHS = 40  # of all tests of a transport together
-SECONDS = 60.0
+MOST_EPOCHS = 20  # of all tests of a transport together
 
 pytestmark = pytest.mark.usefixtures("one_compilation")
 
@@ -41,8 +37,8 @@ pytestmark = pytest.mark.usefixtures("one_compilation")
 @pytest.fixture(scope="module")
 def undisturbed(one_compilation: None) -> Undisturbed:
     """What a run with nothing wrong was; it has ended before the others begin, which look for what they leave behind."""
-    with undisturbed_run() as until:
-        states = until(MOST_EPOCHS)
+    with undisturbed_run() as after:
+        states = after(MOST_EPOCHS)
     return lambda epochs: states[:epochs]
 
 
@@ -54,8 +50,8 @@ class Visited:
         self.data: DataServer = run.backend._data
         self.addresses = tuple(self.data._endpoints)
 
-    def train(self, epochs: int = EPOCHS) -> None:
-        for _ in range(epochs):
+    def train(self) -> None:
+        for _ in range(EPOCHS):
             self.run.train()
 
     def restart_workers(self) -> None:
@@ -138,17 +134,12 @@ def send(socket: zmq.Socket[bytes], message: Sequence[Any]) -> None:
 
 def forged_results(visited: Visited) -> list[list[Any]]:
     """Puts of nonsense under the names of all results that the run is going to expect."""
-    array = np.full((10, 3), 1e6, np.float32)
     epoch = len(visited.run.states)
     keys = [TaskKey(e, k, stage, 0) for e in range(epoch, epoch + EPOCHS) for k in range(6) for stage in (1, 5)]
-    layout = [{"dtype": "float32", "shape": [10, 3]}]
+    fields = {"transfer": 1, "chunk_bytes": 1024, "tensors": [{"dtype": "float32", "shape": [10, 3]}]}
+    content = [np.full(30, 1e6, np.float32).view(np.uint8)]
     return [
-        frames.encode(
-            visited.keys.run,
-            protocol.PUT,
-            {"transfer": 1, "name": name, "chunk_bytes": 1024, "tensors": layout},
-            [array.reshape(-1).view(np.uint8)],
-        )
+        frames.encode(visited.keys.run, protocol.PUT, {**fields, "name": name}, content)
         for key in keys
         for name in (names.result_rows(key), names.result_sums(key))
     ]
@@ -195,31 +186,3 @@ def test_strangers_who_only_hold_connections_are_cut_and_new_workers_get_in(visi
         visited.train()
         # Each worker has one to each endpoint; those of the workers before may still be counted.
         assert len(visited.data._loop._watch._connections) <= capacity.strangers + 4 * len(visited.addresses)
-
-
-def test_a_worker_that_has_lost_its_mind(visited: Visited, caplog: pytest.LogCaptureFixture) -> None:
-    """It has the key: what it sends is malformed, of another version, too large, or of names that nobody waits for."""
-    run = visited.keys.run
-    get = {"transfer": 1, "name": "n", "offer": 0, "first": 0, "count": 1}
-    enormous = {"transfer": 2, "name": "n", "chunk_bytes": 2**40, "tensors": [{"dtype": "float64", "shape": [2**40]}]}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "VERSION", frames.VERSION + 1)
-        newer = frames.encode(run, protocol.GET, get)
-    messages = {
-        "wrong checksum": [b"nonsense"],
-        "header": [b"\x88\xaa\x5e\xb4{}", b"", b""],
-        "version 2, expected 1": newer,
-        "this is run": frames.encode("abc", protocol.GET, get),
-        "'kind' must be": frames.encode(run, "dance", get),
-        "'chunk_bytes' must be": frames.encode(run, protocol.PUT, enormous),
-        "unknown keys": frames.encode(run, protocol.GET, {**get, "more": 1}),
-    }
-    with peers(visited.addresses, visited.keys) as sockets:
-        for text, message in messages.items():
-            caplog.clear()
-            # One after the other: the log has room for a few lines a second.
-            with Intruder(lambda message=message: [send(socket, message) for socket in sockets]):
-                visited.train(1)
-                until(lambda text=text: text in caplog.text)
-        with Intruder(lambda: [send(socket, [bytes(protocol.MAX_FRAME_BYTES + 1)]) for socket in sockets]):
-            visited.train(1)

@@ -32,7 +32,7 @@ class Faulty:
         seed: which.
 
     Attributes:
-        inner, faults, share: as given; the last two may be changed.
+        inner: as given.
         suffered: how many calls suffered which fault.
         answered: how many answers came, faults or not.
         seconds: of all calls that came to an answer.
@@ -50,8 +50,8 @@ class Faulty:
     async def invoke(self, event: bytes, timeout: float) -> bytes:
         if not self.faults or self.random.random() >= self.share:
             return await self.call(event, timeout)
-        name = _rarest({name: self.suffered.get(name, 0) for name in self.faults}, self.random)
-        self.suffered[name] = self.suffered.get(name, 0) + 1
+        name = _rarest(self.suffered, self.random)
+        self.suffered[name] += 1
         answer: bytes = await self.faults[name](self, event, timeout)
         return answer
 
@@ -140,19 +140,21 @@ async def garbage(faulty: Faulty, event: bytes, timeout: float) -> bytes:
     return faulty.random.randbytes(300)
 
 
+async def _changed(faulty: Faulty, event: bytes, timeout: float, **fields: Any) -> bytes:
+    """The answer with other values of some fields."""
+    return json.dumps({**json.loads(await faulty.call(event, timeout)), **fields}).encode()
+
+
 async def another_version(faulty: Faulty, event: bytes, timeout: float) -> bytes:
-    document = json.loads(await faulty.call(event, timeout))
-    return json.dumps({**document, "version": VERSION + 1}).encode()
+    return await _changed(faulty, event, timeout, version=VERSION + 1)
 
 
 async def of_another_run(faulty: Faulty, event: bytes, timeout: float) -> bytes:
-    document = json.loads(await faulty.call(event, timeout))
-    return json.dumps({**document, "run": "ab"}).encode()
+    return await _changed(faulty, event, timeout, run="ab")
 
 
 async def of_another_attempt(faulty: Faulty, event: bytes, timeout: float) -> bytes:
-    document = json.loads(await faulty.call(event, timeout))
-    return json.dumps({**document, "attempt": document["attempt"] + 1}).encode()
+    return await _changed(faulty, event, timeout, attempt=json.loads(event)["attempt"] + 1)
 
 
 async def of_another_task(faulty: Faulty, event: bytes, timeout: float) -> bytes:
@@ -164,8 +166,7 @@ async def of_another_task(faulty: Faulty, event: bytes, timeout: float) -> bytes
 
 async def lies(faulty: Faulty, event: bytes, timeout: float) -> bytes:
     """The worker says that it could not, although it could."""
-    document = json.loads(await faulty.call(event, timeout))
-    return json.dumps({**document, "error": "no", "retry": True}).encode()
+    return await _changed(faulty, event, timeout, error="no", retry=True)
 
 
 async def corrupted(faulty: Faulty, event: bytes, timeout: float) -> bytes:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -139,16 +138,6 @@ def test_a_function_that_is_not_there_ends_the_run(make: Make) -> None:
     (error,) = invoke(make("nobody"), b"my event")
     assert isinstance(error, AwsError)
     assert "dorylax aws deploy" in str(error)
-
-
-def test_nobody_answers_at_all(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        (error,) = invoke(make(), b"my event")
-    assert isinstance(error, InvokeError)
-    assert error.reason == "throttled"
-    assert str(error).startswith("AWS cannot be reached")
 
 
 def test_an_answer_that_does_not_come(aws: Cloud, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
