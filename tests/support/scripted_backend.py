@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dorylax.clock import Clock
+from dorylax.clock import Clock, VirtualClock
 from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
@@ -88,6 +89,7 @@ class Asked:
         on_call: Callable[[Call], None] | None = None,
         throttle: Throttle | None = None,
     ) -> None:
+        self.clock = clock
         self.calls: list[Call] = []
         self.limit = SlotLimit(slots)
         self.backend = Scripted(clock, script, self.limit)
@@ -108,10 +110,25 @@ class Asked:
         found = await asyncio.gather(*(self.controller.run(task(k)) for k in intervals), return_exceptions=True)
         return [one.values if isinstance(one, TensorResult) else one for one in found]
 
+    def play(self, *intervals: int) -> list[Any]:
+        """Runs tasks to their end."""
+        return self.clock.run(self.run(*intervals))
+
+    def drain(self) -> None:
+        """Runs whatever goes on in the background to its end."""
+        self.clock.run(self.controller.drain())
+
     @property
     def outcomes(self) -> list[tuple[int, int, float, float, str]]:
         """Interval, attempt, start, end, outcome of each call, as they were reported."""
         return [(call.key.interval, call.attempt, call.start, call.end, call.outcome) for call in self.calls]
+
+
+@contextlib.contextmanager
+def asking(script: Mapping[int, Sequence[Act]], **options: Any) -> Iterator[Asked]:
+    """A controller on a virtual clock, which is closed at the end."""
+    with VirtualClock() as clock:
+        yield Asked(clock, script, **options)
 
 
 def known(threshold: float) -> Stragglers:

@@ -32,18 +32,6 @@ from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 _ROOT = Path(__file__).parents[3]
 
 
-def test_one_computes_and_delivers(servers: Any, pools: Pools, check_rows: Callable[..., None]) -> None:
-    arrived = servers.offer()
-    pool = pools()
-    assert pool.pids == ()
-    first, second = (invoke(pool, servers.event(attempt=k)) for k in range(2))
-    assert (first.error, second.error) == (None, None)
-    assert (first.key, first.attempt, second.attempt) == (KEY, 0, 1)
-    assert (first.cold, second.cold) == (True, False)
-    check_rows(arrived.get(timeout=LONG))
-    assert len(pool.pids) == 1
-
-
 def test_more_events_than_sandboxes_wait(
     servers: Any, pools: Pools, check_rows: Callable[..., None], kind: str
 ) -> None:

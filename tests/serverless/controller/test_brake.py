@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 import pytest
-from support.scripted_backend import Act, Asked, task
+from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import VirtualClock
 from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
@@ -20,11 +20,10 @@ THROTTLE = Act("throttle", 0.01)
 
 @either_way
 def test_throttled_is_not_failed(deadline: float | None) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [THROTTLE] * 5}, attempts=1, deadline=deadline)
-        assert clock.run(asked.run(0)) == [(0, 5)]
+    with asking({0: [THROTTLE] * 5}, attempts=1, deadline=deadline) as asked:
+        assert asked.play(0) == [(0, 5)]
         assert [call[-1] for call in asked.outcomes] == ["throttled"] * 5 + ["answered"]
-        clock.run(asked.controller.drain())
+        asked.drain()
         assert asked.limit.taken == 0
 
 
@@ -101,26 +100,23 @@ def test_draining_ends_a_pause(deadline: float | None) -> None:
         await asked.controller.drain()
         return await asked.run(1)
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [THROTTLE] * 9}, slots=1, deadline=deadline, throttle=Throttle(first=20.0))
-        assert clock.run(main(clock, asked)) == [(1, 0)]
-        assert clock.now() == 2.0
-        clock.jump(1e9)  # nothing is left on the clock
+    with asking({0: [THROTTLE] * 9}, slots=1, deadline=deadline, throttle=Throttle(first=20.0)) as asked:
+        assert asked.clock.run(main(asked.clock, asked)) == [(1, 0)]
+        assert asked.clock.now() == 2.0
+        asked.clock.jump(1e9)  # nothing is left on the clock
 
 
 def test_an_attempt_that_is_throttled_after_its_deadline_counts_who_runs_then(caplog: pytest.LogCaptureFixture) -> None:
     """It has no slot any more; the attempt that took its place has."""
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("throttle", 5.0), Act("answer", 2.0)]}, deadline=4.0)
-        assert clock.run(asked.run(0)) == [(0, 1)]
+    with asking({0: [Act("throttle", 5.0), Act("answer", 2.0)]}, deadline=4.0) as asked:
+        assert asked.play(0) == [(0, 1)]
     assert "a call beside 1 others was throttled" in caplog.text
 
 
 def test_a_relaunch_that_is_throttled_leaves_the_straggler_alone() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 20.0), THROTTLE]}, threshold=5.0)
-        assert clock.run(asked.run(0)) == [(0, 0)]  # one call at a time is what the refusal has left
-        clock.run(asked.controller.drain())
+    with asking({0: [Act("answer", 20.0), THROTTLE]}, threshold=5.0) as asked:
+        assert asked.play(0) == [(0, 0)]  # one call at a time is what the refusal has left
+        asked.drain()
         assert [call[-1] for call in asked.outcomes] == ["throttled", "answered"]
         assert asked.controller.relaunched == 0  # it did not begin
         assert len(asked.limit._queue) == asked.limit.taken == 0

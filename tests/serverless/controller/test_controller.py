@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripted_backend import Act, Asked, task
+from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import RealClock, VirtualClock
 from dorylax.serverless.controller import Call, SlotLimit, Stragglers
@@ -33,9 +33,8 @@ def nothing_is_left(clock: VirtualClock) -> bool:
 
 @either_way
 def test_tasks_take_slots_in_the_order_they_come(deadline: float | None) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {}, slots=2, deadline=deadline)
-        assert clock.run(asked.run(4, 3, 2, 1, 0)) == [(4, 0), (3, 0), (2, 0), (1, 0), (0, 0)]
+    with asking({}, slots=2, deadline=deadline) as asked:
+        assert asked.play(4, 3, 2, 1, 0) == [(4, 0), (3, 0), (2, 0), (1, 0), (0, 0)]
         assert asked.backend.begun == [(4, 0), (3, 0), (2, 0), (1, 0), (0, 0)]
         # Those that end at the same time end by their keys.
         assert asked.outcomes == [
@@ -46,7 +45,7 @@ def test_tasks_take_slots_in_the_order_they_come(deadline: float | None) -> None
             (0, 0, 2.0, 3.0, "answered"),
         ]
         assert asked.limit.taken == 0
-        assert nothing_is_left(clock)
+        assert nothing_is_left(asked.clock)
 
 
 @either_way
@@ -57,9 +56,8 @@ def test_the_limit_may_change_while_tasks_wait(deadline: float | None) -> None:
         asked.controller.limit.set(4)
         await tasks
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {}, slots=1, deadline=deadline)
-        clock.run(main(clock, asked))
+    with asking({}, slots=1, deadline=deadline) as asked:
+        asked.clock.run(main(asked.clock, asked))
         assert [call[2] for call in asked.outcomes] == [0.0, 0.5, 0.5, 0.5, 1.0]
 
 
@@ -80,9 +78,8 @@ def test_what_fails_is_repeated_with_the_same_inputs(kind: str, deadline: float 
 
 @either_way
 def test_what_fails_too_often_says_how_often_and_why(deadline: float | None) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {7: [FAIL] * 9}, attempts=3, deadline=deadline)
-        (error,) = clock.run(asked.run(7))
+    with asking({7: [FAIL] * 9}, attempts=3, deadline=deadline) as asked:
+        (error,) = asked.play(7)
     assert isinstance(error, TaskFailedError)
     text = "tensor task of stage 3, interval 7, epoch 0, chunk 0 failed 3 times; the last failure: worker 2 died"
     assert str(error) == text
@@ -92,27 +89,24 @@ def test_what_fails_too_often_says_how_often_and_why(deadline: float | None) -> 
 
 @either_way
 def test_one_attempt_fails_once(deadline: float | None) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [FAIL]}, attempts=1, deadline=deadline)
-        (error,) = clock.run(asked.run(0))
+    with asking({0: [FAIL]}, attempts=1, deadline=deadline) as asked:
+        (error,) = asked.play(0)
     assert "failed once; the last failure: worker 0 died" in str(error)
 
 
 @either_way
 def test_what_a_repetition_cannot_change_is_raised_at_once(deadline: float | None) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [BREAK]}, deadline=deadline)
+    with asking({0: [BREAK]}, deadline=deadline) as asked:
         with pytest.raises(ValueError, match="stage broke in attempt 0"):
-            clock.run(asked.controller.run(task(0)))
+            asked.clock.run(asked.controller.run(task(0)))
         assert asked.outcomes == [(0, 0, 0.0, 1.0, "failed")]
         assert asked.limit.taken == 0
 
 
 @either_way
 def test_what_failed_stands_in_line_behind_those_that_came(deadline: float | None) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [FAIL]}, slots=1, deadline=deadline)
-        clock.run(asked.run(0, 1, 2))
+    with asking({0: [FAIL]}, slots=1, deadline=deadline) as asked:
+        asked.play(0, 1, 2)
         assert asked.backend.begun == [(0, 0), (1, 0), (2, 0), (0, 1)]
 
 
@@ -131,41 +125,37 @@ def test_a_backend_that_cancels_by_itself_is_heard_of(kind: str, deadline: float
 
 
 def test_a_straggler_is_called_again_and_the_first_answer_counts() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 20.0), Act("answer", 2.0)]}, threshold=5.0)
-        assert clock.run(asked.run(0)) == [(0, 1)]
-        assert clock.now() == pytest.approx(7.0)
+    with asking({0: [Act("answer", 20.0), Act("answer", 2.0)]}, threshold=5.0) as asked:
+        assert asked.play(0) == [(0, 1)]
+        assert asked.clock.now() == pytest.approx(7.0)
         assert asked.limit.taken == 1  # the straggler goes on in the background
-        clock.run(asked.controller.drain())
+        asked.drain()
         assert [(*call[:2], call[-1]) for call in asked.outcomes] == [(0, 1, "answered"), (0, 0, "late")]
         assert asked.outcomes[1][2:4] == (0.0, 20.0)
         assert asked.controller.relaunched == 1
         assert asked.limit.taken == 0
         assert asked.backend.cancelled == []
-        assert nothing_is_left(clock)
+        assert nothing_is_left(asked.clock)
 
 
 def test_the_straggler_itself_may_answer_first() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 6.0), Act("answer", 9.0)]}, threshold=5.0)
-        assert clock.run(asked.run(0)) == [(0, 0)]
-        clock.run(asked.controller.drain())
+    with asking({0: [Act("answer", 6.0), Act("answer", 9.0)]}, threshold=5.0) as asked:
+        assert asked.play(0) == [(0, 0)]
+        asked.drain()
         assert [(*call[:2], call[-1]) for call in asked.outcomes] == [(0, 0, "answered"), (0, 1, "late")]
 
 
 def test_answers_as_late_as_allowed_are_no_stragglers() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 5.0)]}, threshold=5.0)
-        clock.run(asked.run(0))
+    with asking({0: [Act("answer", 5.0)]}, threshold=5.0) as asked:
+        asked.play(0)
         assert asked.backend.begun == [(0, 0)]
 
 
 @pytest.mark.parametrize(("relaunches", "begun"), [(0, 1), (1, 2), (3, 4)])
 def test_a_task_is_relaunched_so_often_at_most(relaunches: int, begun: int) -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 100.0)] * 9}, slots=9, threshold=5.0, relaunches=relaunches)
-        assert clock.run(asked.run(0)) == [(0, 0)]
-        clock.run(asked.controller.drain())
+    with asking({0: [Act("answer", 100.0)] * 9}, slots=9, threshold=5.0, relaunches=relaunches) as asked:
+        assert asked.play(0) == [(0, 0)]
+        asked.drain()
         assert asked.backend.begun == [(0, k) for k in range(begun)]
         # Each when the one before it has become a straggler.
         starts = sorted(call[2] for call in asked.outcomes)
@@ -174,10 +164,9 @@ def test_a_task_is_relaunched_so_often_at_most(relaunches: int, begun: int) -> N
 
 def test_the_mean_is_learned_and_those_already_running_are_measured_by_it() -> None:
     """All begin before anything is known; nine answers later the one that never comes is a straggler."""
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [NEVER]}, slots=20, stragglers=Stragglers(factor=5.0, least=9))
-        assert clock.run(asked.run(*range(10)))[0] == (0, 1)
-        assert clock.now() == 6.0  # relaunched after 5 times the mean of 1 second; that takes 1 more
+    with asking({0: [NEVER]}, slots=20, stragglers=Stragglers(factor=5.0, least=9)) as asked:
+        assert asked.play(*range(10))[0] == (0, 1)
+        assert asked.clock.now() == 6.0  # relaunched after 5 times the mean of 1 second; that takes 1 more
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -194,22 +183,20 @@ def test_beside_a_straggler_only_spare_slots_are_used(fails: bool) -> None:
         rest.append(asyncio.ensure_future(asked.run(2, 3)))
         await asyncio.gather(first, *rest)
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 50.0), FAIL if fails else ANSWER]}, slots=2, threshold=5.0)
-        clock.run(main(clock, asked))
+    with asking({0: [Act("answer", 50.0), FAIL if fails else ANSWER]}, slots=2, threshold=5.0) as asked:
+        asked.clock.run(main(asked.clock, asked))
         relaunch = [(0, 1)] if fails else []
         last = (0, 2) if fails else (0, 1)
         assert asked.backend.begun == [(0, 0), *relaunch, (1, 0), (2, 0), (3, 0), last]
 
 
 def test_a_relaunch_waits_for_nothing_with_one_slot() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 50.0)]}, slots=1, threshold=5.0)
-        assert clock.run(asked.run(0, 1)) == [(0, 0), (1, 0)]
+    with asking({0: [Act("answer", 50.0)]}, slots=1, threshold=5.0) as asked:
+        assert asked.play(0, 1) == [(0, 0), (1, 0)]
         assert asked.backend.begun == [(0, 0), (1, 0)]
         assert asked.controller.relaunched == 0  # asked for, but never called
         assert asked.limit.taken == 0
-        assert nothing_is_left(clock)
+        assert nothing_is_left(asked.clock)
 
 
 def test_a_relaunch_counts_once_it_is_a_call() -> None:
@@ -222,9 +209,8 @@ def test_a_relaunch_counts_once_it_is_a_call() -> None:
         assert asked.controller.relaunched == 1
         await tasks[0]
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 50.0)], 1: [Act("answer", 8.0)]}, slots=2, threshold=5.0)
-        clock.run(main(clock, asked))
+    with asking({0: [Act("answer", 50.0)], 1: [Act("answer", 8.0)]}, slots=2, threshold=5.0) as asked:
+        asked.clock.run(main(asked.clock, asked))
         assert asked.backend.begun == [(0, 0), (1, 0), (0, 1)]
 
 
@@ -237,10 +223,11 @@ def test_a_relaunch_that_never_began_is_not_one_of_those_allowed() -> None:
         asked.limit.set(2)
         return await task
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("fail", 8.0), Act("answer", 50.0)]}, slots=1, threshold=5.0)
-        assert clock.run(main(clock, asked)) == [(0, 2)]
-        assert clock.now() == pytest.approx(14.0)  # 8 for the failure, 5 until its repetition is late, 1 for the answer
+    with asking({0: [Act("fail", 8.0), Act("answer", 50.0)]}, slots=1, threshold=5.0) as asked:
+        assert asked.clock.run(main(asked.clock, asked)) == [(0, 2)]
+        assert asked.clock.now() == pytest.approx(
+            14.0
+        )  # 8 for the failure, 5 until its repetition is late, 1 to answer
         assert asked.controller.relaunched == 1
 
 
@@ -256,34 +243,30 @@ def test_no_more_relaunches_than_allowed_whoever_straggles() -> None:
 
 
 def test_what_is_answered_is_not_relaunched() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 6.0), Act("answer", 100.0)]}, threshold=5.0, relaunches=2)
-        clock.run(asked.run(0))
-        clock.run(asked.controller.drain())
+    with asking({0: [Act("answer", 6.0), Act("answer", 100.0)]}, threshold=5.0, relaunches=2) as asked:
+        asked.play(0)
+        asked.drain()
         assert asked.backend.begun == [(0, 0), (0, 1)]
 
 
 def test_a_relaunch_that_fails_is_repeated_beside_the_straggler() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 100.0), FAIL, FAIL, ANSWER]}, threshold=5.0, attempts=3)
-        assert clock.run(asked.run(0)) == [(0, 3)]
-        assert clock.now() == pytest.approx(8.0)
+    with asking({0: [Act("answer", 100.0), FAIL, FAIL, ANSWER]}, threshold=5.0, attempts=3) as asked:
+        assert asked.play(0) == [(0, 3)]
+        assert asked.clock.now() == pytest.approx(8.0)
         assert asked.controller.relaunched == 1
 
 
 def test_a_task_has_not_failed_while_one_may_still_answer() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 100.0), FAIL]}, threshold=5.0, attempts=1)
-        assert clock.run(asked.run(0)) == [(0, 0)]
-        assert clock.now() == 100.0
+    with asking({0: [Act("answer", 100.0), FAIL]}, threshold=5.0, attempts=1) as asked:
+        assert asked.play(0) == [(0, 0)]
+        assert asked.clock.now() == 100.0
 
 
 def test_a_failure_in_the_background_changes_nothing() -> None:
     for what in ("fail", "break", "stop"):
-        with VirtualClock() as clock:
-            asked = Asked(clock, {0: [Act(what, 20.0), ANSWER]}, threshold=5.0)
-            assert clock.run(asked.run(0)) == [(0, 1)]
-            clock.run(asked.controller.drain())
+        with asking({0: [Act(what, 20.0), ANSWER]}, threshold=5.0) as asked:
+            assert asked.play(0) == [(0, 1)]
+            asked.drain()
             assert [call[-1] for call in asked.outcomes] == ["answered", "failed"]
             assert asked.backend.begun == [(0, 0), (0, 1)]
             assert asked.limit.taken == 0
@@ -312,65 +295,58 @@ def test_what_waits_for_a_spare_slot_stands_in_line_when_nothing_runs_any_more()
 
 
 def test_the_deadline_frees_the_slot_and_the_task_is_repeated() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [NEVER]}, slots=1, deadline=10.0)
-        assert clock.run(asked.run(0, 1)) == [(0, 1), (1, 0)]
+    with asking({0: [NEVER]}, slots=1, deadline=10.0) as asked:
+        assert asked.play(0, 1) == [(0, 1), (1, 0)]
         assert asked.outcomes == [
             (0, 0, 0.0, 10.0, "deadline"),
             (1, 0, 10.0, 11.0, "answered"),
             (0, 1, 11.0, 12.0, "answered"),
         ]
-        clock.run(asked.controller.drain())
+        asked.drain()
         assert asked.backend.cancelled == [(0, 0)]
         assert len(asked.outcomes) == 3
-        assert nothing_is_left(clock)
+        assert nothing_is_left(asked.clock)
 
 
 def test_an_answer_at_the_deadline_is_in_time() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {k: [Act("answer", 10.0)] for k in range(3)}, deadline=10.0)
-        clock.run(asked.run(2, 0, 1))
+    with asking({k: [Act("answer", 10.0)] for k in range(3)}, deadline=10.0) as asked:
+        asked.play(2, 0, 1)
         assert {call[-1] for call in asked.outcomes} == {"answered"}
 
 
 def test_an_answer_after_its_deadline_counts_where_it_is_the_first() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 12.0), Act("answer", 5.0)]}, deadline=10.0)
-        assert clock.run(asked.run(0)) == [(0, 0)]
-        clock.run(asked.controller.drain())
+    with asking({0: [Act("answer", 12.0), Act("answer", 5.0)]}, deadline=10.0) as asked:
+        assert asked.play(0) == [(0, 0)]
+        asked.drain()
         assert [(*call[:2], call[-1]) for call in asked.outcomes] == [(0, 0, "deadline"), (0, 1, "late")]
 
 
 def test_it_counts_even_while_the_repetition_waits_for_a_slot() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("answer", 12.0)], 1: [Act("answer", 9.0)]}, slots=1, deadline=10.0)
-        assert clock.run(asked.run(0, 1)) == [(0, 0), (1, 0)]
+    with asking({0: [Act("answer", 12.0)], 1: [Act("answer", 9.0)]}, slots=1, deadline=10.0) as asked:
+        assert asked.play(0, 1) == [(0, 0), (1, 0)]
         assert asked.backend.begun == [(0, 0), (1, 0)]
         assert asked.limit.taken == 0
-        assert nothing_is_left(clock)
+        assert nothing_is_left(asked.clock)
 
 
 def test_a_task_that_never_answers_fails_by_its_deadlines() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [NEVER] * 9}, deadline=10.0, attempts=2)
-        (error,) = clock.run(asked.run(0))
+    with asking({0: [NEVER] * 9}, deadline=10.0, attempts=2) as asked:
+        (error,) = asked.play(0)
         assert str(error).endswith("failed 2 times; the last failure: no answer within 10 seconds")
         assert asked.limit.taken == 0
 
 
 def test_a_failure_after_the_deadline_is_not_a_second_one() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [Act("fail", 11.0), Act("answer", 5.0)]}, deadline=10.0, attempts=2)
-        assert clock.run(asked.run(0)) == [(0, 1)]
+    with asking({0: [Act("fail", 11.0), Act("answer", 5.0)]}, deadline=10.0, attempts=2) as asked:
+        assert asked.play(0) == [(0, 1)]
         assert [call[-1] for call in asked.outcomes] == ["deadline", "answered"]
 
 
 def test_background_attempts_have_deadlines_too() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {0: [NEVER]}, threshold=2.0, deadline=10.0)
-        assert clock.run(asked.run(0)) == [(0, 1)]
-        clock.run(asked.controller.drain())
-        assert clock.now() == 10.0
+    with asking({0: [NEVER]}, threshold=2.0, deadline=10.0) as asked:
+        assert asked.play(0) == [(0, 1)]
+        asked.drain()
+        assert asked.clock.now() == 10.0
         assert asked.outcomes[-1] == (0, 0, 0.0, 10.0, "deadline")
         assert asked.backend.begun == [(0, 0), (0, 1)]
 
@@ -440,12 +416,11 @@ def test_cancelling_ends_relaunches_and_whatever_waits_for_a_slot() -> None:
         await asyncio.gather(*runs, return_exceptions=True)
         assert asked.limit.taken == 0
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {k: [NEVER, NEVER] for k in range(2)}, slots=3, threshold=5.0)
-        clock.run(main(clock, asked))
-        clock.run(asked.controller.drain())
+    with asking({k: [NEVER, NEVER] for k in range(2)}, slots=3, threshold=5.0) as asked:
+        asked.clock.run(main(asked.clock, asked))
+        asked.drain()
         assert asked.backend.cancelled == [(0, 0), (0, 1), (1, 0)]
-        assert nothing_is_left(clock)
+        assert nothing_is_left(asked.clock)
 
 
 def test_slots_are_back_before_attempts_have_noticed() -> None:
@@ -512,21 +487,19 @@ def test_what_the_recorder_raises_ends_the_run_but_keeps_no_slot(deadline: float
     def on_call(call: Call) -> None:
         raise OSError("disk full")
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, {}, on_call=on_call, deadline=deadline)
+    with asking({}, on_call=on_call, deadline=deadline) as asked:
         with pytest.raises(OSError, match="disk full"):
-            clock.run(asked.controller.run(task(0)))
+            asked.clock.run(asked.controller.run(task(0)))
         assert asked.limit.taken == 0
 
 
 def test_a_task_that_is_answered_is_kept_by_nobody() -> None:
-    with VirtualClock() as clock:
-        asked = Asked(clock, {}, threshold=5.0, deadline=9.0)
+    with asking({}, threshold=5.0, deadline=9.0) as asked:
         one = task(0)
         found = weakref.ref(one)
         gc.disable()
         try:
-            clock.run(asked.controller.run(one))
+            asked.clock.run(asked.controller.run(one))
             asked.backend.tasks.clear()
             del one
             assert found() is None
@@ -599,10 +572,9 @@ def follow(
         await asked.controller.drain()
         return found
 
-    with VirtualClock() as clock:
-        asked = Asked(clock, script, **options)
-        found = clock.run(main(clock, asked))
-        assert nothing_is_left(clock)
+    with asking(script, **options) as asked:
+        found = asked.clock.run(main(asked.clock, asked))
+        assert nothing_is_left(asked.clock)
     assert asked.limit.taken == 0
     assert not asked.limit._queue
     most = max([options["slots"], *(slots for _, slots in limits)])
