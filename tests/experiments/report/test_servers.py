@@ -64,10 +64,6 @@ def test_means_of_queues_are_over_tasks() -> None:
     assert found.graph[0].calls == (1.25, 3)
 
 
-def test_no_lines_are_none() -> None:
-    assert Loads.of(history(1), []) is None
-
-
 @pytest.mark.parametrize(
     ("waits", "late"), [({}, None), ({2: 0.38 * SECONDS}, None), ({2: 0.1 * SECONDS}, 2), ({1: 0.8 * SECONDS}, None)]
 )
@@ -85,11 +81,6 @@ def test_one_server_is_neither_late_nor_drawn() -> None:
     ((_, table), _) = server_tables({"": found})
     assert "late" not in table.note
     assert [row[0] for row in table.rows] == ["0"]
-
-
-def test_without_servers_there_is_nothing() -> None:
-    assert server_tables({}) == []
-    assert server_figure({}, "") is None
 
 
 def test_columns_that_would_say_nothing_are_left_out() -> None:

@@ -20,6 +20,11 @@ from dorylax.serverless.backends.local import process
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer
 
 
+@pytest.fixture
+def kind() -> str:
+    return "local"
+
+
 def threads_of(pid: int) -> list[str]:
     return [path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm")]
 
