@@ -47,6 +47,34 @@ def test_first_come_first_served_and_spare_slots_last(kind: str) -> None:
     assert limit.taken == 0
 
 
+def test_fewer_slots_take_nothing_away_and_more_are_handed_out_at_once() -> None:
+    limit, held = SlotLimit(3), []
+
+    async def take(name: int) -> None:
+        await limit.acquire()
+        held.append(name)
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(take(k)) for k in range(6)]
+        await settle()
+        assert held == [0, 1, 2]
+        limit.set(1)
+        assert limit.taken == 3
+        for _ in range(2):  # they only bring it down to the new limit
+            limit.release()
+            await settle()
+        assert held == [0, 1, 2]
+        limit.release()
+        await settle()
+        assert held == [0, 1, 2, 3]
+        limit.set(3)
+        await asyncio.gather(*tasks)
+
+    with VirtualClock() as clock:
+        clock.run(main())
+    assert held == list(range(6))
+
+
 def test_nobody_who_has_left_stays_in_a_queue() -> None:
     limit = SlotLimit(1)
 

@@ -55,6 +55,19 @@ def test_at_least_one_call_may_run() -> None:
     assert throttle.limit == 1
 
 
+def test_pauses_double_until_a_call_is_taken() -> None:
+    throttle, now = Throttle(first=1.0, longest=5.0), 0.0
+    longest = []
+    for _ in range(4):
+        seconds = refuse(throttle, now)
+        longest.append(seconds)
+        throttle.resume(now := now + seconds)
+    for seconds, most in zip(longest, (1.0, 2.0, 4.0, 5.0), strict=True):
+        assert most / 2 <= seconds <= most
+    throttle.taken(now, 100)
+    assert (refuse(throttle, now) or 9.0) <= 1.0
+
+
 def test_what_began_before_the_pause_says_nothing_of_the_time_after_it() -> None:
     throttle = Throttle()
     refuse(throttle, 1.0, running=0)
@@ -150,19 +163,14 @@ def test_whatever_happens_the_limit_is_one_that_calls_can_live_with(events: list
         assert throttle.limit == 0 if paused else throttle.limit is None or 1 <= throttle.limit <= 41
 
 
-@pytest.mark.parametrize(("options", "first", "longest"), [({}, 0.2, 20.0), ({"first": 1.0, "longest": 5.0}, 1.0, 5.0)])
-def test_pauses_double_from_a_fifth_of_a_second_to_twenty(
-    options: dict[str, float], first: float, longest: float
-) -> None:
-    throttle, now, pauses = Throttle(**options), 0.0, []
+def test_pauses_double_from_a_fifth_of_a_second_to_twenty() -> None:
+    throttle, now, pauses = Throttle(), 0.0, []
     for number in range(2000):
         pauses.append(throttle.refused(TaskKey(0, number, 0, 0), now, now, 8) or 0.0)
         now += pauses[-1]
         throttle.resume(now)
     for number, pause in enumerate(pauses):
-        most = min(longest, first * 2 ** min(number, 9))
-        assert most / 2 <= pause <= most
-    assert max(pauses) > 0.97 * longest  # all that is allowed is used
+        longest = min(20.0, 0.2 * 2 ** min(number, 9))
+        assert longest / 2 <= pause <= longest
+    assert max(pauses) > 19.5  # all that is allowed is used
     assert throttle.patience == 300.0
-    throttle.taken(now, 100)  # the next pause is a first one
-    assert 0 < (refuse(throttle, now) or 0.0) <= first
