@@ -31,16 +31,6 @@ def test_symmetry_and_self_loops_are_those_of_the_matrix(case, both_ways):
     assert graph.self_loops == ("all" if loops.all() else "some" if loops.any() else "none")
 
 
-def test_a_directed_cycle_has_equal_degrees_and_is_not_symmetric():
-    cycle = Graph.from_coo([0, 1, 2], [1, 2, 0])
-    assert not cycle.symmetric
-    assert cycle.outgoing.neighbours.tolist() == [1, 2, 0]
-
-
-def test_multiplicity_counts_in_symmetry():
-    assert not Graph.from_coo([0, 0, 1, 1, 2, 2], [1, 1, 0, 2, 0, 1], 3).symmetric
-
-
 @pytest.mark.parametrize("v", [0, 3])
 def test_no_edges(v):
     graph = Graph.from_coo([], [], v)

@@ -11,7 +11,6 @@ from dorylax import ops
 from dorylax.graph import Adjacency, Graph
 from dorylax.graph.compressed import as_int64, as_words
 from dorylax.graph.validate import GraphError
-from dorylax.ops import segment
 
 # Row lengths each below 2³¹, totals across 2³¹, 2³² and 2³³; also exactly on the borders.
 PAST_INT32 = np.array(
@@ -58,12 +57,6 @@ def test_words_are_the_offsets_themselves():
     assert np.shares_memory(words, PAST_INT32)
     np.testing.assert_array_equal(words[:, 0] + (words[:, 1].astype(np.int64) << 32), PAST_INT32)
     np.testing.assert_array_equal(as_int64(jnp.asarray(words)), PAST_INT32)
-
-
-def test_degrees_inside_jit_are_right_past_two_to_the_31_and_32():
-    assert not jax.config.jax_enable_x64
-    degrees = jax.jit(segment.degrees)(as_words(PAST_INT32))
-    np.testing.assert_array_equal(degrees, np.diff(PAST_INT32))
 
 
 def test_a_graph_carries_such_offsets_into_jit_and_back():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 
 import jax
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from support.edge_lists import apply, chains, listed
 
 from dorylax.graph import Graph, GraphError
-from dorylax.graph.edge_order import places_of_slots, sorted_by
 
 FEW = settings(max_examples=150, deadline=None)
 
@@ -113,38 +111,10 @@ def test_a_permutation_is_kept_only_where_there_is_one():
         _ = lean.edge_order
 
 
-def test_only_a_graph_with_an_order_of_its_own_has_another_leaf():
-    by_source = Graph.from_coo([0, 1, 2, 2], [1, 1, 0, 2], 3)
-    symmetric = Graph.from_coo([0, 1], [1, 0])
-    assert by_source.by_source
-    assert symmetric.edge_order is None or symmetric.by_source
-    assert len(jax.tree.leaves(by_source)) == len(jax.tree.leaves(by_source.without_edge_ids())) + 1
-    assert len(jax.tree.leaves(by_source.reorder([1, 0, 2]))) == len(jax.tree.leaves(by_source)) + 2
-
-
 def test_in_a_symmetric_graph_the_order_by_source_is_that_of_reversed_edges():
     graph = Graph.from_scipy(sp.csr_array(np.ones((3, 3)) - np.eye(3)))
     assert graph.symmetric
     assert graph.edge_order is graph.outgoing.edges
-
-
-@FEW
-@given(chains())
-def test_orders_that_follow_from_rows_are_those_of_a_sort(case):
-    edges, _ = case
-    graph = Graph.from_coo(*edges.ends, edges.num_vertices)
-    rows = graph.incoming.offsets, graph.incoming.neighbours
-    sources, targets = graph.incoming.neighbours, np.repeat(np.arange(edges.num_vertices), np.diff(rows[0]))
-    slots = np.arange(graph.num_edges)
-    ids = np.arange(edges.num_vertices, dtype=np.int32)
-    by_source = np.argsort(np.lexsort((slots, targets, sources)))
-    np.testing.assert_array_equal(places_of_slots("source", *rows, ids), by_source)
-    np.testing.assert_array_equal(places_of_slots("target", *rows, ids), slots)
-    order = np.random.default_rng(0).permutation(graph.num_edges).astype(np.int32)
-    np.testing.assert_array_equal(places_of_slots(order, *rows, ids), order)
-    assert sorted_by(targets, sources)
-    pairs = list(zip(*edges.ends, strict=True))
-    assert sorted_by(*edges.ends) is (pairs == sorted(pairs))
 
 
 def test_later_arrays_are_picked_by_id():
@@ -170,20 +140,6 @@ def test_edge_data_is_not_copied_and_cannot_be_replaced():
         graph.edge_data["w"] = values  # type: ignore[index]
     again = pickle.loads(pickle.dumps(graph))
     assert listed(again) == listed(graph)
-
-
-def test_signatures_are_the_real_ones():
-    for name in ("from_coo", "from_csr", "from_scipy", "from_networkx", "from_edge_index", "from_pyg", "from_dgl"):
-        kinds = {p.kind for p in inspect.signature(getattr(Graph, name)).parameters.values()}
-        assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
-    assert list(inspect.signature(Graph.from_coo).parameters) == [
-        "sources",
-        "targets",
-        "num_vertices",
-        "edge_data",
-        "coalesce",
-        "edge_ids",
-    ]
 
 
 LOOPED = Graph.from_coo([0, 1], [1, 0], edge_data={"w": np.ones(2, np.float32), "kind": [[1, 2], [3, 4]]})

@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 
 from dorylax.graph import Graph
-from dorylax.graph.compressed import CompressedGraph
 
 PAIRS = np.array([[2, 0, 0, 1], [0, 1, 1, 1]])
 MADE = {
@@ -44,18 +43,8 @@ def test_whatever_makes_or_changes_a_graph_gives_a_graph(made, change):
     assert repr(again) == repr(changed)
 
 
-def test_a_graph_comes_back_from_its_archive_as_a_graph(tmp_path):
-    Graph.from_coo(*PAIRS).save_npz(tmp_path / "g.npz")
-    assert type(Graph.from_npz(tmp_path / "g.npz")) is Graph
-
-
 @pytest.mark.parametrize("name", [n for n in dir(Graph) if n[0] != "_" and hasattr(getattr(Graph, n), "__code__")])
 def test_methods_are_documented_with_their_arguments(name):
     assert inspect.getdoc(getattr(Graph, name)), name
     kinds = {parameter.kind for parameter in inspect.signature(getattr(Graph, name)).parameters.values()}
     assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
-
-
-def test_the_contract_is_overridden_nowhere():
-    own = {name for name in vars(Graph) if not name.startswith("__")}
-    assert not own & set(vars(CompressedGraph))

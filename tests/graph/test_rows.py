@@ -39,14 +39,6 @@ def test_rows_between_past_two_to_the_31():
 
 
 @FEW
-@given(st.integers(0, 50), st.integers(1, 7))
-def test_spans_tile_the_entries(total, size):
-    cut = list(rows.spans(total, size))
-    assert [entry for start, stop in cut for entry in range(start, stop)] == list(range(total))
-    assert all(0 < stop - start <= size for start, stop in cut)
-
-
-@FEW
 @given(DEGREES, st.data())
 def test_loops_counts_and_first_of_equals(degrees, data):
     offsets, v = _offsets(degrees), len(degrees)

@@ -164,14 +164,6 @@ def test_intervals_and_merge_in_detail(servers: int, intervals: int) -> None:
         assert _rows(merge.contributors) == contributors
 
 
-def test_lazy_parts_are_kept() -> None:
-    shard = _case(2, 2, symmetric=False)[2][0]
-    assert shard.merge() is shard.merge()
-    assert shard.compact(1) is shard.compact(1)
-    assert shard.transposed(0) is shard.transposed(0)
-    assert shard.unique_sources(0) is shard.unique_sources(0)
-
-
 def test_without_edges_and_of_another_graph() -> None:
     graph = Graph.from_coo([], [], 4)
     layout = lay_out(graph, partition(graph, 2), 2)

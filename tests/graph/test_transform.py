@@ -47,23 +47,6 @@ def test_against_the_matrix(name, case):
     assert changed.incoming.neighbours.dtype == np.int32
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@FEW
-@given(case=CASES)
-def test_changing_commutes_with_reordering(name, case):
-    v, pairs, order = case
-    graph = Graph.from_coo([a for a, _ in pairs], [b for _, b in pairs], v)
-    one, other = getattr(graph.reorder(order), name)(), getattr(graph, name)().reorder(order)
-    for a, b in [
-        (one.incoming.offsets, other.incoming.offsets),
-        (one.incoming.neighbours, other.incoming.neighbours),
-        (one.vertex_ids, other.vertex_ids),
-        (one.edge_ids, other.edge_ids),
-        (one.edge_order, other.edge_order),
-    ]:
-        np.testing.assert_array_equal(a, b)
-
-
 def test_nothing_to_change():
     assert Graph.from_coo([0], [1]).without_self_loops().num_edges == 1
     looped = Graph.from_coo([0, 1], [0, 1])

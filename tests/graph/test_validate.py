@@ -38,20 +38,3 @@ def test_the_first_fault_is_named_wherever_it_lies(position):
         validate.check_finite("x", matrix)
     with pytest.raises(GraphError, match=rf"x\[{position // width}, {position % width}\] = nan is neither 0 nor 1"):
         validate.check_binary("x", matrix)
-
-
-def test_integers_are_not_copied():
-    array = np.arange(3, dtype=np.uint16)
-    assert validate.as_integers("a", array) is array
-    assert validate.as_integers("a", []).dtype == np.int32
-
-
-def test_a_vertex_count_beyond_int32():
-    with pytest.raises(GraphError, match=r"num_vertices must be in 0 … 2147483647.*got 2147483648"):
-        validate.check_num_vertices(2**31)
-
-
-def test_overlap_counts_the_vertices():
-    masks = {"a": np.array([False, True, True]), "b": np.zeros(3, bool), "c": np.array([True, True, True])}
-    with pytest.raises(GraphError, match=r"a and c overlap: a\[1\] = c\[1\] = True \(2 such vertices\)"):
-        validate.check_disjoint(masks)

@@ -52,14 +52,6 @@ def test_sharing_is_one_matrix(messy_graph: Graph, run: Any) -> None:
     np.testing.assert_array_equal(run(shared, messy_graph, x), run(apart, messy_graph, x))
 
 
-def test_an_explicit_loop_replaces_the_implicit_one(make_graph: Callable[..., Graph], run: Any) -> None:
-    conv = GATv2Conv(3, 2, heads=2, rngs=nnx.Rngs(0))
-    x = jax.random.normal(jax.random.key(0), (3, 3))
-    bare = run(conv, make_graph([0, 1, 2], [1, 2, 0], 3), x)
-    some = run(conv, make_graph([0, 1, 2, 1], [1, 2, 0, 1], 3), x)
-    np.testing.assert_allclose(some, bare, rtol=1e-5, atol=1e-6)
-
-
 def test_no_head_is_refused() -> None:
     with pytest.raises(ValueError, match="heads must be ≥ 1, got 0"):
         GATv2Conv(3, 2, heads=0, rngs=nnx.Rngs(0))

@@ -238,12 +238,3 @@ def test_what_does_not_fit_is_refused(name, operands, changes, out, message):
     rows = rows_and_operands()[0]._replace(**changes)
     with pytest.raises(ValueError, match=message):
         run(name, {"direction": "in"}, operands, rows, out=out)
-
-
-def test_whose_rows_and_what_is_pushed():
-    pushed = {(name, way) for name, params in CASES if OPERATORS[name].is_push(dict(params)) for _, way in params}
-    assert pushed == {(f"dorylax_{name}", "out") for name in ("collect", "gather_weighted", "select_sum")}
-    by_source = {name for name, params in CASES if OPERATORS[name].side(dict(params)) == "out"}
-    assert by_source == {f"dorylax_{name}" for name in DIRECTED if name != "expand"}
-    assert OPERATORS["dorylax_expand"].roles({"direction": "in"}) == ("own",)
-    assert OPERATORS["dorylax_expand"].roles({"direction": "out"}) == ("neighbour",)

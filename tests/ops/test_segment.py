@@ -8,16 +8,8 @@ import numpy as np
 import pytest
 
 from dorylax import ops
-from dorylax.graph.compressed import as_words
 from dorylax.graph.graph import Graph
 from dorylax.ops import native, segment
-
-
-def test_rows_and_degrees(graph):
-    offsets = jnp.asarray(as_words(graph.incoming.offsets))
-    degrees = np.diff(graph.incoming.offsets)
-    np.testing.assert_array_equal(segment.rows(offsets, graph.num_edges), np.repeat(np.arange(len(degrees)), degrees))
-    np.testing.assert_array_equal(segment.degrees(offsets), degrees)
 
 
 def test_more_entries_than_int32_counts_are_refused():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 from support.oracle import assert_same, distances, oracle
-from support.reference import Intervals, ReferenceExecutor, compile_whole, interpret
+from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.graph.graph import Graph
@@ -85,42 +85,12 @@ def assert_alike(one: StepResult, other: StepResult, tolerance: float = 1e-5) ->
     assert not far, far
 
 
-@pytest.mark.parametrize("passes", [(), PASSES], ids=["plain", "optimised"])
-@pytest.mark.parametrize("bounds", [(0, V), UNEVEN, (0, 0, 3, 3, 3, V, V)], ids=["one", "uneven", "some empty"])
-def test_any_cut_is_the_oracle(bounds: tuple[int, ...], passes: tuple[str, ...]) -> None:
-    result = run(bounds=bounds, program=program_of(passes))
-    assert_same(result, oracle(parts_of(), DATA, seed=1, epoch=2), "float32")
-
-
 def test_padding_changes_nothing() -> None:
     """Not even counts, nor where a row is divided by its length."""
     result = run(bounds=UNEVEN, rows={"vertex": V + 5, "edge": E + 9})
     assert int(np.asarray(result.metrics["counts"])[:2].sum()) == MASK.sum()
     assert_alike(result, run())
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(result.gradients))
-
-
-def test_the_default_compiles_each_stage_once() -> None:
-    compiled: list[dict[str, int]] = []
-
-    def counting(closed: Any, sizes: dict[str, int]) -> Any:
-        compiled.append(sizes)
-        return interpret(closed, sizes)
-
-    program, intervals = program_of(PASSES), Intervals.of(GRAPH, UNEVEN)
-    executor = ReferenceExecutor(program, DATA, intervals, compile=counting)
-    for epoch in (0, 1):
-        executor.step(PARAMS, parts_of().streams, {}, epoch=epoch)
-    assert len(compiled) == len(program.tasks)
-    stages = [sizes for sizes in compiled if len(sizes) == 1]
-    assert {"n": intervals.largest("vertex")} in stages
-    assert {"e": intervals.largest("edge")} in stages
-
-
-def test_compiled_is_the_same_as_interpreted() -> None:
-    program = program_of(PASSES)
-    executor = ReferenceExecutor(program, DATA, Intervals.even(GRAPH, 1), compile=compile_whole)
-    assert_alike(executor.step(PARAMS, parts_of().streams, {}, seed=1, epoch=2), run(program=program))
 
 
 def test_dropout_is_that_of_the_vertex_however_rows_are_ordered() -> None:
@@ -131,12 +101,6 @@ def test_dropout_is_that_of_the_vertex_however_rows_are_ordered() -> None:
         assert_alike(run(moved, UNEVEN, program=program_of(passes)), run(program=program_of(passes)))
     ids = dataclasses.replace(moved, graph=Graph(graph.incoming.offsets, graph.incoming.neighbours))
     assert float(run(ids).loss) != float(run().loss)  # it is the ids that make it so
-
-
-def test_epochs_differ_and_repeat() -> None:
-    first, second, again = run(epoch=2), run(epoch=3), run(bounds=UNEVEN, epoch=2)
-    assert abs(float(first.loss) - float(second.loss)) > 1e-3
-    assert_alike(again, first)
 
 
 def without_edges() -> RunData:
@@ -177,13 +141,6 @@ def test_a_loss_that_is_not_a_number_where_a_vertex_does_not_count() -> None:
     program = trace(normalised, spec_of(DATA), params=PARAMS, loss=careful)
     result = run(bounds=UNEVEN, program=program)
     assert np.isfinite(result.loss)
-
-
-def test_data_are_checked_at_once() -> None:
-    with pytest.raises(
-        ValueError, match=r"x must be float32 \[12, 3\], as the model was traced, got float32 \[11, 3\]"
-    ):
-        run(dataclasses.replace(DATA, inputs=(X[1:], EDGES)))
 
 
 def test_output_of_a_program_without_a_loss() -> None:

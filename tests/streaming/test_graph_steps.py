@@ -93,15 +93,3 @@ def test_a_unit_without_edges() -> None:
     rows = UnitRows(np.zeros(LAST - FIRST + 1, np.int64), np.zeros(0, np.int32), FIRST)
     found = pushed(gather_weighted, [values(LAST - FIRST, HEADS, WIDTH), values(0, HEADS)], rows, 2)
     np.testing.assert_array_equal(found, values(V, HEADS, WIDTH, seed=9))
-
-
-def test_edges_by_their_sources() -> None:
-    rows = unit()
-    sources, by_source = rows.by_source
-    np.testing.assert_array_equal(sources, np.unique(rows.neighbours))
-    assert by_source.edges is not None
-    np.testing.assert_array_equal(rows.neighbours[by_source.edges], np.repeat(sources, np.diff(by_source.offsets)))
-    np.testing.assert_array_equal(by_source.neighbours, targets(rows)[by_source.edges])
-    for first, last in zip(by_source.offsets, by_source.offsets[1:], strict=False):
-        assert (np.diff(by_source.edges[first:last]) > 0).all(), "in order of edges"
-    assert rows.by_source is rows.by_source

@@ -221,12 +221,10 @@ def data_of(case: Case, dtype: str) -> RunData:
 def parts_of(case: Case, dtype: str) -> ModelParts:
     """The model with parameters that are not at any kink or zero, the same whenever it is made."""
     model = case.make(dtype)
-    given = spec_of(case, dtype)
     model, params = model if isinstance(model, tuple) else (model, None)
     example = data_of(case, dtype)
     parts = take_apart(model, example.graph, *example.inputs, params=params)
     rng = np.random.default_rng(6)
-    del given
 
     def drawn(leaf: Any) -> Any:
         scale = 1 / np.sqrt(leaf.shape[0]) if leaf.ndim > 1 else 0.3

@@ -13,7 +13,7 @@ import pytest
 
 from dorylax.config import ConfigError, RunConfig
 from dorylax.trainer import Trainer
-from dorylax.user_code.references import UserCodeError, executed_sha256, is_reference, load_reference, options_of
+from dorylax.user_code.references import UserCodeError, executed_sha256, load_reference, options_of
 
 _FILE = """\
 import jax.numpy as jnp
@@ -61,13 +61,6 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_what_is_a_reference() -> None:
-    assert is_reference("mine.py:Own")
-    assert is_reference("package.module:Own")
-    assert not is_reference("gcn")
-    assert not is_reference(3)
 
 
 def test_a_file_is_executed_once_and_leaves_no_name_that_others_could_take(there: Path) -> None:

@@ -69,44 +69,12 @@ def test_edges_go_between_all_blocks_and_communities_in_proportion(monkeypatch: 
         assert np.allclose(counts / counts.sum(), mass / mass.sum(), atol=0.04)
 
 
-def test_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
-    many = model().sample()
-    monkeypatch.setattr(block_model, "_MOST_THREADS", 1)
-    one = model().sample()
-    assert np.array_equal(one.incoming.neighbours, many.incoming.neighbours)
-    assert np.array_equal(one.incoming.offsets, many.incoming.offsets)
-
-
 def test_does_not_depend_on_how_many_edges_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = model(num_vertices=300).sample()  # few vertices: many self-loops are drawn again
     monkeypatch.setattr(block_model, "_EDGES_AT_A_TIME", 777)
     parts = model(num_vertices=300).sample()
     assert np.array_equal(parts.incoming.neighbours, whole.incoming.neighbours)
     assert np.array_equal(parts.incoming.offsets, whole.incoming.offsets)
-
-
-def test_blocks_of_rows_are_those_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
-    graph, row, edge = model().sample(), 0, 0
-    for rows in model().row_blocks(2):
-        last = row + len(rows.degrees)
-        assert np.array_equal(np.cumsum(rows.degrees), graph.incoming.offsets[row + 1 : last + 1] - edge)
-        assert np.array_equal(rows.neighbours, graph.incoming.neighbours[edge : edge + len(rows.neighbours)])
-        row, edge = last, edge + len(rows.neighbours)
-    assert (row, edge) == (3000, 60_000)
-
-
-def test_an_end_is_drawn_in_proportion_to_its_propensity() -> None:
-    theta = np.array([4, 5, 9, 400, 4, 7, 4, 11], np.uint16)
-    block = block_model._Block.of(100, np.array([0, 1, 0, 1, 1, 0, 1, 2], np.uint8), theta, 4)
-    for group, members in ((0, [0, 2, 5]), (1, [1, 3, 4, 6]), (2, [7]), (4, [0, 2, 5, 1, 3, 4, 6, 7])):
-        length = int(block.size[group])
-        # The middle of each share of 0 … 2³²-1: one number for each entry of the list.
-        numbers = ((np.arange(length) * 2 + 1) * 2**31 // length).astype(np.uint64)
-        drawn = block.drawn(numbers, np.array([group]), np.array([length]))
-        assert drawn.tolist() == np.repeat(np.array(members) + 100, theta[members]).tolist()
-    assert block.size.tolist() == [20, 413, 11, 0, 444]
 
 
 def test_many_small_communities_one_after_another() -> None:

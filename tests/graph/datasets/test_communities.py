@@ -3,10 +3,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from dorylax.graph import datasets
@@ -24,13 +21,6 @@ def test_has_the_numbers_of_its_size(size: str) -> None:
     assert (data.train_mask.sum(), data.val_mask.sum(), data.test_mask.sum()) == tuple(
         round(part * graph.num_vertices) for part in (0.6, 0.2, 0.2)
     )
-
-
-def test_sizes_of_the_papers_graphs() -> None:
-    assert communities.SIZES["reddit-small"] == datasets.Size(232_965, 114_800_000, 602, 41)
-    assert communities.SIZES["reddit-large"] == datasets.Size(1_100_000, 1_300_000_000, 301, 50)
-    assert communities.SIZES["amazon"] == datasets.Size(9_200_000, 313_900_000, 300, 25)
-    assert communities.SIZES["papers100m"] == datasets.Size(111_059_956, 3_228_124_712, 128, 172)
 
 
 def digest(data: Dataset) -> str:
@@ -92,13 +82,6 @@ def test_labelled_vertices() -> None:
     assert (part.labels >= 0).sum() == 1393  # as many in a hundred as there
 
 
-def test_vertex_order_says_nothing_about_communities() -> None:
-    labels = datasets.load("communities", size="small", label_noise=0.0).labels
-    assert np.bincount(labels).tolist() == [2000] * 10
-    # In random order neighbouring ids agree one time in ten; the standard deviation is 0.002.
-    assert abs((labels[1:] == labels[:-1]).mean() - 0.1) < 0.01
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -138,53 +121,6 @@ def test_vertex_order_says_nothing_about_communities() -> None:
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DatasetError, match=message):
         datasets.load("communities", **{"size": "tiny", **options})
-
-
-def test_accuracy_with_the_graph_is_clearly_above_accuracy_without() -> None:
-    """A two-layer GCN (as a dense matrix, so that nothing else of the package takes part) against an MLP."""
-    data = datasets.load("communities", size="tiny")
-    with_graph, without = (
-        accuracy_on_test(data, propagation(data)),
-        accuracy_on_test(data, np.eye(1000, dtype=np.float32)),
-    )
-    assert without > 0.4  # features do say something: chance is 0.25
-    assert with_graph < 0.97  # and the graph does not give the answer away: a few labels are wrong
-    assert with_graph > without + 0.1
-
-
-def propagation(data: Dataset) -> np.ndarray:
-    matrix = np.eye(data.graph.num_vertices, dtype=np.float32)
-    offsets, sources = data.graph.incoming.offsets, data.graph.incoming.neighbours
-    np.add.at(matrix, (np.repeat(np.arange(len(matrix)), np.diff(offsets)), sources), 1)
-    scale = 1 / np.sqrt(matrix.sum(1))
-    return scale[:, None] * matrix * scale
-
-
-def accuracy_on_test(data: Dataset, mix: np.ndarray, epochs: int = 60, width: int = 32) -> float:
-    matrix, x, y, train = (jnp.asarray(a) for a in (mix, data.features, data.labels, data.train_mask))
-    keys = jax.random.split(jax.random.key(0))
-    params = [
-        jax.random.normal(keys[0], (data.num_features, width)) / data.num_features**0.5,
-        jax.random.normal(keys[1], (width, data.num_classes)) / width**0.5,
-    ]
-    optimizer = optax.adam(0.02)
-
-    def logits(params: list[jax.Array]) -> jax.Array:
-        return matrix @ (jax.nn.relu(matrix @ (x @ params[0])) @ params[1])
-
-    def loss(params: list[jax.Array]) -> jax.Array:
-        each = optax.softmax_cross_entropy_with_integer_labels(logits(params), y)
-        return jnp.where(train, each, 0).sum() / train.sum() + 5e-4 * sum((p**2).sum() for p in params)
-
-    @jax.jit
-    def step(carry: Any, _: Any) -> Any:
-        params, state = carry
-        updates, state = optimizer.update(jax.grad(loss)(params), state)
-        return (optax.apply_updates(params, updates), state), None
-
-    (params, _), _ = jax.lax.scan(step, (params, optimizer.init(params)), None, length=epochs)
-    right = np.asarray(logits(params).argmax(1)) == data.labels
-    return float(right[data.test_mask].mean())
 
 
 GOLDEN_TINY = "55f581a83b7f0c9111754ad7138676918fe1887199b7e4a0cc03722fe4376545"

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dorylax.graph import datasets, random_order, room
@@ -44,15 +43,6 @@ def test_many_blocks_on_any_number_of_threads_are_the_same_file(tmp_path: Path, 
         monkeypatch.setattr(community_archive, "cores", lambda threads=threads: threads)
         datasets.generate("communities", tmp_path / "parts.npz", size="tiny", num_edges=100_000)
         assert (tmp_path / "parts.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
-
-
-def test_is_loaded_as_any_other(tmp_path: Path) -> None:
-    datasets.generate("communities", tmp_path / "a.npz", size="tiny", seed=5)
-    found, same = datasets.load(tmp_path / "a.npz"), datasets.load("communities", size="tiny", seed=5)
-    assert (found.name, found.num_classes, found.graph.symmetric) == ("communities", 4, True)
-    assert np.array_equal(found.features, same.features)
-    assert np.array_equal(found.test_mask, same.test_mask)
-    assert np.array_equal(found.graph.incoming.neighbours, same.graph.incoming.neighbours)
 
 
 _IN_A_CHILD = """

@@ -9,7 +9,7 @@ import pytest
 
 from dorylax.graph import random_order
 from dorylax.graph.datasets import community_vertices
-from dorylax.graph.datasets.community_vertices import balanced_communities, feature_blocks, feature_bytes, noisy_labels
+from dorylax.graph.datasets.community_vertices import balanced_communities, feature_blocks, noisy_labels
 
 
 @pytest.mark.parametrize("order", ["random", "community"])
@@ -67,7 +67,3 @@ def test_features_are_whole_at_the_borders_of_blocks(rows: int, threads: int) ->
     assert whole.dtype == np.float32
     assert np.array_equal(features(rows), whole[:rows])
     assert len(np.unique(whole, axis=0)) == 9000  # blocks have streams of their own
-
-
-def test_memory_of_features_grows_with_threads_and_width() -> None:
-    assert feature_bytes(10, 2) < feature_bytes(10, 3) < feature_bytes(30, 3)

@@ -82,12 +82,6 @@ def test_ids_that_are_no_numbers(publish: Any) -> None:
         datasets.load("citeseer")
 
 
-def test_eight_files_each() -> None:
-    assert [entry.name for entry in planetoid.PUBLISHED] == ["cora", "citeseer", "pubmed"]
-    assert planetoid.PUBLISHED[0].sources[-1].url.endswith("/master/data/ind.cora.test.index")
-    assert all(len(entry.sources) == 8 for entry in planetoid.PUBLISHED)
-
-
 @pytest.mark.parametrize(("name", "loops"), [("cora", "none"), ("pubmed", "some")])
 def test_the_real_ones(real_data: Path, name: str, loops: str) -> None:
     data = datasets.load(name)

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import dorylax
 from dorylax.graph import Dataset, datasets
 from dorylax.graph.datasets import DatasetError, registry
 
@@ -108,13 +107,6 @@ def test_dorylax_data_that_is_no_directory(cache: Path, tmp_path: Path, monkeypa
         datasets.load("cora")
 
 
-def test_offline(cache: Path, monkeypatch: pytest.MonkeyPatch, publish: Any, server: Any) -> None:
-    publish("reddit", {"reddit.zip": b""})
-    server.files.clear()
-    with pytest.raises(DatasetError, match=f"{cache}/reddit/reddit.zip  from .*SHA-256"):
-        datasets.load("reddit")
-
-
 def test_names_and_descriptions(cache: Path) -> None:
     assert datasets.names() == [
         *("communities", "cora", "citeseer", "pubmed", "amazon-photo", "amazon-computers", "coauthor-cs"),
@@ -134,7 +126,3 @@ def test_sources_are_complete() -> None:
         assert source.url.endswith("/" + source.path.split("/")[1])
         assert source.sha256 is None or len(bytes.fromhex(source.sha256)) == 32
         assert (source.sha256 is None) == source.path.startswith("planetoid/")
-
-
-def test_is_the_packages_load() -> None:
-    assert dorylax.load is datasets.load

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from support.graphs import messy_graph
 
@@ -44,11 +43,6 @@ def test_as_published(monkeypatch: pytest.MonkeyPatch, blocks: int, balance, sym
     graph = graph.symmetrise() if symmetric else graph
     for seed in range(3):
         assert ldg(graph, 4, balance, seed).tolist() == plain_ldg(graph, 4, balance, seed)
-
-
-def test_no_part_takes_more_than_its_capacity() -> None:
-    clique = Graph.from_coo(np.repeat(np.arange(20), 20), np.tile(np.arange(20), 20), 20)
-    assert np.bincount(ldg(clique, 4, "vertices", 0)).tolist() == [5, 5, 5, 5]
 
 
 def test_each_row_comes_once_and_small_graphs_come_in_random_order() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from dorylax.graph import Graph
-from dorylax.graph.datasets import load
 from dorylax.graph.partition import cached_locality_order, locality, locality_order, order_cache
 
 
@@ -133,16 +132,6 @@ def test_what_cannot_be_kept_is_computed_every_time(
     assert not list(folder.parent.rglob(".*"))
 
 
-def test_a_full_disk_costs_time_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: object, target: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(order_cache.os, "replace", full)
-    graph = _graph()
-    np.testing.assert_array_equal(cached_locality_order(graph), locality_order(graph))
-    assert not list(folder.iterdir())
-
-
 @pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_BYTES"])
 def test_what_was_read_last_stays_longest(
     folder: Path, computed: list[int], monkeypatch: pytest.MonkeyPatch, limit: str
@@ -160,16 +149,3 @@ def test_what_was_read_last_stays_longest(
     assert computed == []
     cached_locality_order(_graph(1))
     assert computed == [2000]
-
-
-def test_what_was_written_last_stays_however_large(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order_cache, "_MOST_BYTES", 1)
-    cached_locality_order(_graph(0))
-    cached_locality_order(_graph(1))
-    assert _only_file(folder).stat().st_size > 8000
-
-
-def test_generated_graphs_of_one_seed_share_an_order(folder: Path, computed: list[int]) -> None:
-    for _ in range(2):
-        cached_locality_order(load("communities", size="tiny", num_vertices=3000).graph)
-    assert computed == [3000]

@@ -7,7 +7,7 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph import Graph
-from dorylax.graph.partition.simple import even_bounds, random, ranges
+from dorylax.graph.partition.simple import random, ranges
 
 
 def test_ranges_by_vertices() -> None:
@@ -35,10 +35,3 @@ def test_random_parts_are_even_and_in_no_order() -> None:
     parts = random(messy_graph(50), 4, "vertices", 0)
     assert sorted(np.bincount(parts).tolist()) == [12, 12, 13, 13]
     assert np.count_nonzero(np.diff(parts)) > 20
-
-
-@pytest.mark.parametrize(("size", "number"), [(10, 3), (7, 7), (0, 2), (2**40, 3)])
-def test_even_bounds(size: int, number: int) -> None:
-    bounds = even_bounds(size, number)
-    assert (bounds[0], bounds[-1], len(bounds)) == (0, size, number + 1)
-    assert np.ptp(np.diff(bounds)) <= 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
@@ -144,20 +143,6 @@ def test_a_run_that_is_cut_off_while_it_is_read(tmp_path):
         (tmp_path / "run-000001-000001.keys").write_bytes(b"")
         with pytest.raises(GraphError, match=r"run-000001-000001\.keys is cut off: remove"):
             _read(sort)
-
-
-def test_what_is_said_of_a_run(tmp_path):
-    _sorted_runs(tmp_path, 2)
-    assert json.loads((tmp_path / "run-000000-000000.json").read_text()) == {
-        "records": 7,
-        "state": None,
-        "partial": True,
-    }
-    assert json.loads((tmp_path / "run-000001-000001.json").read_text()) == {
-        "records": 7,
-        "state": "all",
-        "partial": False,
-    }
 
 
 def test_memory_and_disk():

@@ -189,25 +189,6 @@ def test_arrays_of_numpy_with_values_from_others(tmp_path, order, by_columns):
     _same(tmp_path / "out.npz", expected)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_an_edge_index_in_an_archive(tmp_path, packed):
-    edges = _graph()
-    save = np.savez_compressed if packed else np.savez
-    save(tmp_path / "edges.npz", edge_index=edges, weight=np.arange(300.0), other=np.zeros(3))
-    _job(tmp_path, [tmp_path / "edges.npz"], wanted=Wanted(values={"weight": None}), piece=200).run()
-    _same(tmp_path / "out.npz", _in_memory(tmp_path, *edges, None, {"weight": np.arange(300.0)}))
-
-
-def test_parquet(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
-    edges = _graph()
-    table = pa.table({"u": edges[0], "v": edges[1], "w": np.arange(300.0)})
-    pq.write_table(table, tmp_path / "edges.parquet", row_group_size=70)
-    _job(tmp_path, [tmp_path / "edges.parquet"], piece=500, symmetrise=True).run()
-    _same(tmp_path / "out.npz", _in_memory(tmp_path, *edges, None, {"w": np.arange(300.0)}, symmetrise=True))
-
-
 @pytest.mark.parametrize("at", [0, 700, -30])
 def test_damaged_parquet(tmp_path, at):
     pa = pytest.importorskip("pyarrow")

@@ -4,8 +4,7 @@ import inspect
 
 import pytest
 
-from dorylax.program.model.base import Keywords, ModelStructure, training_flags
-from dorylax.program.model.function import FunctionStructure
+from dorylax.program.model.base import Keywords, training_flags
 
 
 @pytest.mark.parametrize(
@@ -18,11 +17,6 @@ def test_flags_say_whether_the_model_trains(name: str, training: bool) -> None:
 
 def test_no_flag_is_made_up() -> None:
     assert training_flags(["graph", "x", "trains"], training=True) == {}
-
-
-def test_structures_satisfy_the_contract() -> None:
-    assert isinstance(FunctionStructure(print), ModelStructure)
-    assert not isinstance(print, ModelStructure)
 
 
 def test_keywords_are_what_a_signature_takes_by_name() -> None:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from dorylax.program.model.recording import Recorder, flat, name_of
+from dorylax.program.model.recording import Recorder, flat
 
 
 class Twice(nnx.Module):
@@ -66,10 +66,3 @@ def test_what_a_transformation_makes_of_a_module_is_not_recorded() -> None:
 
     found = jax.jit(lambda x: recorded(Outer(rngs=nnx.Rngs(0)), x))(jnp.ones((3, 2)))
     assert list(found) == ["output"]
-
-
-def test_names() -> None:
-    assert name_of(("convs", 0)) == "convs.0"
-    assert name_of(("convs", 0), "attention") == "convs.0.attention"
-    assert name_of(()) == "output"
-    assert name_of((), "rows") == "rows"

@@ -19,31 +19,11 @@ from dorylax.ops.primitives.structure import Structure, structure_of
 from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import new_dimensions
-from dorylax.program.passes.columns import is_columns, linear_operands, write_again
+from dorylax.program.passes.columns import linear_operands, write_again
 
 MESSY = messy_graph()
 N, E = new_dimensions()
 GRAPH = [((N + 1, 2), jnp.uint32), ((E,), jnp.int32), ((N + 1, 2), jnp.uint32), ((E,), jnp.int32), ((E,), jnp.int32)]
-
-
-@pytest.mark.parametrize(
-    ("shape", "expected"),
-    [
-        ((N, 4), True),
-        ((N, 1), True),
-        ((N, 1, 4), True),
-        ((E, 4), True),
-        ((N,), False),
-        ((N, 2, 4), False),
-        ((4, N), False),
-        ((4, 4), False),
-        ((), False),
-        ((2 * N, 4), True),
-        ((N + 1, 4), False),
-    ],
-)
-def test_rows_by_columns(shape: tuple[Any, ...], expected: bool) -> None:
-    assert is_columns(shape) is expected
 
 
 def last(function: Callable[..., Any], *operands: Any) -> tuple[JaxprEqn, dict[Var, JaxprEqn]]:

@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import zoo
-from support.oracle import assert_same, oracle
-from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
@@ -130,15 +128,3 @@ def test_fewer_bytes_are_shipped(program: Program) -> None:
     before, after = (p.cost(20_000, 300_000).epoch for p in (program, cut(program)))
     assert after.shipped_bytes < before.shipped_bytes
     assert after.gathered_bytes == before.gathered_bytes
-
-
-@pytest.mark.parametrize("passes", [["cut"], ["prune", "hoist", "fuse", "rematerialise", "sink", "cut"]], ids="+".join)
-def test_exact(passes: list[str]) -> None:
-    with jax.enable_x64(True):
-        parts, data = zoo.parts_of(CASE, "float64"), zoo.data_of(CASE, "float64")
-        program = optimise(trace(parts, zoo.spec_of(CASE, "float64")), passes)
-        intervals = Intervals.of(data.graph, [0, 3, 12, zoo.V])
-        rows = {"vertex": zoo.V, "edge": int(data.graph.num_edges)}
-        executor = ReferenceExecutor(program, data, intervals, compile=interpret, rows=rows)
-        result = executor.step(parts.params, parts.streams, parts.state, seed=1, epoch=2)
-        assert_same(result, oracle(parts, data, seed=1, epoch=2), "float64")

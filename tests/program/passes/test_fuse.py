@@ -47,10 +47,6 @@ def test_graph_operators_stay_as_they_are(program: Program) -> None:
     ]
 
 
-def test_without_it_all_stages_go_to_workers(program: Program) -> None:
-    assert {task.place for task in program.tasks if task.kind == "stage"} == {"worker"}
-
-
 def test_fewer_bytes_are_shipped(program: Program) -> None:
     before, after = (p.cost(20_000, 300_000).epoch.shipped_bytes for p in (program, fuse(program)))
     assert after < before

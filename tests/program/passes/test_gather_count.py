@@ -14,7 +14,6 @@ from support.graphs import messy_graph
 from dorylax.layers import GCN
 from dorylax.ops import native
 from dorylax.program import PASSES, DataSpec, Program, RowSpec, optimise, trace
-from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.arguments import RunData, training_weights
@@ -97,10 +96,3 @@ def kernel_calls(compiled: Any) -> list[str]:
     """Shapes of what the native kernels give."""
     lines = [line for line in compiled.as_text().splitlines() if 'custom_call_target="dorylax' in line]
     return [match[1] for line in lines if (match := re.search(r"= (\w+\[[\d,]*\])", line))]
-
-
-def test_graph_operators_are_tasks_of_their_own() -> None:
-    _, program = gcn(7, ())
-    for task in program.tasks:
-        operators = [equation for equation in task.equations if is_graph_operator(equation)]
-        assert len(operators) == (len(task.equations) if task.kind == "graph" else 0)

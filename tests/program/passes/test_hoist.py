@@ -161,7 +161,3 @@ def test_labels_and_weights_are_not_kept_again(name: str) -> None:
     for task in program.tasks:
         if task.when == "once":
             assert not given.intersection(task.read)
-
-
-def test_a_program_without_constant_operators_has_nothing_to_run_once() -> None:
-    assert all(task.when == "epoch" for task in hoisted("product first").tasks)

@@ -52,18 +52,10 @@ def test_some_of_them(program: Program, names: tuple[str, ...]) -> None:
     assert optimise(program, names).passes == names
 
 
-def test_none_changes_nothing(program: Program) -> None:
-    assert optimise(program, ()) is program
-
-
 def test_the_order_of_names_does_not_matter(program: Program) -> None:
     forwards, backwards = optimise(program, PASSES), optimise(program, [*reversed(PASSES), "cut"])
     assert backwards.passes == PASSES
     assert shape(forwards) == shape(backwards)
-
-
-def test_names_may_come_from_an_iterator(program: Program) -> None:
-    assert optimise(program, iter(["fuse", "prune"])).passes == ("prune", "fuse")
 
 
 def test_in_steps_it_is_the_same(program: Program) -> None:
@@ -96,10 +88,3 @@ def test_each_applies_once(program: Program, name: str) -> None:
         PassError, match=rf"pass {name} cannot follow {name}: passes apply once, in the order reorder, "
     ):
         optimise(once, [name])
-
-
-def test_none_applies_after_a_later_one(program: Program) -> None:
-    with pytest.raises(PassError, match="pass prune cannot follow fuse"):
-        optimise(optimise(program, ["fuse"]), ["prune"])
-    with pytest.raises(PassError, match="pass reorder cannot follow prune"):
-        optimise(optimise(program, ["prune", "cut"]), PASSES)

@@ -16,7 +16,6 @@ from support.oracle import assert_same, oracle
 from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
-from dorylax.layers import GCNConv
 from dorylax.program import Program, optimise, trace
 from dorylax.program.model.base import ModelParts
 from dorylax.program.passes.reorder import reorder
@@ -244,28 +243,6 @@ def test_a_product_of_rows_that_both_depend_on_the_matrix_is_left_alone() -> Non
     assert_exact(after, parts, data)
 
 
-def test_heads_are_not_touched() -> None:
-    def change(g: Any, h: Any, p: Any, weight: Any, norm: Any) -> Any:
-        heads = h.reshape(-1, 2, 3)
-        return ops.gather(g, heads, jnp.stack([weight, -weight], axis=1)).reshape(-1, 6) @ p["w"]
-
-    _, _, program = traced(*between(change, 6, 2))
-    assert reorder(program).traced is program.traced
-
-
-def test_the_largest_is_not_linear() -> None:
-    _, _, program = traced(*between(lambda g, h, p, e, n: ops.gather(g, h, reduce="max") @ p["w"], 6, 2))
-    assert reorder(program).traced is program.traced
-
-
-def test_a_mask_of_elements_does_not_commute() -> None:
-    def change(g: Any, h: Any, p: Any, weight: Any, norm: Any) -> Any:
-        return (ops.gather(g, h) * jnp.tanh(h)) @ p["w"]
-
-    _, _, program = traced(*between(change, 6, 2))
-    assert reorder(program).traced is program.traced
-
-
 def test_a_product_that_others_read_is_computed_for_them_too() -> None:
     def change(g: Any, h: Any, p: Any, weight: Any, norm: Any) -> Any:
         z = h @ p["w"]
@@ -369,15 +346,6 @@ def test_programs_without_a_loss() -> None:
     assert widths(after) == [2]
     output = executor(after, data).output(parts.params, parts.streams, parts.state)
     np.testing.assert_allclose(output, model(parts.params, data.graph, *map(jnp.asarray, data.inputs)), rtol=1e-12)
-
-
-def test_a_layer_of_the_package() -> None:
-    case = zoo.Case(lambda dtype: GCNConv(F, 2, param_dtype=dtype, rngs=zoo.nnx.Rngs(0)), ("x", "weight"))
-    parts, data = zoo.parts_of(case, "float64"), zoo.data_of(case, "float64")
-    program = trace(parts, zoo.spec_of(case, "float64"))
-    after = optimise(program, ["reorder", "hoist", "prune"])
-    assert (widths(program), widths(after), widths(after, "once")) == ([2], [], [F])
-    assert_exact(after, parts, data)
 
 
 STEPS: dict[str, Callable[..., Any]] = {

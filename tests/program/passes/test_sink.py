@@ -10,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support import zoo
-from support.oracle import assert_same, oracle
-from support.reference import Intervals, ReferenceExecutor, interpret
 
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
@@ -108,14 +106,3 @@ def reading_both() -> Program:
 
     params = {"w": np.zeros((1, 16), np.float32), "v": np.zeros((16, zoo.C), np.float32)}
     return trace(both, zoo.spec_of(CASE, "float32"), params=params, loss=None)
-
-
-@pytest.mark.parametrize("passes", [["sink"], ["prune", "fuse", "sink"]], ids="+".join)
-def test_exact(passes: list[str]) -> None:
-    with jax.enable_x64(True):
-        parts, data = zoo.parts_of(CASE, "float64"), zoo.data_of(CASE, "float64")
-        program = optimise(trace(parts, zoo.spec_of(CASE, "float64")), passes)
-        cut, rows = Intervals.of(data.graph, [0, 3, 12, zoo.V]), {"vertex": zoo.V, "edge": int(data.graph.num_edges)}
-        executor = ReferenceExecutor(program, data, cut, compile=interpret, rows=rows)
-        result = executor.step(parts.params, parts.streams, parts.state)
-        assert_same(result, oracle(parts, data), "float64")

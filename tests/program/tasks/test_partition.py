@@ -106,28 +106,6 @@ def _graph(program: Program) -> list[Task]:
     return [task for task in program.tasks if task.kind == "graph"]
 
 
-def test_hoist_runs_once_what_depends_on_data_alone(plain: Program) -> None:
-    assert all(task.when == "epoch" for task in plain.tasks)
-    hoisted = Program.of(plain.traced, ("hoist",))
-    once = [task for task in hoisted.tasks if task.when == "once"]
-    kinds = [task.kind for task in once if task.kind != "driver"]
-    assert kinds[:2] == ["stage", "graph"]
-    assert kinds.count("graph") == 1
-    assert any("sin" in names(task) for task in once)
-    assert not any("sin" in names(task) for task in hoisted.tasks if task.when == "epoch")
-    # The first level of the epoch is what reads the kept result.
-    assert min(t.level for t in hoisted.tasks if t.when == "epoch" and "tanh" in names(t)) == 0
-
-
-def test_fuse_joins_the_two_directions_of_a_level(plain: Program) -> None:
-    fused = Program.of(plain.traced, ("fuse",))
-    places = [(task.level, task.space) for task in fused.tasks if task.kind == "stage"]
-    assert len(places) == len(set(places))
-    (last,) = [task for task in fused.tasks if task.kind == "stage" and task.level == 3]
-    assert last.phase == "both"
-    assert {task.phase for task in plain.tasks if task.kind == "stage" and task.level == 3} == {"forward", "backward"}
-
-
 def test_what_floats_is_copied_into_every_task_that_reads_it(plain: Program) -> None:
     analysis = plain.analysis
     for task, interface in zip(plain.tasks, plain.interfaces, strict=True):

@@ -16,7 +16,6 @@ from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
 from dorylax.program.tracing.flatten import flatten
 from dorylax.program.tracing.row_numbers import RowNumbers
-from dorylax.program.tracing.traced import Input
 
 V, E = 11, 17
 ROWS = np.array([7, 0, 3, 3, 10], np.int32)  # an interval's rows: some, in any order, one twice
@@ -119,14 +118,3 @@ def test_numbers_of_rows_are_those_of_the_whole_graph() -> None:
     np.testing.assert_allclose(mean, np.full(len(ROWS), 1 / V), rtol=1e-6)
     tangent = replaced(lambda key, sizes: jax.jvp(over_rows, *[(jnp.ones((sizes.edges,)),)] * 2)[1])(KEY)
     np.testing.assert_allclose(tangent, np.full(len(EDGES), 1 / E), rtol=1e-6)
-
-
-def test_inputs_are_found_by_role() -> None:
-    inputs = [
-        Input("places", "edge places", "edge"),
-        Input("param", "w"),
-        Input("count", "edges", "edge"),
-        Input("ids", "vertex ids", "vertex"),
-        Input("count", "vertices", "vertex"),
-    ]
-    assert RowNumbers.of(inputs) == RowNumbers(numbers={"vertex": 3, "edge": 0}, counts={"vertex": 4, "edge": 2})

@@ -92,12 +92,6 @@ def test_every_kind_trains_and_predicts_as_it_is(model: Any) -> None:
     np.testing.assert_allclose(exact, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_new_state_comes_out() -> None:
-    parts = take_apart(Nnx(), GRAPH, X)
-    result = executor_of(trace(Nnx(), SPEC)).step(parts.params, parts.streams, {"calls": jnp.int32(4)})
-    assert int(result.state["calls"]) == 5
-
-
 class HandingOn(nnx.Module):
     """Its new state is something that is there already: other state, a parameter, or the state itself."""
 
@@ -173,20 +167,6 @@ def test_an_output_that_is_a_sum_is_whole() -> None:
     np.testing.assert_allclose(found, (X @ PARAMS["w"]).sum(axis=0), rtol=1e-5, atol=1e-5)
 
 
-def test_several_inputs() -> None:
-    edges, norm = RNG.normal(size=(E, C)).astype(np.float32), RNG.normal(size=(V, 1)).astype(np.float32)
-
-    def model(params: Any, graph: Any, x: Any, edges: Any, norm: Any) -> Any:
-        return ops.gather_edges(graph, ops.scatter_src(graph, x @ params["w"]) * edges) * norm
-
-    inputs = (RowSpec("edge", (C,), name="edges"), RowSpec("vertex", (1,), name="norm"))
-    spec = DataSpec((*SPEC.inputs, *inputs), SPEC.labels)
-    data = RunData(GRAPH, (X, edges, norm), LABELS, DATA.weights)
-    parts = take_apart(model, GRAPH, *data.inputs, params=PARAMS)
-    program = trace(model, spec, params=PARAMS)
-    assert_same(executor_of(program, data).step(PARAMS, {}, {}), oracle(parts, data), "float32")
-
-
 def test_closed_over_arrays_become_inputs() -> None:
     small, large = np.arange(C, dtype=np.float32), RNG.normal(size=(50, 40)).astype(np.float32)
 
@@ -204,30 +184,6 @@ def test_closed_over_arrays_become_inputs() -> None:
         oracle(take_apart(model, GRAPH, X, params=PARAMS), DATA),
         "float32",
     )
-
-
-COLUMN = RNG.normal(size=(V, 1)).astype(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("model", "space"),
-    [
-        (lambda params, graph, x: (x @ params["w"]) * COLUMN, "vertex"),
-        (lambda params, graph, x: jnp.asarray(np.ones((V, V), np.float32)) @ (x @ params["w"]), "vertex"),
-        (
-            lambda params, graph, x: ops.gather_edges(graph, ops.scatter_src(graph, x @ params["w"]) * np.ones((E, 1))),
-            "edge",
-        ),
-    ],
-    ids=["column", "matrix", "edges"],
-)
-def test_closed_over_rows_must_be_inputs(model: Any, space: str) -> None:
-    with pytest.raises(SplitError) as caught:
-        trace(model, SPEC, params=PARAMS)
-    assert (
-        f"An array with a row per {space} that the model closes over must be an input of the model: "
-        f'Dataset(…, {space}_inputs={{"name": array}}) and def __call__(self, graph, x, *, name).'
-    ) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -262,13 +218,6 @@ def test_metrics_may_be_hits() -> None:
     counted = np.asarray(DATA.weights) > 0
     expected = (np.asarray(plain(PARAMS, GRAPH, X)).argmax(axis=1) == LABELS)[counted].sum()
     assert int(result.metrics["counts"]) == expected
-
-
-def test_what_is_no_model_is_named() -> None:
-    with pytest.raises(ValueError, match="model plain has no parameters: give params=…"):
-        trace(plain, SPEC)
-    with pytest.raises(TypeError, match="got the class Nnx"):
-        trace(Nnx, SPEC)
 
 
 @pytest.mark.parametrize(

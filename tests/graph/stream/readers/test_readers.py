@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dorylax.graph.stream.lines import Names
-from dorylax.graph.stream.readers.base import Values, Wanted, roles
+from dorylax.graph.stream.readers.base import Wanted, roles
 from dorylax.graph.stream.readers.choose import open_reader
 from dorylax.graph.validate import GraphError
 
@@ -91,12 +91,6 @@ def test_integers_as_names(tmp_path, kind):
     chunk = next(_reader(_file(tmp_path, kind), kind, ids="names").chunks())
     assert isinstance(chunk.sources, Names)
     assert [chunk.sources.name(k) for k in range(5)] == list(map(str, EDGES[0, :5]))
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-def test_values_have_types(tmp_path, kind):
-    reader = _reader(_file(tmp_path, kind), kind)
-    assert dict(reader.values) == ({} if kind.startswith("npy") else {"weight": Values(np.dtype(np.float64))})
 
 
 def test_columns_by_name(tmp_path):

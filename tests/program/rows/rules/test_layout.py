@@ -113,14 +113,6 @@ def test_joining(rows: Any):
         rows.results(lambda x, p: jnp.concatenate([x.sum(0), p]), (V, ("n", 6)), (FREE, (6,)))
 
 
-def test_taking_apart(rows: Any):
-    assert rows.results(lambda x: lax.split(x, (2, 4), 1), (V, ("n", 6))) == [V, V]
-    assert rows.results(lambda x: jnp.unstack(x, axis=0), (Rows("vertex", 1), (2, "n"))) == [V, V]
-    assert rows.results(lambda x: lax.tile(x, (1, 2)), (V, ("n", 6))) == [V]
-    with pytest.raises(RowError, match="repetition along the vertex axis"):
-        rows.results(lambda x: lax.tile(x, (2, 1)), (V, ("n", 6)))
-
-
 def test_iota(rows: Any):
     assert rows.results(lambda x: lax.broadcasted_iota(jnp.int32, x.shape, 1), (V, ("n", 6))) == [V]
     with pytest.raises(RowError, match="counts the edges"):

@@ -63,9 +63,3 @@ def test_sort_of_several(rows: Any):
     assert rows.results(lambda x, y: lax.sort((x, y), dimension=1), *both) == [V, V]
     with pytest.raises(RowError, match="sort along the vertex axis"):
         rows.results(lambda x, y: lax.sort((x, y), dimension=0), *both)
-
-
-def test_top_k(rows: Any):
-    assert rows.results(lambda x: lax.top_k(x, 2), (V, ("n", 6))) == [V, V]
-    with pytest.raises(RowError, match="the largest along the vertex axis"):
-        rows.results(lambda x: lax.top_k(x, 1), (Rows("vertex", 1), (6, "n")))
