@@ -9,7 +9,7 @@ import pytest
 
 from dorylax import ops
 from dorylax.graph import Adjacency, Graph
-from dorylax.graph.compressed import as_int64, as_words
+from dorylax.graph.compressed import as_int64
 from dorylax.graph.validate import GraphError
 
 # Row lengths each below 2³¹, totals across 2³¹, 2³² and 2³³; also exactly on the borders.
@@ -49,14 +49,6 @@ def test_flattening_and_unflattening_keep_everything():
     np.testing.assert_array_equal(again.edge_order, graph.edge_order)
     assert again.edge_ids is None
     assert (again.symmetric, again.self_loops) == (graph.symmetric, graph.self_loops)
-
-
-def test_words_are_the_offsets_themselves():
-    words = as_words(PAST_INT32)
-    assert words.dtype == np.uint32
-    assert np.shares_memory(words, PAST_INT32)
-    np.testing.assert_array_equal(words[:, 0] + (words[:, 1].astype(np.int64) << 32), PAST_INT32)
-    np.testing.assert_array_equal(as_int64(jnp.asarray(words)), PAST_INT32)
 
 
 def test_a_graph_carries_such_offsets_into_jit_and_back():

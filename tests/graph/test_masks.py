@@ -30,11 +30,6 @@ def test_integers_are_never_guessed(num_vertices: int) -> None:
     assert (both > 0) == (num_vertices < 3)
 
 
-def test_an_array_of_truth_values_is_kept() -> None:
-    mask = np.array([True, False])
-    assert as_mask("train_mask", mask, 2) is mask
-
-
 def test_without_masks_all_labelled_vertices_train() -> None:
     masks = checked_masks(dict.fromkeys(MASKS), np.array([0, -1, 1], np.int32))
     assert [mask.tolist() for mask in masks.values()] == [[True, False, True], [False] * 3, [False] * 3]

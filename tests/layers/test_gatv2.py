@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -36,20 +35,6 @@ def test_vertices_rank_the_same_neighbours_differently(make_graph: Callable[...,
     y = run(conv, make_graph([0, 1, 0, 1, 2, 3], [2, 2, 3, 3, 2, 3], 4), x)
     # At 2, neighbour 0 scores (1+1)+0, neighbour 1 1+0, itself 2+0; at 3, neighbour 1 and itself score 2.
     np.testing.assert_allclose(y[2:], [(x[0] + x[2]) / 2, (x[1] + x[3]) / 2], atol=1e-5)
-
-
-def test_sharing_is_one_matrix(messy_graph: Graph, run: Any) -> None:
-    shared = GATv2Conv(3, 2, heads=2, share_weights=True, rngs=nnx.Rngs(0))
-    assert shared.kernel_target is None
-    assert shared.bias_target is None
-    apart = GATv2Conv(3, 2, heads=2, rngs=nnx.Rngs(1))
-    shared.bias_source[...] = jnp.arange(4.0)
-    for name in ("kernel", "bias"):
-        for end in ("source", "target"):
-            getattr(apart, f"{name}_{end}")[...] = getattr(shared, f"{name}_source")[...]
-    apart.attention[...] = shared.attention[...]
-    x = jax.random.normal(jax.random.key(0), (12, 3))
-    np.testing.assert_array_equal(run(shared, messy_graph, x), run(apart, messy_graph, x))
 
 
 def test_no_head_is_refused() -> None:

@@ -198,15 +198,6 @@ def test_gradient_is_the_transposed_product(graph, dense, reduce):
     close(actual, a.T @ np.asarray(ct, np.float64), "float32", 2 * a.T @ np.abs(np.asarray(ct, np.float64)))
 
 
-def test_gradient_of_the_weights_is_the_sampled_product(graph, ends):
-    x, weight = values((graph.num_vertices, 2, 7), "float32"), values((graph.num_edges, 2), "float32", 1)
-    ct = values((graph.num_vertices, 2, 7), "float32", 2)
-    (actual,) = jax.vjp(lambda w: ops.gather(graph, x, w), weight)[1](ct)
-    sources, targets = ends(graph)
-    products = np.asarray(ct, np.float64)[targets] * np.asarray(x, np.float64)[sources]
-    close(actual, products.sum(-1), "float32", np.abs(products).sum(-1))
-
-
 def test_ties_share_the_gradient_equally():
     graph = Graph.from_coo(np.array([1, 2, 3]), np.zeros(3, np.int64), 4)
     x = jnp.asarray([[0.0], [5.0], [5.0], [1.0]])
@@ -261,12 +252,6 @@ def test_inside_jit_grad_scan_and_remat(small, dense):
         return jax.lax.scan(step, x, None, length=3)[0].sum()
 
     np.testing.assert_allclose(run(lambda h: ops.gather(small, h)), run(lambda h: jnp.asarray(a) @ h), atol=1e-5)
-
-
-def test_graph_is_a_jit_argument(small, dense):
-    x = values((small.num_vertices, 3), "float32")
-    actual = jax.jit(ops.gather)(jax.device_put(small), x)
-    np.testing.assert_allclose(actual, dense(small).astype(np.float32) @ x, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])

@@ -89,16 +89,6 @@ def test_row_ranges_on_numpy_buffers(graph, op, dtype):
 
 
 @needs_library
-def test_row_ranges_write_nothing_else(small):
-    x = np.ones((small.num_vertices, 3), np.float32)
-    out = np.full_like(x, 7)
-    native.compute_rows("sum", x, small.incoming.offsets, small.incoming.neighbours, out, begin=2, end=4)
-    assert (out[:2] == 7).all()
-    assert (out[4:] == 7).all()
-    np.testing.assert_array_equal(out[2:4], np.asarray(ops.gather(small, x))[2:4])
-
-
-@needs_library
 def test_row_ranges_run_beside_one_another(small):
     x = np.random.default_rng(0).standard_normal((small.num_vertices, 40)).astype(np.float32)
     out = np.zeros_like(x)

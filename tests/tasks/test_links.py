@@ -205,13 +205,6 @@ def test_what_cannot_be_is_refused_before_anything_runs() -> None:
         _trainer(LinkPrediction(val_fraction=0.0), patience=3)
 
 
-def test_a_part_without_links_has_no_metric() -> None:
-    result = _trainer(LinkPrediction(val_fraction=0.0)).fit()
-    assert result.val_score is None
-    assert result.test_score is not None
-    assert result.best_epoch == 3
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_ranks_among_all_pairs_are_those_of_a_loop(symmetric: bool) -> None:
     rng = np.random.default_rng(0)

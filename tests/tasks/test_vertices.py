@@ -99,17 +99,6 @@ def test_resuming_with_another_metric_is_refused_and_with_another_target_is_not(
     assert len(_trainer(_data(), metric="mae", epochs=6, target=0.0, run_directory=run, resume=True).fit().history) == 6
 
 
-def test_the_evaluation_of_a_former_end_is_forgotten(tmp_path: Any) -> None:
-    """As with accuracies: four epochs evaluated every third, then six."""
-    run, options = tmp_path / "run", {"metric": "mae", "eval_every": 3}
-    _trainer(_data(), run_directory=run, **options).fit()
-    more = _trainer(_data(), epochs=6, run_directory=run, resume=True, **options).fit()
-    straight = _trainer(_data(), epochs=6, **options).fit()
-    scores = [[record.score("val") for record in result.history] for result in (more, straight)]
-    assert scores[0] == scores[1]
-    assert [record.evaluated for record in more.history] == [False, False, True, False, False, True]
-
-
 def test_hosts_in_processes_judge_targets_and_refuse_what_ranks() -> None:
     hosts = PipelineConfig(mode="pipe", servers=2, intervals=1, hosts="processes")
     with pytest.raises(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dorylax.graph.datasets import block_model
-from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities, systematic_rounding
+from dorylax.graph.datasets.block_model import BlockModel, power_law_propensities, systematic_rounding
 from dorylax.graph.graph import Graph
 
 
@@ -83,14 +83,6 @@ def test_many_small_communities_one_after_another() -> None:
     sources, targets = ends(made.sample())
     assert abs((communities[sources] == communities[targets]).mean() - 0.7) < 0.01
     assert len(made._edges.counts) < made._num_blocks * 110  # nothing for tiles and communities that do not meet
-
-
-def test_memory_is_a_small_part_of_the_result() -> None:
-    one, two, many_groups = (
-        drawing_bytes(10**6, 10**9, 2.5, groups=groups, threads=threads)
-        for groups, threads in ((20, 1), (20, 2), (5000, 1))
-    )
-    assert one < two < 4 * 10**9 / 10 < many_groups
 
 
 def test_is_the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:

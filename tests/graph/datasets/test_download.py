@@ -212,7 +212,7 @@ def test_a_full_disk_leaves_no_half_record(server: Any, cache: Path, monkeypatch
     """Of the hash of a file whose hash is not published, to which all later ones would be compared."""
     unknown = source(server, known=False)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", _full)
+        patch.setattr(os, "fsync", _fails(errno.ENOSPC))
         with pytest.raises(OSError, match="No space left on device") as caught:
             fetch(unknown)
     assert caught.value.filename == str(cache / "family")
@@ -258,10 +258,6 @@ def _fails(number: int) -> Callable[..., NoReturn]:
         raise OSError(number, os.strerror(number))
 
     return fail
-
-
-def _full(*_: object) -> NoReturn:
-    raise OSError(28, os.strerror(28))
 
 
 def test_a_file_is_on_disk_before_it_has_its_name(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,6 @@ def test_uniform_and_below_stay_in_range_and_fill_it() -> None:
     assert abs(np.bincount(Stream(0).below(7, 10_000)) - 10_000 / 7).max() < 5 * 35
 
 
-def test_a_random_order_holds_everything_once() -> None:
-    (order,) = Stream(3).random_order(1000)
-    assert np.array_equal(np.sort(order), np.arange(1000))
-    assert not np.array_equal(order, np.arange(1000))
-
-
 def test_near_normal_has_the_moments_it_claims() -> None:
     x = Stream(0).near_normal(1_000_000).astype(np.float64)
     assert x.dtype == np.float64

@@ -61,11 +61,6 @@ def test_graphs_without_communities(graph: Graph) -> None:
     assert sorted(locality_order(graph).tolist()) == list(range(3000))
 
 
-def test_a_small_graph_keeps_its_order() -> None:
-    assert locality_order(Graph.from_coo([0], [1], 5)).tolist() == [0, 1, 2, 3, 4]
-    assert locality_order(Graph.from_coo([], [], 0)).shape == (0,)
-
-
 def test_up_to_twelve_neighbours_of_each_vertex_are_looked_at() -> None:
     graph = messy_graph(30, 200)
     rows, sources = sampled(graph)

@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.graph import Graph
-from dorylax.layers import APPNP, GAT, GCN, GCNII, GIN, SGC, GraphSAGE
+from dorylax.layers import APPNP, GAT, GCN, GCNII, GIN, GraphSAGE
 
 IN, HIDDEN, DEPTH = 6, 8, 3
 
@@ -101,12 +101,6 @@ def test_parity_with_appnp_as_pygs_users_write_it(messy_graph: Graph, peers: Any
     for mine, linear in zip(ours.convs, (first, second), strict=True):
         copy_linear(mine, linear)
     theirs = lambda x, edge_index: propagation(second(first(x).relu()), edge_index)  # noqa: E731
-    assert_same(ours, theirs, messy_graph, peers, run)
-
-
-def test_parity_with_sgc(messy_graph: Graph, peers: Any, run: Any) -> None:
-    ours, theirs = SGC(IN, 5, num_propagations=3, rngs=nnx.Rngs(0)), peers.nn.SGConv(IN, 5, K=3)
-    copy_linear(ours.convs[0], theirs.lin)
     assert_same(ours, theirs, messy_graph, peers, run)
 
 

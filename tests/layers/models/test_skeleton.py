@@ -12,7 +12,7 @@ from flax import nnx
 
 from dorylax.graph.graph import Graph
 from dorylax.layers import GAT, MLP
-from dorylax.layers.models.skeleton import Shortcut, layer_widths
+from dorylax.layers.models.skeleton import layer_widths
 
 
 def test_order_of_layer_norm_shortcut_and_activation(messy_graph: Graph, run: Any) -> None:
@@ -62,20 +62,6 @@ def test_gat_widths_count_heads() -> None:
     assert [norm.scale.shape for norm in model.skeleton.norms] == [(8,), (8,)]
     shapes = [s.projection if s.projection is None else s.projection.kernel.shape for s in model.skeleton.shortcuts]
     assert shapes == [(5, 8), None, (8, 3)]
-
-
-def test_shortcut_is_the_input_or_a_product() -> None:
-    x = jnp.arange(6.0).reshape(2, 3)
-    same, other = (Shortcut(3, out, dtype=None, param_dtype=jnp.float32, rngs=nnx.Rngs(0)) for out in (3, 2))
-    np.testing.assert_array_equal(same(x), x)
-    np.testing.assert_allclose(other(x), x @ other.projection.kernel[...], rtol=1e-6)
-    assert not jax.tree.leaves(nnx.state(same, nnx.Param))
-
-
-def test_widths() -> None:
-    assert layer_widths(5, 4, 3, 1) == [(5, 3)]
-    assert layer_widths(5, 4, 3, 3) == [(5, 4), (4, 4), (4, 3)]
-    assert layer_widths(5, 4, 3, 3, "max") == [(5, 4), (4, 4), (4, 4)]
 
 
 @pytest.mark.parametrize("position", range(4))

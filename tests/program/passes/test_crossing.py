@@ -252,19 +252,3 @@ def test_equal_costs_leave_equations_where_they_are() -> None:
     after = choose_crossings(program, lambda equation, given: 20.0)
     names = [[e.primitive.name for e in task.equations].count("tanh") for task in after.tasks]
     assert sum(names) == 1
-
-
-def test_flops_are_of_one_row() -> None:
-    program = traced(lambda p, graph, x, norm: ops.gather(graph, x) @ p["w"], {"w": (zoo.F, zoo.C)}, loss=None)
-    stages = [task for task in program.tasks if task.kind == "stage"]
-    product = next(e for task in stages for e in task.equations if e.primitive.name == "dot_general")
-    given = Crossing(program, stages[-1], stages[0], frozenset)
-    assert given.flops(product) == 2 * zoo.F * zoo.C
-    assert not given.from_once
-
-
-def test_from_once_is_from_before_training_to_the_epoch() -> None:
-    program = optimise(traced(small_model(1), SHAPES), ["hoist"])
-    for target, source in itertools.product(program.tasks, program.tasks):
-        expected = source.when == "once" and target.when == "epoch"
-        assert Crossing(program, target, source, frozenset).from_once == expected

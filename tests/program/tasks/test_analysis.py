@@ -10,7 +10,7 @@ from dorylax import ops
 from dorylax.jax_internals import JaxprEqn, is_key
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.program import trace
-from dorylax.program.rows.types import Free, Rows, Summed
+from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.analysis import StepAnalysis
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
@@ -32,15 +32,6 @@ def analysis() -> StepAnalysis:
 
 def first(analysis: StepAnalysis, name: str) -> JaxprEqn:
     return next(equation for equation in analysis.traced.step.jaxpr.eqns if equation.primitive.name == name)
-
-
-def test_types(analysis: StepAnalysis) -> None:
-    assert analysis.type_of(first(analysis, "tanh").outvars[0]) == Rows("vertex", 0)
-    assert analysis.type_of(first(analysis, "random_fold_in").outvars[0]) == Free()
-    loss, *_ = analysis.traced.step.jaxpr.outvars
-    assert analysis.type_of(loss) == Summed()
-    literals = [a for equation in analysis.traced.step.jaxpr.eqns for a in equation.invars if hasattr(a, "val")]
-    assert analysis.type_of(literals[0]) is None
 
 
 def test_what_depends_on_what(analysis: StepAnalysis) -> None:
@@ -73,8 +64,3 @@ def test_what_is_cheap_without_rows_and_what_is_alike_in_all_rows_floats(analysi
             assert analysis.floats(equation)  # rows that are all alike
         if kind is Summed:
             assert not analysis.floats(equation)
-
-
-def test_order(analysis: StepAnalysis) -> None:
-    equations = analysis.traced.step.jaxpr.eqns
-    assert [analysis.order[id(equation)] for equation in equations] == list(range(len(equations)))

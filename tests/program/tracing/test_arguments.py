@@ -4,7 +4,6 @@ import dataclasses
 import re
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from dorylax import ops
 from dorylax.graph.reorder import reorder
 from dorylax.program.model.base import ModelParts
 from dorylax.program.program import trace
-from dorylax.program.tracing.arguments import RunData, data_values, step_values, training_weights, unpack, unpack_output
+from dorylax.program.tracing.arguments import RunData, data_values, training_weights, unpack
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.program.tracing.traced import Traced
 
@@ -98,29 +97,6 @@ def test_data_that_do_not_fit_are_refused(traced: Traced, changes: dict[str, Any
         data_values(traced, _with(**changes))
 
 
-def test_what_changes_by_position(traced: Traced) -> None:
-    values = step_values(traced, PARAMS, {}, {}, seed=3, epoch=np.uint32(5))
-    found = {traced.inputs[k].name: value for k, value in values.items()}
-    assert found["a/x"] is PARAMS["a"]["x"]
-    assert found["b/0"] is PARAMS["b"][0]
-    assert [found[name].item() for name in ("seed", "epoch", "loss_scale")] == [3, 5, 1]
-    assert found["seed"].dtype == jnp.uint32
-    assert set(values) | set(data_values(traced, DATA)) == set(range(len(traced.inputs)))
-
-
-def test_results_are_trees_like_parameters(traced: Traced) -> None:
-    result = unpack(traced, list(range(len(traced.outputs))), {})
-    place = {(output.role, output.name): k for k, output in enumerate(traced.outputs)}
-    assert result.loss == place["loss", "loss"]
-    assert result.metrics == {"counts": place["metric", "counts"]}
-    assert result.gradients == {
-        "a": {"x": place["gradient", "a/x"], "y": place["gradient", "a/y"]},
-        "b": [place["gradient", "b/0"]],
-    }
-    assert set(result.input_gradients) == {"features", "edges"}
-    assert jax.tree.structure(result) == jax.tree.structure(jax.tree.map(lambda leaf: leaf, result))
-
-
 def test_state_that_does_not_change_is_the_old() -> None:
     class Counting:
         def apply_train(self, params: Any, streams: Any, state: Any, graph: Any, x: Any) -> Any:
@@ -132,11 +108,6 @@ def test_state_that_does_not_change_is_the_old() -> None:
     assert [output.name for output in traced.outputs if output.role == "state"] == ["calls"]
     values = [output.name for output in traced.outputs]
     assert unpack(traced, values, state).state == {"calls": "calls", "offset": np.float32(0.5)}
-
-
-def test_outputs_are_trees_like_those_of_the_model() -> None:
-    program = trace(lambda p, g, x, e: {"x": x * p["w"], "both": (e, x)}, SPEC, params={"w": X[0]}, loss=None)
-    assert unpack_output(program.traced, ["a", "b", "c"]) == {"both": ("a", "b"), "x": "c"}
 
 
 def test_paths_of_parameters_may_look_alike() -> None:

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import dorylax
-from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
 from dorylax.program.model.base import Keywords
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 
@@ -18,15 +16,6 @@ LABELS = RowSpec("vertex", (), "int32", "labels")
 def test_equal_however_it_is_written() -> None:
     assert RowSpec("edge", (2,), jnp.bfloat16) == RowSpec("edge", (2,), "bfloat16")
     assert hash(RowSpec("edge", (2,), np.float32)) == hash(RowSpec("edge", (2,)))
-
-
-def test_arrays_are_symbolic() -> None:
-    n, e = new_dimensions()
-    spec = RowSpec("edge", (2, 3), "float64").abstract(Dimensions(n, e))
-    assert spec.shape == (e, 2, 3)
-    assert spec.dtype == jnp.float32  # as JAX narrows it
-    with jax.enable_x64(True):
-        assert RowSpec("vertex", (), "float64").abstract(new_dimensions()).dtype == jnp.float64
 
 
 def test_what_is_refused() -> None:

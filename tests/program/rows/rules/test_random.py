@@ -17,16 +17,6 @@ V, E, SUM, FREE = Rows("vertex", 0), Rows("edge", 0), Summed(), Free()
 X = (V, ("n", 6))
 
 
-def test_without_rows(rows: Any):
-    def fun(p: Any) -> Any:
-        key = jax.random.fold_in(jax.random.key(0), 3)
-        a, b = jax.random.split(key)
-        raw = jax.random.wrap_key_data(jax.random.key_data(a))
-        return jax.random.normal(raw, p.shape) + jax.random.gamma(b, p)
-
-    assert rows.results(fun, (FREE, (6,))) == [FREE]
-
-
 def test_keys_of_rows(rows: Any):
     def fun(ids: Any) -> Any:
         keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(0), ids)
