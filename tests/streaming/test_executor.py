@@ -17,7 +17,6 @@ import pytest
 from flax import nnx
 from support import zoo
 from support.oracle import assert_same, exact_gradients, oracle
-from support.streamed import layout_of, streamed, tightest
 
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.graph import Graph
@@ -29,15 +28,43 @@ from dorylax.program.program import Program, trace
 from dorylax.program.tracing.arguments import RunData, StepResult, training_weights
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming import spare
+from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
-from dorylax.streaming.layout import Layout
+from dorylax.streaming.layout import INDEX, Layout
+from dorylax.streaming.residency import TooLittleMemoryError, lay_out
 from dorylax.streaming.schedule import schedule
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.spare import SpareArrays
+from dorylax.streaming.units import cut
+
+
+def layout_of(program: Program, data: RunData, rows: int, budget: int = 1 << 40) -> Layout:
+    """As if all inputs lay in files, with the edges from labelled vertices kept apart where that may be."""
+    names = {entry.name for entry in program.traced.inputs} | {INDEX}
+    offsets, symmetric = as_int64(data.graph.incoming.offsets), data.graph.symmetric
+    labelled = np.asarray(data.weights) != 0
+    edges = np.diff(offsets)[labelled].sum()
+    kept_apart = int(edges) if symmetric and not labelled.all() else None
+    options = {"symmetric": symmetric, "mapped": frozenset(names), "labelled_edges": kept_apart}
+    return lay_out(program, cut(offsets, rows, 1 << 30), budget, **options)
+
+
+def tightest(program: Program, data: RunData, rows: int) -> int:
+    """The least budget that will do, as the refusal states it; one byte less is refused."""
+    with pytest.raises(TooLittleMemoryError) as refused:
+        layout_of(program, data, rows, 0)
+    least = refused.value.missing
+    with pytest.raises(TooLittleMemoryError):
+        layout_of(program, data, rows, least - 1)
+    return least
+
+
+def streamed(layout: Layout, data: RunData, scratch: Path) -> StreamedProgram:
+    given = StreamData(data.graph, [np.asarray(x) for x in data.inputs], np.asarray(data.labels), data.weights != 0)
+    return StreamedProgram(layout, given, scratch)
+
 
 ROWS = 3  # of a unit; the messy graph has 20
-
-
 FEW = (
     "GATConv",
     "SAGEConv max",

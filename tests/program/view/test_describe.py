@@ -129,26 +129,12 @@ def test_description(optimised: Program) -> None:
     assert list(content) == ["version", "model", "num_vertices", "num_edges", "passes", "tasks", "totals"]
     assert content["version"] == 1
     assert (content["model"], content["num_vertices"], content["num_edges"]) == ("GCN", 1000, 10_000)
+    numbers = ["flops", "gathered_bytes", "row_bytes_in", "row_bytes_out", "parameter_bytes", "shipped_bytes"]
     types: dict[str, Any] = {
-        "index": int,
-        "task": str,
-        "kind": str,
-        "operator": str,
-        "direction": (str, type(None)),
-        "when": str,
-        "where": str,
-        "phase": str,
-        "space": (str, type(None)),
-        "level": int,
-        "equations": int,
-        "reads": list,
-        "writes": list,
-        "flops": int,
-        "gathered_bytes": int,
-        "row_bytes_in": int,
-        "row_bytes_out": int,
-        "parameter_bytes": int,
-        "shipped_bytes": int,
+        **dict.fromkeys(["index", "level", "equations", *numbers], int),
+        **dict.fromkeys(["task", "kind", "operator", "when", "where", "phase"], str),
+        **dict.fromkeys(["direction", "space"], (str, type(None))),
+        **dict.fromkeys(["reads", "writes"], list),
     }
     for task in content["tasks"]:
         assert task.keys() == types.keys()
