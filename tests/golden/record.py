@@ -1,6 +1,6 @@
-"""Records runs.json: `python tests/golden/record.py`.
+"""Records what tests/golden compares with: `python tests/golden/record.py [runs] [snapshots] [flagship]`, or all of them.
 
-Hashes of the weights of other processors are kept where the runs are the same.
+Weights of other kinds of processors are kept where the runs are the same.
 """
 
 from __future__ import annotations
@@ -9,30 +9,67 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import jax
+from support import compilation
 
-from golden.cases import CASES, FILE, fingerprint, processor
+compilation.quickly()
+compilation.in_one_context()
 
-jax.config.update("jax_disable_most_optimizations", True)
+import pytest
+
+from golden import cases, flagship, snapshots
+
+CASES = {str(case) for case in cases.CASES}
 
 
-def main() -> None:
-    """Trains every case and writes the file."""
-    runs, weights = {}, {}
-    for number, case in enumerate(CASES):
-        with tempfile.TemporaryDirectory() as folder:
-            found = fingerprint(case, Path(folder))
+def record_runs() -> None:
+    """Trains every case; writes runs.json and names.json."""
+    runs: dict[str, Any] = {}
+    weights: dict[str, str] = {}
+    names: dict[str, set[str]] = {}
+    for number, case in enumerate(cases.CASES):
+        with tempfile.TemporaryDirectory() as folder, cases.rounding_as_recorded():
+            found = cases.fingerprint(case, Path(folder))
         weights[str(case)] = found.pop("weights")
+        names.setdefault(case.model, set()).update(found.pop("names", ()))
         runs[str(case)] = found
-        print(f"{number + 1}/{len(CASES)} {case}", file=sys.stderr)
-    before = json.loads(FILE.read_text()) if FILE.exists() else {"runs": None, "weights": {}}
-    others = before["weights"] if before["runs"] == runs else {}
-    record = {"runs": runs, "weights": {**others, processor(): weights}}
-    FILE.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"{number + 1}/{len(cases.CASES)} {case}", file=sys.stderr)
+    before = json.loads(cases.RUNS.read_text()) if cases.RUNS.exists() else {"runs": {}, "kinds": {}}
+    near = {case: {**run, "losses": pytest.approx(run["losses"], rel=1e-3)} for case, run in runs.items()}
+    kept = before if before["runs"] == near else {"runs": runs, "kinds": {}}
+    kinds = {**kept["kinds"], cases.kind(): weights}
+    cases.RUNS.write_text(_lines({"runs": kept["runs"], "kinds": dict(sorted(kinds.items()))}))
+    cases.NAMES.write_text(json.dumps({model: sorted(named) for model, named in names.items()}, indent=1, ensure_ascii=False))
 
+
+def record_snapshots() -> None:
+    """Renders every snapshot; inputs of settings stay as they are in the files."""
+    for name in snapshots.NAMES:
+        file = snapshots.FOLDER / name
+        with tempfile.TemporaryDirectory() as folder:
+            file.write_text(snapshots.render(name, file.read_text() if file.exists() else "", Path(folder)))
+
+
+def record_flagship() -> None:
+    """Runs the README's sweep, whole and small, and writes its table and the list of its files."""
+    for size in flagship.SIZES:
+        with tempfile.TemporaryDirectory() as folder, cases.rounding_as_recorded():
+            for file, text in zip(flagship.files(size), flagship.run(size, Path(folder)), strict=True):
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+
+
+def _lines(sections: dict[str, dict[str, Any]]) -> str:
+    """JSON with a line for each case."""
+    inner = [f"{json.dumps(key)}: {json.dumps(value) if key in CASES else _lines(value)}" for key, value in sections.items()]
+    return "{\n" + ",\n".join(inner) + "\n}"
+
+
+RECORDERS = {"runs": record_runs, "snapshots": record_snapshots, "flagship": record_flagship}
 
 if __name__ == "__main__":
-    main()
+    for chosen in sys.argv[1:] or RECORDERS:
+        RECORDERS[chosen]()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -14,10 +16,17 @@ from jax._src import compiler
 from jax._src.interpreters import mlir
 
 _FUSION = "xla_cpu_use_fusion_emitters"
-_QUICK = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": f"--{_FUSION}=false --xla_cpu_parallel_codegen_split_count=1",
-}
+_X86 = platform.machine() == "x86_64"
+_AVX2 = _X86 and " avx2 " in Path("/proc/cpuinfo").read_text() and os.environ.get("DORYLAX_NATIVE") != "baseline"
+INSTRUCTIONS = ("AVX2" if _AVX2 else "SSE4_2") if _X86 else "best"
+"""The vector instructions that tests compile for. Newer ones stay unused, so that processors round alike."""
+_FLAGS = [
+    f"--{_FUSION}=false",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_cpu_enable_platform_dependent_math=false",
+    *([f"--xla_cpu_max_isa={INSTRUCTIONS}"] if _X86 else []),
+]
+_QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": " ".join(_FLAGS)}
 _PROGRAMS = 500
 """In one MLIR context."""
 
@@ -63,10 +72,7 @@ def as_users_do() -> Iterator[None]:
 
 @contextlib.contextmanager
 def with_fusion() -> Iterator[None]:
-    """With XLA's fusion emitters here, which round otherwise, and all optimisations in processes that are started.
-
-    So it was when the golden runs were recorded.
-    """
+    """With XLA's fusion emitters here, which round otherwise, and all optimisations in processes that are started."""
     quick: Any = compiler.get_compile_options
 
     def options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **others: Any) -> Any:

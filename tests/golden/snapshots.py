@@ -1,0 +1,219 @@
+"""Snapshots of the outside: help texts, settings that files may hold, public signatures. One text file each.
+
+`render` gives the text that a file should hold. Files of settings hold their own inputs: to cover another one, add it
+between two lines of `====` and record again (`python tests/golden/record.py snapshots`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib
+import inspect
+import io
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import click
+import yaml
+
+from dorylax.cli.app import cli, main
+from dorylax.cli.aws_place import settings
+from dorylax.config import RunConfig
+from dorylax.cost import DEFAULT_CLUSTER, find_cluster
+from dorylax.errors import DorylaxError
+from dorylax.experiments import run
+from dorylax.experiments.sweep_file import load
+from dorylax.settings.section import Section
+from dorylax.simulation.scenario import Scenario
+
+FOLDER = Path(__file__).parent / "snapshots"
+SHIPPED = Path(__file__).parents[2] / "experiments" / "configs"
+MODULES = ("", "trainer", "tasks", "graph", "ops", "layers", "experiments", "program")
+MODULES_WITHOUT_MEMBERS = ("clock", "cost")
+DOCUMENTED = (  # names that docs/ imports from other places
+    ("experiments.run", "main"),
+    ("graph.datasets", "generate"),
+    ("graph.partition", "partition"),
+    ("graph.partition", "report"),
+    ("graph.stream.import_graph", "import_graph"),
+    ("graph.stream.readers.base", "Wanted"),
+    ("graph.stream.vertex_data", "VertexFiles"),
+    ("simulation.run", "simulate"),
+    ("simulation.scenario", "GraphSizes"),
+    ("simulation.scenario", "Scenario"),
+    ("simulation.search", "what_if"),
+    ("tasks.all_pairs", "rank_among_all"),
+)
+_END, _RESULT = "\n====\n", "\n----\n"
+
+
+def render(name: str, text: str, folder: Path) -> str:
+    """A snapshot as it is today.
+
+    Args:
+        name: Name of the file in `FOLDER`.
+        text: Its content, from which inputs are taken.
+        folder: Empty folder for inputs that are files.
+    """
+    if name == "help.txt":
+        sweeps = io.StringIO()
+        with mock.patch.dict(os.environ, {"COLUMNS": "80"}), contextlib.redirect_stdout(sweeps):
+            assert run.main(["--help"]) == 0
+        return _END.join([*_helps(cli), sweeps.getvalue()])
+    if name == "signatures.txt":
+        return "\n".join(_signatures()) + "\n"
+    kind = name.removesuffix(".txt")
+    asked = [entry.split(_RESULT)[0] for entry in text.split(_END)]
+    return _END.join(f"{given}{_RESULT}{_settings(kind, given, folder)}" for given in asked) + "\n"
+
+
+def _helps(command: click.Command, *words: str) -> Iterator[str]:
+    """Help of the program and of all its commands, as they print it at a fixed width."""
+    out = io.StringIO()
+    with mock.patch.dict(os.environ, {"COLUMNS": "80"}), contextlib.redirect_stdout(out):
+        assert main([*words, "--help"]) == 0
+    yield out.getvalue().strip("\n")
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from _helps(inner, *words, name)
+
+
+def _settings(kind: str, given: str, folder: Path) -> str:
+    """The normalised settings of a file, as far as they are not the default ones, or its refusal."""
+    path = folder / f"{kind}.yaml"
+    path.write_text(given + "\n", encoding="utf-8")
+    try:
+        found = READERS[kind](path)
+    except DorylaxError as error:
+        return f"refused: {error}".replace(f"{folder}{os.sep}", "")
+    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120).strip("\n")
+
+
+def _run(path: Path) -> dict[str, Any]:
+    config = RunConfig.load(path)
+    usual = RunConfig.resolve({} if config.pipeline is None else {"pipeline.mode": "pipe"}).dotted()
+    return {"key": config.key(), **_changes(config.dotted(), usual)}
+
+
+def _sweep(path: Path) -> dict[str, Any]:
+    if (shipped := path.read_text(encoding="utf-8").strip()).startswith("# shipped: "):
+        path = SHIPPED / shipped.removeprefix("# shipped: ")
+    sweep = load(path)
+    runs = [f"{one.key} {one.label}" for one in sweep.runs]
+    if len(runs) > 12:
+        digest = hashlib.sha256("\n".join(runs).encode()).hexdigest()[:16]
+        runs = [*runs[:3], f"and {len(runs) - 3} others, in all {digest}"]
+    compared = [part.comparison and _plain(part.comparison) for part in (sweep, *sweep.parts)]
+    return {"axes": list(sweep.axes), "runs": runs, "compare": compared}
+
+
+def _scenario(path: Path) -> dict[str, Any]:
+    found = Scenario.load(path)
+    cluster = _changes(_flat(_plain(found.cluster)), _flat(_plain(find_cluster(found.pipeline.cluster))))
+    graph = found.graph and _plain(found.graph)
+    return {"name": found.name, "backend": found.backend, "key": found.config.key(), "graph": graph, "cluster": cluster}
+
+
+def _cluster(path: Path) -> dict[str, Any]:
+    return _changes(_flat(_plain(find_cluster(path))), _flat(_plain(DEFAULT_CLUSTER)))
+
+
+def _deployment(path: Path) -> dict[str, Any]:
+    return _changes(settings(path, {}).to_dict(), settings(None, {}).to_dict())
+
+
+READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "run": _run,
+    "sweep": _sweep,
+    "scenario": _scenario,
+    "cluster": _cluster,
+    "deployment": _deployment,
+}
+NAMES = ("help.txt", "signatures.txt", *(f"{kind}.txt" for kind in READERS))
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """A record as YAML can hold it."""
+    found: dict[str, Any] = yaml.safe_load(yaml.safe_dump(_lists(dataclasses.asdict(record))))
+    return found
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, tuple | list) else value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        found.update(_flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value})
+    return found
+
+
+def _changes(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Values other than the usual ones, and with a dash those that are missing; all values where none is other."""
+    gone = {f"-{key}": usual[key] for key in usual if key not in values}
+    found = {key: value for key, value in values.items() if key not in usual or usual[key] != value} | gone
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in (found or values).items()}
+
+
+def _signatures() -> Iterator[str]:
+    """Public names, with parameters and defaults, and members of the classes that users hold."""
+    homes = [importlib.import_module(f"dorylax.{module}".rstrip(".")) for module in (*MODULES, *MODULES_WITHOUT_MEMBERS)]
+    listed = [(home, name) for home in homes for name in sorted(home.__all__)]
+    listed += [(importlib.import_module(f"dorylax.{home}"), name) for home, name in DOCUMENTED]
+    seen: dict[int, str] = {}
+    for home, name in listed:
+        thing, words = getattr(home, name), f"{home.__name__}.{name}"
+        if not callable(thing):
+            yield f"{words}: {', '.join(map(str, thing)) if isinstance(thing, Mapping | tuple) else type(thing).__name__}"
+        elif id(thing) in seen:
+            yield f"{words}: as {seen[id(thing)]}"
+        else:
+            seen[id(thing)] = words
+            yield f"{words}{_parameters(thing)}"
+            if isinstance(thing, type) and home.__name__.removeprefix("dorylax").removeprefix(".") in MODULES:
+                yield from _members(thing)
+
+
+def _members(kind: type) -> Iterator[str]:
+    scopes = [vars(base) for base in kind.__mro__ if base.__module__.startswith("dorylax") and base is not Section]
+    for name in sorted({key for scope in scopes for key in scope if not key.startswith("_")}):
+        member = inspect.getattr_static(kind, name)
+        if callable(member) or isinstance(member, classmethod | staticmethod):
+            yield f"    .{name}{_parameters(getattr(kind, name))}"
+        elif isinstance(member, property | cached_property):
+            yield f"    .{name}"
+
+
+def _parameters(thing: Any) -> str:
+    """Of a function or class, without annotations."""
+    try:
+        found = list(inspect.signature(thing).parameters.values())
+        if [parameter.name for parameter in found] == ["args", "kwargs"]:  # a Flax module's metaclass hides them
+            found = list(inspect.signature(thing.__init__).parameters.values())[1:]
+    except ValueError:  # an exception's
+        return "(…)"
+    bare = [one.replace(annotation=inspect.Parameter.empty, default=_Default(one.default)) for one in found]
+    return str(inspect.Signature(bare))
+
+
+class _Default:
+    """Shows a default value; of a function, its name."""
+
+    def __new__(cls, value: Any) -> Any:
+        return super().__new__(cls) if callable(value) and value is not inspect.Parameter.empty else value
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return getattr(self.value, "__qualname__", self.value.__name__).split(".<locals>")[0].split(".")[-1]
