@@ -11,12 +11,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from support import compilation
 
-from support import compilation
-
-compilation.quickly()
-compilation.in_one_context()
+    compilation.quickly()
+    compilation.in_one_context()
 
 import pytest
 
@@ -42,7 +42,8 @@ def record_runs() -> None:
     kept = before if before["runs"] == near else {"runs": runs, "kinds": {}}
     kinds = {**kept["kinds"], cases.kind(): weights}
     cases.RUNS.write_text(_lines({"runs": kept["runs"], "kinds": dict(sorted(kinds.items()))}))
-    cases.NAMES.write_text(json.dumps({model: sorted(named) for model, named in names.items()}, indent=1, ensure_ascii=False))
+    listed = {model: sorted(named) for model, named in names.items()}
+    cases.NAMES.write_text(json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
 
 
 def record_snapshots() -> None:
@@ -64,8 +65,10 @@ def record_flagship() -> None:
 
 def _lines(sections: dict[str, dict[str, Any]]) -> str:
     """JSON with a line for each case."""
-    inner = [f"{json.dumps(key)}: {json.dumps(value) if key in CASES else _lines(value)}" for key, value in sections.items()]
-    return "{\n" + ",\n".join(inner) + "\n}"
+    inner = [
+        f"{json.dumps(key)}: {json.dumps(value) if key in CASES else _lines(value)}" for key, value in sections.items()
+    ]
+    return "{\n" + ",\n".join(inner) + "\n}\n"
 
 
 RECORDERS = {"runs": record_runs, "snapshots": record_snapshots, "flagship": record_flagship}

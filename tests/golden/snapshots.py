@@ -1,7 +1,8 @@
-"""Snapshots of the outside: help texts, settings that files may hold, public signatures. One text file each.
+"""Snapshots of the public surface: help texts, settings that files may hold, public signatures. One text file each.
 
-`render` gives the text that a file should hold. Files of settings hold their own inputs: to cover another one, add it
-between two lines of `====` and record again (`python tests/golden/record.py snapshots`).
+`render` returns the current text of a file. A file of settings holds its own inputs, one a line with a line of output below,
+with `⏎` for each end of a line. To cover another input, add its line and record again
+(`python tests/golden/record.py snapshots`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import hashlib
 import importlib
 import inspect
 import io
+import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +52,8 @@ DOCUMENTED = (  # names that docs/ imports from other places
     ("simulation.search", "what_if"),
     ("tasks.all_pairs", "rank_among_all"),
 )
-_END, _RESULT = "\n====\n", "\n----\n"
+_BREAK = "⏎"
+REFUSED = "    refused: "
 
 
 def render(name: str, text: str, folder: Path) -> str:
@@ -63,37 +65,38 @@ def render(name: str, text: str, folder: Path) -> str:
         folder: Empty folder for inputs that are files.
     """
     if name == "help.txt":
-        sweeps = io.StringIO()
-        with mock.patch.dict(os.environ, {"COLUMNS": "80"}), contextlib.redirect_stdout(sweeps):
-            assert run.main(["--help"]) == 0
-        return _END.join([*_helps(cli), sweeps.getvalue()])
+        return "\n".join([*_helps(cli), _help(run.main)]) + "\n"
     if name == "signatures.txt":
         return "\n".join(_signatures()) + "\n"
-    kind = name.removesuffix(".txt")
-    asked = [entry.split(_RESULT)[0] for entry in text.split(_END)]
-    return _END.join(f"{given}{_RESULT}{_settings(kind, given, folder)}" for given in asked) + "\n"
+    inputs = [line for line in text.splitlines() if not line.startswith("    ")]
+    return "".join(f"{given}\n{_settings(name.removesuffix('.txt'), given, folder)}\n" for given in inputs)
 
 
 def _helps(command: click.Command, *words: str) -> Iterator[str]:
-    """Help of the program and of all its commands, as they print it at a fixed width."""
-    out = io.StringIO()
-    with mock.patch.dict(os.environ, {"COLUMNS": "80"}), contextlib.redirect_stdout(out):
-        assert main([*words, "--help"]) == 0
-    yield out.getvalue().strip("\n")
+    yield _help(main, *words)
     if isinstance(command, click.Group):
         for name, inner in command.commands.items():
             yield from _helps(inner, *words, name)
 
 
+def _help(program: Callable[[list[str]], int], *words: str) -> str:
+    """Help as it is printed, but with a line for each option, and without `--help` and blank lines."""
+    out = io.StringIO()
+    with mock.patch.object(click.formatting, "FORCED_WIDTH", 1000), contextlib.redirect_stdout(out):
+        assert program([*words, "--help"]) == 0
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines() if line.strip() and "-h, --help" not in line)
+
+
 def _settings(kind: str, given: str, folder: Path) -> str:
     """The normalised settings of a file, as far as they are not the default ones, or its refusal."""
     path = folder / f"{kind}.yaml"
-    path.write_text(given + "\n", encoding="utf-8")
+    path.write_text(given.replace(_BREAK, "\n") + "\n", encoding="utf-8")
     try:
         found = READERS[kind](path)
     except DorylaxError as error:
-        return f"refused: {error}".replace(f"{folder}{os.sep}", "")
-    return yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=120).strip("\n")
+        return REFUSED + str(error).replace(f"{folder}{os.sep}", "").replace("\n", _BREAK)
+    flow = yaml.safe_dump(found, sort_keys=False, allow_unicode=True, width=math.inf, default_flow_style=True)
+    return f"    {flow.strip()}"
 
 
 def _run(path: Path) -> dict[str, Any]:
@@ -107,9 +110,9 @@ def _sweep(path: Path) -> dict[str, Any]:
         path = SHIPPED / shipped.removeprefix("# shipped: ")
     sweep = load(path)
     runs = [f"{one.key} {one.label}" for one in sweep.runs]
-    if len(runs) > 12:
+    if len(runs) > 4:
         digest = hashlib.sha256("\n".join(runs).encode()).hexdigest()[:16]
-        runs = [*runs[:3], f"and {len(runs) - 3} others, in all {digest}"]
+        runs = [*runs[:2], f"and {len(runs) - 2} others, in all {digest}"]
     compared = [part.comparison and _plain(part.comparison) for part in (sweep, *sweep.parts)]
     return {"axes": list(sweep.axes), "runs": runs, "compare": compared}
 
@@ -167,7 +170,9 @@ def _changes(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, A
 
 def _signatures() -> Iterator[str]:
     """Public names, with parameters and defaults, and members of the classes that users hold."""
-    homes = [importlib.import_module(f"dorylax.{module}".rstrip(".")) for module in (*MODULES, *MODULES_WITHOUT_MEMBERS)]
+    homes = [
+        importlib.import_module(f"dorylax.{module}".rstrip(".")) for module in (*MODULES, *MODULES_WITHOUT_MEMBERS)
+    ]
     listed = [(home, name) for home in homes for name in sorted(home.__all__)]
     listed += [(importlib.import_module(f"dorylax.{home}"), name) for home, name in DOCUMENTED]
     seen: dict[int, str] = {}
@@ -186,12 +191,15 @@ def _signatures() -> Iterator[str]:
 
 def _members(kind: type) -> Iterator[str]:
     scopes = [vars(base) for base in kind.__mro__ if base.__module__.startswith("dorylax") and base is not Section]
+    properties = []
     for name in sorted({key for scope in scopes for key in scope if not key.startswith("_")}):
         member = inspect.getattr_static(kind, name)
         if callable(member) or isinstance(member, classmethod | staticmethod):
             yield f"    .{name}{_parameters(getattr(kind, name))}"
         elif isinstance(member, property | cached_property):
-            yield f"    .{name}"
+            properties.append(f".{name}")
+    if properties:
+        yield f"    {' '.join(properties)}"
 
 
 def _parameters(thing: Any) -> str:

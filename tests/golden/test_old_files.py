@@ -1,0 +1,68 @@
+"""Later versions read the files of the version that `old_files` names, and continue its runs as that version would.
+
+The run directories, written by the wheel of commit cad1e655, stand for those of users who upgrade from that wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden import old_files
+from golden.cases import kind, rounding_as_recorded
+
+RECORDED = json.loads((old_files.FOLDER / "results.json").read_text())
+
+
+@pytest.fixture(autouse=True)
+def old_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tarfile.open(old_files.FOLDER / "files.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    with rounding_as_recorded():
+        yield
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON; on another kind of processor than the recorded one without hashes of rounded outputs."""
+    exact = kind() == RECORDED["kind"]
+    return json.loads(json.dumps(value), object_hook=lambda o: {key: o[key] for key in o if exact or key != "hash"})
+
+
+def recorded(value: Any) -> Any:
+    """To the last bit on the recorded kind of processor, elsewhere nearly."""
+    if kind() == RECORDED["kind"]:
+        return value
+    if isinstance(value, dict):
+        return {key: recorded(inner) for key, inner in plain(value).items()}
+    if isinstance(value, list):
+        return [recorded(inner) for inner in value]
+    return pytest.approx(value, rel=1e-4, abs=1e-5) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("subject", list(old_files.FACTS))
+def test_old_files_say_what_they_said(subject: str) -> None:
+    assert plain(old_files.FACTS[subject]()) == recorded(RECORDED["facts"][subject])
+
+
+@pytest.mark.parametrize("name", ["single", "pipeline", pytest.param("hosts", marks=pytest.mark.exhaustive)])
+def test_a_run_of_the_old_wheel_continues_to_the_result_of_an_uninterrupted_run(name: str) -> None:
+    """The upgrade of a run made by the wheel: `--resume` trains the epochs left by its killed process, on old shards too."""
+    run = Path("out", "seed-0")  # where the command keeps it
+    run.parent.mkdir()
+    Path(name).rename(run)
+    old_files.command("train", "--config", f"{run}/config.yaml", "--out", "out", "--resume")
+    run.rename(name)
+    assert plain(old_files.facts_of_run(name)) == recorded(RECORDED["whole"][name])
+
+
+@pytest.mark.exhaustive  # figures take 10 s
+def test_an_old_sweep_is_reported() -> None:
+    old_files.command("report", "sweep", "--out", "report")
+    assert {path.name for path in Path("report").iterdir()} == {"report.html", "report.md", "figures"}
+    assert "async" in Path("report/report.md").read_text()
