@@ -386,13 +386,3 @@ def test_ctrl_c_while_data_load(dorylax, tmp_path: Path, monkeypatch: pytest.Mon
     assert dorylax(*words) == (130, "", told)
     monkeypatch.undo()
     assert dorylax(*words).code == 0
-
-
-def test_fewer_epochs_than_trained_are_refused(dorylax, trained: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(trained, folder)
-    before = (folder / "seed-0" / "config.yaml").read_bytes()
-    code, _, err = dorylax("train", *TINY, "--epochs", "1", "--resume", "--out", str(folder))
-    assert code == 2
-    assert "train.epochs is 1, but 2 epochs of this run are trained already" in err
-    assert (folder / "seed-0" / "config.yaml").read_bytes() == before

@@ -142,15 +142,6 @@ def test_run_takes_a_task(clock):
     assert clock.run(task) == 3
 
 
-def test_run_raises_what_its_coroutine_raises(clock):
-    async def main():
-        raise LookupError("no")
-
-    with pytest.raises(LookupError, match="no"):
-        clock.run(main())
-    clock.run(clock.sleep(0.0, ()))  # and is fit for more
-
-
 def test_a_failing_task_stops_the_run(clock):
     ended = []
 

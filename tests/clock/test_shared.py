@@ -35,21 +35,6 @@ def test_workers_that_share_slow_each_other_down():
     assert [(one.start, one.end) for one in times] == [(0.0, 2.5), (0.0, 2.5), (2.5, 4.0)]
 
 
-def test_a_task_that_is_cancelled_gives_up_what_it_shares():
-    with VirtualClock() as clock:
-        network = clock.shared(equally)
-
-        async def main():
-            first = asyncio.create_task(clock.sleep(((Use((network,), 800.0),),), (0,)))
-            second = asyncio.create_task(clock.sleep(((Use((network,), 16.0),),), (1,)))
-            await clock.sleep(1.0, (2,))
-            first.cancel()
-            await second
-            return clock.now()
-
-        assert clock.run(main()) == 2.5  # half of 8 in the first second, then all of it
-
-
 def test_of_several_uses_those_that_are_not_served_yet_are_given_up():
     """A message that one network has carried at 1 s and the other would have at 4 s is given up at 2 s."""
     with VirtualClock() as clock:
@@ -66,23 +51,6 @@ def test_of_several_uses_those_that_are_not_served_yet_are_given_up():
             return [*ends, clock.now()]
 
         assert clock.run(main()) == [2.75, 3.75]  # shares for half a second: 2 of its 8 are served, and 6 at full speed
-
-
-def test_ends_at_one_time_go_by_order():
-    happened = []
-    with VirtualClock() as clock:
-        network = clock.shared(equally)
-
-        async def one(name, order):
-            await clock.sleep(((Use((network,), 4.0),),), order)
-            happened.append(name)
-
-        async def main():
-            await asyncio.gather(one("a", (2,)), one("b", (1, 5)), one("c", (1,)))
-
-        clock.run(main())
-        assert clock.now() == 1.5
-    assert happened == ["c", "b", "a"]
 
 
 @given(amounts=st.lists(st.integers(1, 9), min_size=1, max_size=8), others=st.lists(st.integers(0, 3), max_size=8))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -71,12 +70,6 @@ ARRIVALS = st.lists(
 ).map(lambda found: sorted(found, key=lambda one: one[0]))
 
 
-@pytest.mark.parametrize("jobs", [1, 2, 7])
-def test_equal_jobs_that_begin_together_take_so_many_times_as_long(jobs):
-    ends = served(equally, [(3.0, 6.0, 0)] * jobs, 1)
-    assert ends == pytest.approx(dict.fromkeys(range(jobs), 3.0 + jobs * 6.0 / CAPACITY))
-
-
 def test_who_comes_later_slows_down_who_is_there():
     """By hand: the first is served 24 of its 48 alone; then both get 6 a second, and the second has 36 left at 6."""
     assert served(equally, [(0.0, 48.0, 0), (2.0, 60.0, 0)], 1) == {0: 6.0, 1: 9.0}
@@ -92,29 +85,6 @@ def test_what_one_kind_cannot_use_is_left_to_the_other():
 def test_it_is_what_its_definition_says(*, speeds, arrivals):
     found, expected = served(speeds, arrivals, 2), replayed(speeds, arrivals, 2)
     assert found == pytest.approx({number: float(end) for number, end in expected.items()}, rel=1e-9, abs=1e-9)
-
-
-@given(arrivals=ARRIVALS)
-def test_all_of_it_is_used_while_there_is_a_job(arrivals):
-    """Whenever it falls idle, it has served at full speed since it began."""
-    ends = served(equally, arrivals, 2)
-    begin = done = None
-    for number, (when, amount, _) in enumerate(arrivals):
-        if begin is None or all(ends[earlier] <= when for earlier in range(number)):
-            begin, done = when, 0.0
-        done += amount
-        last = max(ends[earlier] for earlier in range(number + 1))
-        following = arrivals[number + 1][0] if number + 1 < len(arrivals) else float("inf")
-        if last <= following:
-            assert last - begin == pytest.approx(done / CAPACITY)
-
-
-@given(arrivals=ARRIVALS)
-def test_who_asks_for_less_and_came_no_later_is_done_no_later(arrivals):
-    ends = served(equally, [(when, amount, 0) for when, amount, _ in arrivals], 1)
-    for one, other in pairwise(sorted(range(len(arrivals)), key=lambda k: (arrivals[k][0], arrivals[k][1]))):
-        if arrivals[one][1] <= arrivals[other][1]:
-            assert ends[one] <= ends[other] + 1e-9
 
 
 def test_who_gives_up_leaves_its_share():

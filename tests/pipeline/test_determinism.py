@@ -173,19 +173,6 @@ def test_a_drained_run_can_be_saved_and_gone_on_with(options: PipelineConfig) ->
     assert [epoch for epoch, *_ in found[0]] == [end, end + 1]
 
 
-def test_after_synchronise_no_row_is_stale() -> None:
-    started = begin("sage", config(mode="async", staleness=2, update="per_interval"))
-    run(started, 3)
-    first = started.synchronise()
-    run(started, first - 3)
-    before = started.counters()
-    assert before["stale_rows"] > 0
-    run(started, 3)
-    after = started.counters()
-    assert after["rows_read"] > before["rows_read"]
-    assert after["stale_rows"] == before["stale_rows"]
-
-
 @pytest.mark.parametrize("update", ["per_epoch", "per_interval"])
 def test_a_run_that_went_over_to_synchronous_epochs_resumes_as_such(update: Any) -> None:
     options = config(mode="async", staleness=2, update=update)
@@ -216,14 +203,6 @@ def test_without_what_was_saved_the_first_epoch_fills_the_ghosts() -> None:
     bare.barrier(4)
     assert run(bare, 1)[0].epoch == 3
     assert bare.counters()["stale_rows"] == before
-
-
-def test_what_another_pipeline_saved_is_refused() -> None:
-    started = begin("gcn", config(mode="async", staleness=1, update="per_interval"))
-    started.barrier(1)
-    stopped = stop(started, run(started, 1)[-1])
-    with pytest.raises(ValueError, match="the checkpoint is of another pipeline"):
-        begin("gcn", config(mode="async", staleness=1, update="per_interval", servers=3), after=stopped)
 
 
 def test_a_tenth_of_the_rows_is_stale_on_the_default_cluster() -> None:

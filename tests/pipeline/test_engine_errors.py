@@ -10,26 +10,13 @@ import pytest
 from flax import nnx
 from support.pipelines import make_model, messy_data, optimizer
 
-from dorylax import ops
 from dorylax.graph.partition import partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
-from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.settings.errors import ConfigError
 
 GRAPH = messy_data(32, 120)
-
-
-class OverMaximum(nnx.Module):
-    """What no pipeline can run: a maximum over all vertices."""
-
-    def __init__(self) -> None:
-        self.enter = nnx.Linear(GRAPH.num_features, GRAPH.num_classes, rngs=nnx.Rngs(0))
-
-    def __call__(self, graph: Any, x: Any) -> Any:
-        h = self.enter(x)
-        return ops.gather(graph, h - h.max(axis=0))
 
 
 def make(model: nnx.Module | None = None, **options: Any) -> Pipeline:
@@ -77,11 +64,6 @@ def test_no_partition_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be used") as caught:
         make(servers=2, intervals=2, partition=tmp_path / "none")
     assert caught.value.key == "pipeline.partition"
-
-
-def test_a_model_that_cannot_be_split() -> None:
-    with pytest.raises(SplitError):
-        make(OverMaximum(), servers=2, intervals=2)
 
 
 @pytest.mark.parametrize(

@@ -155,15 +155,6 @@ def test_a_part_of_ones_own_is_of_its_epoch_and_others_obey_the_bound(
     assert records[-1].loss < records[0].loss
 
 
-def test_asynchronous_running_statistics_advance_once_per_version() -> None:
-    """They end where those of a synchronous run do, but for what staleness changes."""
-    found = {}
-    for mode in ({"mode": "pipe", "update": None}, {"mode": "async", "staleness": 1}):
-        pipeline, parts = make_pipeline("BatchNorm", data(), asynchronous(**mode))
-        found[mode["mode"]] = run(pipeline, parts)[-1].state["norms"][0]["var"]
-    np.testing.assert_allclose(found["async"], found["pipe"], rtol=0.03)
-
-
 def test_servers_send_one_message_each_where_epochs_are_synchronous() -> None:
     """And one for each interval where they are not."""
     sent = {}

@@ -39,12 +39,6 @@ def test_a_write_waits_for_readers_and_new_readers_wait_for_it():
     assert seen == ["first reader", "write", "late reader"]
 
 
-def test_where_nobody_reads_a_write_happens_at_once():
-    seen: list[int] = []
-    assert Guard().write(lambda: seen.append(1)) is None
-    assert seen == [1]
-
-
 def test_an_error_of_a_write_goes_to_its_writer():
     guard = Guard()
 

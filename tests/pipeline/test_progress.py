@@ -8,7 +8,7 @@ import pytest
 from dorylax.pipeline.messages import Started, Walked
 from dorylax.pipeline.parameters import Applied
 from dorylax.pipeline.progress import Progress
-from dorylax.pipeline.staleness import Allowance, Ledger, LedgerError
+from dorylax.pipeline.staleness import Allowance, Ledger
 
 
 def make(intervals: int = 2, staleness: int = 0, **options: Any) -> tuple[Progress, list[Allowance]]:
@@ -106,9 +106,3 @@ def test_a_release_is_told_where_all_have_come_to_the_barrier() -> None:
     assert told[-1].horizon == 0
     progress.release(1)
     assert told[-1].horizon == 1
-
-
-def test_a_start_that_was_not_allowed_is_an_error() -> None:
-    progress, _ = make()
-    with pytest.raises(LedgerError, match="interval 0 must not start epoch 1"):
-        progress.hear(Started(0, 1))

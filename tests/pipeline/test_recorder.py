@@ -58,14 +58,6 @@ def test_parameter_servers_work_for_no_epoch_but_where_an_interval_is_finished()
     ]
 
 
-def test_without_a_trace_all_is_counted() -> None:
-    recorder = Recorder(LABELS, None)
-    recorder.graph_task("GA", 0, visit(0, 0), times=(0.0, 1.0), task=4)
-    recorder.calls(0)(Call(TaskKey(0, 0, 2, 0), 0, 0.0, 1.0, "failed"))
-    assert (recorder.counters.retries, recorder.counters.calls.requests) == (1, 1)
-    assert recorder.graph[0].take(0) == GraphCounts(graph_tasks=1, graph_seconds=1.0, calls={"failed": 1})
-
-
 def test_going_on_it_counts_from_what_was_and_tells_the_time_of_the_run() -> None:
     spans: list[Span] = []
     recorder = Recorder(LABELS, None)

@@ -58,28 +58,6 @@ def test_on_the_real_clock_nothing_is_billed_unless_prices_are_named() -> None:
         assert "virtual_seconds" not in run.counters()
 
 
-def test_a_run_is_saved_only_where_all_intervals_stand() -> None:
-    """Before a barrier, or after a drain; bit for bit it then goes on as if nothing had been."""
-    with running(staleness=1) as run:
-        run.run_epoch()
-        run.run_epoch()
-        assert run.save() is None  # intervals are amid later epochs
-        last = run.drain()
-        records = [run.run_epoch() for _ in range(2, last)]
-        saved = run.save()
-        assert saved is not None
-    trees = jax.tree.map(np.asarray, tuple(getattr(records[-1], name) for name in ("params", "opt_state", "state")))
-    with running(staleness=1, epoch=last, saved=saved, trees=trees) as again:
-        assert again.seconds == saved.record["clock"]
-        again.barrier(last + 2)
-        losses = [again.run_epoch().loss for _ in range(2)]
-    with running(staleness=1) as whole:
-        whole.barrier(last)
-        whole.barrier(last + 2)
-        expected = [whole.run_epoch().loss for _ in range(last + 2)]
-    assert losses == expected[last:]
-
-
 def test_from_a_switch_on_every_epoch_is_synchronous() -> None:
     """As many rows are stale as before it, and no more."""
     with running(staleness=1) as run:
@@ -120,14 +98,6 @@ def test_going_on_it_tells_what_comes_then_in_the_time_of_the_run(clock: Any) ->
     assert {span.epoch for span in second} == {-1, 1}
     assert [span.name for span in second if span.epoch == -1] == ["WU"]
     assert min(span.start for span in second) >= max(span.end for span in first)
-
-
-def test_closing_twice_is_closing_once() -> None:
-    with running(mode="pipe") as run:
-        run.barrier(1)
-        run.run_epoch()
-        run.close()
-        run.close()
 
 
 def test_a_run_whose_task_has_failed_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 from support import pipelines
@@ -106,15 +105,6 @@ def test_another_dtype_is_refused() -> None:
         halved = saved.arrays | {name: saved.arrays[name].astype(np.float16)}
         with pytest.raises(ValueError, match=rf"{name} is float16\[.* there, float32\[.* here"):
             restore_buffers(Saved(halved, saved.record), servers(run))
-
-
-def test_nothing_is_put_back_of_a_synchronous_run() -> None:
-    with running(mode="pipe", staleness=None) as run:
-        saved = trained(run)
-        assert saved.arrays == {}
-        before = save_buffers(servers(run))
-        restore_buffers(saved, servers(run))
-        assert jax.tree.all(jax.tree.map(np.array_equal, save_buffers(servers(run)), before))
 
 
 def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:

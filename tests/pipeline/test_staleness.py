@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -16,35 +15,12 @@ def through(ledger: Ledger, epoch: int, *intervals: int) -> None:
         ledger.finished(interval, epoch)
 
 
-def test_an_interval_runs_ahead_by_the_staleness() -> None:
-    ledger = Ledger(3, 1, first_synchronous=False)
-    through(ledger, 0, 0, 1)
-    assert ledger.min_epoch == 0
-    assert ledger.may_start(0, 1)
-    through(ledger, 1, 0)
-    assert not ledger.may_start(0, 2)
-    through(ledger, 0, 2)
-    assert ledger.min_epoch == 1
-    assert ledger.may_start(0, 2)
-    assert not ledger.may_start(0, 1)
-    assert not ledger.may_start(2, 2)
-    assert [ledger.epoch_of(interval) for interval in range(3)] == [2, 1, 1]
-
-
 def test_nobody_runs_ahead_of_the_epoch_that_fills_the_ghosts() -> None:
     ledger = Ledger(2, 3, first=4)
     through(ledger, 4, 0)
     assert not ledger.may_start(0, 5)
     through(ledger, 4, 1)
     assert ledger.horizon == 8
-
-
-def test_epochs_may_start_before_earlier_ones_are_finished() -> None:
-    ledger = Ledger(1, 1, first_synchronous=False)
-    ledger.start(0, 0)
-    ledger.start(0, 1)
-    assert (ledger.epoch_of(0), ledger.newest_started) == (0, 1)
-    assert not ledger.may_start(0, 2)
 
 
 def test_finishing_is_idempotent_and_skips_nothing() -> None:
@@ -72,20 +48,6 @@ def test_start_refuses_what_may_not_start() -> None:
         ledger.start(1, 1)
 
 
-def test_a_barrier_lifts_itself() -> None:
-    ledger = Ledger(2, 5)
-    ledger.barrier(2)
-    ledger.barrier(1)
-    ledger.barrier(2)
-    through(ledger, 0, 0)
-    assert not ledger.may_start(0, 1)
-    through(ledger, 0, 1)
-    through(ledger, 1, 0)
-    assert ledger.horizon == 1
-    through(ledger, 1, 1)
-    assert ledger.horizon == 7
-
-
 def test_a_held_barrier_stays_until_released() -> None:
     ledger = Ledger(2, 3)
     ledger.barrier(1, hold=True)
@@ -101,16 +63,6 @@ def test_a_held_barrier_stays_until_released() -> None:
     assert ledger.horizon == 4
     with pytest.raises(LedgerError, match="epoch 1 is not held: there are holds on none"):
         ledger.release(1)
-
-
-def test_a_hold_released_early_leaves_the_barrier() -> None:
-    ledger = Ledger(2, 3)
-    ledger.barrier(1, hold=True)
-    ledger.release(1)
-    through(ledger, 0, 0)
-    assert not ledger.may_start(0, 1)
-    through(ledger, 0, 1)
-    assert ledger.may_start(0, 1)
 
 
 def test_a_limit_bounds_all_and_makes_nobody_wait_for_others() -> None:
@@ -297,23 +249,3 @@ class Schedule(RuleBasedStateMachine):
 
 
 TestSchedule = Schedule.TestCase
-
-
-@given(st.integers(1, 6), st.integers(0, 3), st.integers(1, 5), st.randoms(use_true_random=False))
-def test_any_schedule_comes_to_its_end(count: int, staleness: int, epochs: int, random: Any) -> None:
-    ledger = Ledger(count, staleness)
-    ledger.barrier(epochs, hold=True)
-    following = [0] * count
-    running: list[tuple[int, int]] = []
-    while ledger.standing != epochs:
-        ready = [k for k in range(count) if ledger.may_start(k, following[k])]
-        choice = random.choice([*ready, *running])
-        if isinstance(choice, tuple):
-            oldest = min(epoch for k, epoch in running if k == choice[0])
-            running.remove((choice[0], oldest))
-            ledger.finished(choice[0], oldest)
-        else:
-            running.append((choice, following[choice]))
-            following[choice] += 1
-            ledger.start(*running[-1])
-    assert not running

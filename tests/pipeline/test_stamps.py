@@ -22,13 +22,6 @@ def waits(stamps: Stamps, epoch: int, quorum: Quorum | None = None) -> bool:
     return asyncio.run(scenario())
 
 
-def test_what_is_there_is_not_waited_for() -> None:
-    stamps = Stamps(2)
-    stamps.epochs[:] = 3, 4
-    stamps.changed()
-    assert [waits(stamps, epoch) for epoch in (2, 3, 4)] == [False, False, True]
-
-
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_what_was_never_written_is_waited_for(epoch: int) -> None:
     assert waits(Stamps(1), epoch)
@@ -55,21 +48,6 @@ def test_a_quorum_is_waited_for(weights: list[int], needed: int, epoch: int, has
     stamps.epochs[:] = 3, 9, 4, 9, 2
     stamps.changed()
     assert waits(stamps, epoch, quorum(weights, needed)) == has_to_wait
-
-
-def test_who_waits_for_a_quorum_is_woken_once_it_is_met_and_not_before() -> None:
-    async def scenario() -> None:
-        stamps = Stamps(5)
-        half, all_of_them = (asyncio.create_task(stamps.wait(1, quorum([1, 1, 1], needed))) for needed in (2, 3))
-        woken = []
-        for block in (1, 0, 3, 4, 2):  # of which 1 and 3 do not count
-            stamps.epochs[block] = 1
-            stamps.changed()
-            await asyncio.sleep(0)
-            woken.append((half.done(), all_of_them.done()))
-        assert woken == [(False, False)] * 3 + [(True, False), (True, True)]
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("seed", range(20))

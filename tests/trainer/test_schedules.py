@@ -84,32 +84,3 @@ def test_more_epochs_alone_would_be_another_schedule(tmp_path: Any) -> None:
     longer = RunConfig.resolve(GIVEN, {"train.epochs": 9})
     with pytest.raises(DorylaxError, match=r"optimizer\.schedule_epochs: 8 there, 9 here"):
         Trainer.from_config(longer, run_directory=tmp_path / "run", resume=True).fit()
-
-
-def test_steps_for_each_interval_follow_the_epoch() -> None:
-    """Two steps of an epoch are of one length: schedules count epochs, and their end is the epoch that they say."""
-    given = {
-        **GIVEN,
-        "optimizer.name": "sgd",
-        "optimizer.schedule": "linear",
-        "optimizer.schedule_epochs": 4,
-        "optimizer.warmup_epochs": 1,
-        "optimizer.final_share": 0.0,
-        "pipeline.mode": "async",
-        "pipeline.update": "per_interval",
-        "pipeline.intervals": 2,
-        "pipeline.staleness": 0,
-    }
-    after = {
-        epochs: jax.tree.leaves(
-            Trainer.from_config(RunConfig.resolve(given, {"train.epochs": epochs})).fit().last_params
-        )
-        for epochs in (3, 4, 7)
-    }
-
-    def moved(one: int, other: int) -> float:
-        return max(float(np.abs(a - b).max()) for a, b in zip(after[one], after[other], strict=True))
-
-    # Counted in steps, two an epoch, the schedule would have ended after two epochs.
-    assert moved(3, 4) > 1e-5
-    assert moved(4, 7) < 1e-7

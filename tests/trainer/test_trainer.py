@@ -3,8 +3,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from dorylax.runs import checkpoint, metrics
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, CheckpointWarning
 from dorylax.runs.digest import digest_of
 from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryError, RunDirectoryWarning
-from dorylax.trainer import Trainer, TrainingError
+from dorylax.trainer import TrainingError
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.single import SingleRunner
 
@@ -60,22 +58,6 @@ def test_first_loss_is_before_the_update_and_without_penalty(trainer, data, net)
     result = trainer(model=model, optimizer=optimizer, epochs=1).fit()
     assert result.final_loss == pytest.approx(float(rows[data.train_mask].mean()), rel=1e-5)
     assert result.seconds_per_epoch == result.history[0].seconds
-
-
-def test_one_step_is_the_gradient_of_the_masked_loss(trainer, data, net, same):
-    model = net(rate=0.0, rngs=nnx.Rngs(3))
-    graphdef, state = nnx.split(nnx.clone(model))
-
-    def loss(values):
-        logits = nnx.merge(graphdef, values)(data.graph, jnp.asarray(data.features))
-        chosen = jnp.log(jax.nn.softmax(logits))[np.flatnonzero(data.train_mask), data.labels[data.train_mask]]
-        return -chosen.mean()
-
-    gradient = jax.grad(loss, allow_int=True)(state)
-    result = trainer(model=model, optimizer=optax.sgd(0.1), epochs=1).fit()
-    for layer in (0, 1):
-        old = state["convs"][layer]["kernel"][...] - 0.1 * gradient["convs"][layer]["kernel"][...]
-        np.testing.assert_allclose(result.last_params["convs"][layer]["kernel"], old, atol=1e-6)
 
 
 def test_model_holds_the_best_parameters(trainer, data, net, same):
@@ -405,49 +387,6 @@ def test_other_threads_train_without_handlers(trainer, tmp_path):
     thread.start()
     thread.join()
     assert results[0].stopped == "epochs"
-
-
-CHILD = """
-import sys
-from dorylax.config import RunConfig
-from dorylax.graph.dataset import Dataset
-from dorylax.trainer import Trainer
-
-class Told:
-    def started(self, total_epochs, first_epoch): pass
-    def epoch(self, record): print(record.epoch, flush=True)
-    def finished(self, result): print(result.stopped, len(result.history), flush=True)
-
-config = RunConfig.resolve({"model.name": "mlp", "train.epochs": int(sys.argv[3])})
-data = Dataset.from_npz(sys.argv[1])
-Trainer.from_config(config, data, run_directory=sys.argv[2], resume=True, observers=[Told()]).fit()
-"""
-
-
-def test_sigterm_to_a_process(data, tmp_path, same, timeless):
-    from dorylax.config import RunConfig
-    from dorylax.graph.dataset import Dataset
-
-    data.save_npz(tmp_path / "data.npz")
-    arguments = [sys.executable, "-c", CHILD, str(tmp_path / "data.npz"), str(tmp_path / "run"), "1000000"]
-    root = str(Path(__file__).parents[2])
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, cwd=root) as child:
-        for line in child.stdout:
-            if line.strip() == "5":
-                child.send_signal(signal.SIGTERM)
-                break
-        rest = child.stdout.read().split("\n")
-    assert child.returncode == 0
-    word, count = rest[-2].split()
-    assert word == "signal"
-    epochs = int(count) + 3
-    loaded = Dataset.from_npz(tmp_path / "data.npz")
-    config = RunConfig.resolve({"model.name": "mlp", "train.epochs": epochs})
-    straight = Trainer.from_config(config, loaded).fit()
-    resumed = Trainer.from_config(config, loaded, run_directory=tmp_path / "run", resume=True).fit()
-    assert resumed.first_epoch == int(count)
-    assert same(resumed.last_params, straight.last_params)
-    assert timeless(resumed.history) == timeless(straight.history)
 
 
 # Checkpoints in a run

@@ -10,7 +10,6 @@ from dorylax.pipeline.parameters.client import ParameterClient
 from dorylax.pipeline.parameters.endpoint import PULL, PUSH
 from dorylax.pipeline.parameters.messages import Pulled, Push
 from dorylax.pipeline.transport import Address
-from dorylax.pipeline.transport.delivery import ATTEMPTS
 
 HOME = Address("graph", 2)
 ANSWER = Pulled(7, {"w": np.zeros(2)}, {})
@@ -32,12 +31,3 @@ def test_an_interval_has_one_parameter_server_for_all_it_asks(interval: int, ser
         (HOME, there, "pull", (interval, 5), 0, (5, PULL, interval)),
         (HOME, there, "push", Push(interval, 5, 1, sums), 24, (5, PUSH, interval, 1)),
     ]
-
-
-def test_what_was_lost_is_asked_again_and_in_the_end_it_is_an_error() -> None:
-    transport = LossyTransport(ANSWER, lost=1)
-    asyncio.run(ParameterClient(HOME, 1, transport).pull(0, 0))
-    first, second = transport.asked
-    assert first == second
-    with pytest.raises(ConnectionError, match="lost"):
-        asyncio.run(ParameterClient(HOME, 1, LossyTransport(ANSWER, lost=ATTEMPTS)).pull(0, 0))

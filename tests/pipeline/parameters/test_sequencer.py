@@ -177,11 +177,6 @@ def test_pending_counts_what_is_on_its_way() -> None:
     assert per_epoch.pending == 1
 
 
-def test_scaling_can_be_left_off() -> None:
-    (numbered,) = updates(Sequencer(4, "per_interval", interval_step_scaling=False).add(arrived(1, 0)))
-    assert numbered.update.factor == 1
-
-
 def test_a_switch_that_comes_too_late_is_refused() -> None:
     sequencer = Sequencer(2, "per_interval")
     sequencer.add(arrived(0, 0))
@@ -190,15 +185,3 @@ def test_a_switch_that_comes_too_late_is_refused() -> None:
         sequencer.switch(2)
     sequencer.switch(3)
     sequencer.switch(0)  # it is switched: no matter
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"update": "never"}, "update must be 'per_epoch' or 'per_interval', got 'never'"),
-        ({"update": "per_interval", "sync_every": 0}, "sync_every must be ≥ 1, got 0"),
-    ],
-)
-def test_bad_settings_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Sequencer(1, **options)

@@ -94,15 +94,6 @@ def test_large_and_many_messages_come_whole_and_beside_each_other() -> None:
     run(test)
 
 
-def test_what_is_not_contiguous_is_sent_as_it_is_meant() -> None:
-    async def test(clock: RealClock) -> None:
-        async with two(clock) as (one, _, _):
-            array = np.arange(20).reshape(4, 5).T[1:]
-            np.testing.assert_array_equal((await ask(one, array))[0], array)
-
-    run(test)
-
-
 def test_a_lost_request_is_made_again_and_begun_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zeromq, "ASK_AGAIN_SECONDS", 0.01)
 
@@ -480,30 +471,6 @@ def test_a_new_generation_forgets_what_the_last_one_had_asked_and_was_asked() ->
             other.register(THERE, echo)
             one.connect({THERE: other.endpoint})
             assert await ask(one, "now") == ["now", "rows"]
-
-    run(test)
-
-
-def test_a_request_that_comes_again_is_answered_again_and_handled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its answer was lost."""
-
-    async def test(clock: RealClock) -> None:
-        async with two(clock) as (one, other, echo):
-            send, lost = other._send, []
-
-            def lose(socket: Any, parts: Any) -> None:
-                if lost:
-                    send(socket, parts)
-                lost.append(parts)
-
-            monkeypatch.setattr(other, "_send", lose)
-            answer = asyncio.ensure_future(ask(one, "once"))
-            while not lost:
-                await asyncio.sleep(0.001)
-            for asked in one._asked.values():
-                one._send_again(asked)
-            assert await answer == ["once", "rows"]
-            assert len(echo.asked) == 1
 
     run(test)
 

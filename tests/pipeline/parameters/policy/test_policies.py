@@ -87,15 +87,6 @@ def is_made_of(step: DueStep, pairs: Sequence[tuple[int, int]]) -> None:
     assert step.version == sum(one.version for one in every) / len(every)
 
 
-def test_per_epoch_sums_whole_epochs_in_interval_order() -> None:
-    policy = PerEpoch(2)
-    assert policy.add(1, 0, complete(1, 0)) == []
-    assert policy.add(1, 1, complete(1, 1)) == []
-    (step,) = policy.add(0, 0, complete(0, 0))
-    assert step.pairs == ((0, 0), (1, 0))
-    assert step.factor == 1
-
-
 def test_per_interval_steps_at_once_with_its_factor() -> None:
     (step,) = PerInterval(7).add(1, 5, complete(1, 5))
     assert (step.pairs, step.factor) == (((1, 5),), 7)
@@ -148,12 +139,3 @@ def test_shares_are_rounded_up_and_are_what_was_written(share: float, enough: in
 
 def only_steps(found: Sequence[DueStep | Late]) -> list[DueStep]:
     return [step for step in found if isinstance(step, DueStep)]
-
-
-def test_switching_changes_at_its_epoch() -> None:
-    policy = Switching(PerInterval(2), PerEpoch(2), 1)
-    assert len(policy.add(0, 0, complete(0, 0))) == 1
-    assert policy.add(0, 1, complete(0, 1)) == []
-    assert len(policy.add(1, 0, complete(1, 0))) == 1
-    (step,) = policy.add(1, 1, complete(1, 1))
-    assert (step.pairs, step.factor) == (((0, 1), (1, 1)), 1)
