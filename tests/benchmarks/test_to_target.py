@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import time_to_accuracy
-from time_to_accuracy import figures, table, tuned
 
 from harness import accuracy_runs
 from harness.accuracy_runs import EXAMPLES, MARGIN, SPACES, Run, best, chosen, drawn, reached, targets_of
@@ -117,44 +112,3 @@ def test_no_run_ends_on_its_first_plateau(monkeypatch: pytest.MonkeyPatch) -> No
     for _ in range(10 * PATIENCE):
         recorder.judge(1, lambda: (0.1, 0.0))
     assert not recorder.enough
-
-
-def test_only_the_same_run_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def make(work: Mapping[str, Any], _: Path) -> dict[str, Any]:
-        made.append((work["side"], work["seed"]))
-        return {"set_up": [1.0, 2.0], "points": [[1, 0.5, 0.6, 0.7, 0.8]]}
-
-    monkeypatch.setattr(time_to_accuracy, "_make", make)
-    monkeypatch.setattr(time_to_accuracy, "in_child", lambda *_: "a graph")
-    options = argparse.Namespace(scale=None, limit=1.0, trials=1, seeds=1, price=1.0)
-    for limit, wanted in ((1.0, [("pyg", 100), ("pyg", 0)]), (1.0, []), (2.0, [("pyg", 100), ("pyg", 0)])):
-        options.limit = limit
-        assert time_to_accuracy.measured("tiny", ["pyg"], tmp_path / "kept", options)
-        assert made == wanted
-        made.clear()
-
-
-def test_the_tables() -> None:
-    quick = [run("a", *[0.9] * 4, set_up=1.0)] * 2
-    slow = [run("b", *[0.9] * 4, pace=3.0), run("c", *[0.5] * 4, pace=3.0)]
-    found = figures(0.8, {"dorylax": quick, "dgl": slow}, {"dorylax": quick, "dgl": slow}, 3600.0)
-    ours, theirs = found["sides"]["dorylax"], found["sides"]["dgl"]
-    assert (ours["dollars"], theirs["dollars"]) == (4.0, (9 + 12) / 2)  # a dollar a second
-    assert ours["ratios"]["seconds"] == [1.0, 1.0, 1.0]
-    assert theirs["ratios"]["core_seconds"][0] == pytest.approx((18 + 24) / 2 / (3 + 6))
-    head, _, first, second = table(found).splitlines()
-    assert head.startswith("to 80.00 % of the validation vertices")
-    assert "never" not in first
-    assert second.endswith("1 of 2 never there: at least")
-
-
-def test_what_was_tuned_is_listed() -> None:
-    runs = [Run(EXAMPLES["pyg"], (0.0, 0.0), [[1, 1.0, 1.0, 0.5, 0.5]])]
-    found = figures(0.4, {"pyg": runs}, {"pyg": runs}, 1.0)
-    assert found["sides"]["pyg"]["ratios"] == {}
-    assert tuned(found) == (
-        "pyg: first of 1 trials among 24 settings: model gcn, learning_rate 0.01, weight_decay 0.0005, dropout 0.5"
-    )
-    assert table(found)

@@ -90,10 +90,7 @@ def nothing_of_it(aws: MockedAws) -> bool:
 
 def test_from_nothing_to_nothing(dorylax, aws: MockedAws, answers: list[bytes]) -> None:
     code, out, err = dorylax("aws", "deploy", *HERE, "--memory", "2048")
-    assert (code, out.splitlines()[-1]) == (
-        0,
-        f"function: arn:aws:lambda:{REGION}:123456789012:function:dorylax",
-    )
+    assert (code, out.splitlines()[-1]) == (0, f"function: arn:aws:lambda:{REGION}:123456789012:function:dorylax")
     first, *steps = [row[:2] for row in rows(out)]
     assert first == ["keep", "permissions boundary"]
     assert steps == [["create", kind] for kind in ("repository", "image", "log group", "role", "function")]
@@ -316,15 +313,9 @@ def test_teardown_asks(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch)
             ("deploy", "--subnet", "subnet-0a"),
             "security_groups must be given too, for a VPC needs both: got subnets alone",
         ),
-        (
-            ("deploy", "--image", "a", "--base", "b"),
-            "--image and --base exclude each other: one uses an image, ",
-        ),
+        (("deploy", "--image", "a", "--base", "b"), "--image and --base exclude each other: one uses an image, "),
         (("deploy", "--image", "a", "--lock", "b"), "--image and --lock exclude each other: one uses an image, "),
-        (
-            ("deploy", "--base", "python"),
-            "base must be HOST/NAME@sha256:… or HOST/NAME:TAG, got 'python'",
-        ),
+        (("deploy", "--base", "python"), "base must be HOST/NAME@sha256:… or HOST/NAME:TAG, got 'python'"),
         (("lock", "a", "--python", "2.7"), "--python must be a version such as 3.12, got '2.7'"),
         (("status", "--region", "europe"), "region must be one of AWS, as in us-east-1, got 'europe'"),
         (("status", "--config", "none.yaml"), "cannot read none.yaml: No such file or directory"),

@@ -39,12 +39,7 @@ def _train(*words: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        _train("--no-save"),
-        ["describe", "--model", "mlp"],
-        ["partition", "--servers", "2"],
-    ],
+    "words", [_train("--no-save"), ["describe", "--model", "mlp"], ["partition", "--servers", "2"]]
 )
 def test_commands(dorylax: Any, whole: Path, words: list[str]) -> None:
     assert dorylax(*words, "--data", str(whole)).code == 0

@@ -54,10 +54,7 @@ def test_json_and_saved(dorylax, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "widths"),
-    [
-        (("--set", "model.jk=concat"), [16, 16]),
-        (("--widths", "7, 8", "--set", "model.name=gat"), [7, 8]),
-    ],
+    [(("--set", "model.jk=concat"), [16, 16]), (("--widths", "7, 8", "--set", "model.name=gat"), [7, 8])],
 )
 def test_widths(dorylax, options: tuple[str, ...], widths: list[int]) -> None:
     content = json.loads(dorylax(*TINY, "--servers", "2", "--method", "random", "--json", *options).out)

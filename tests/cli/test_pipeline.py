@@ -38,13 +38,6 @@ def test_train_and_train_again_from_its_file(dorylax, made, tmp_path: Path) -> N
     assert made[1].config == made[0].config
 
 
-def test_finished_seeds_are_kept(dorylax, made, tmp_path: Path) -> None:
-    first = dorylax("train", *TINY, *ASYNC, "--json", "--out", str(tmp_path / "run")).out
-    again = dorylax("train", *TINY, *ASYNC, "--json", "--out", str(tmp_path / "run"), "--resume").out
-    assert json.loads(first) == json.loads(again)
-    assert len(made) == 1
-
-
 def test_the_table_says_that_times_are_virtual(dorylax) -> None:
     assert "virtual time per epoch" in dorylax("train", *TINY, *ASYNC, "--no-save").out
     out = dorylax("train", *TINY, "--set", "pipeline.servers=2", "--no-save").out

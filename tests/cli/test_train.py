@@ -150,10 +150,7 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
         (["--epochs", "ten"], "train.epochs must be a whole number ≥ 1, got 'ten'"),
         (["--seeds", "0"], "--seeds must be a whole number ≥ 1, got '0'"),
         (["--seeds", "-1"], "--seeds must be a whole number ≥ 1, got '-1'"),
-        (
-            ["--seeds", "2", "--set", "train.seed=2147483647"],
-            "train.seed must be ≥ 0 and < 2147483648, got 2147483648",
-        ),
+        (["--seeds", "2", "--set", "train.seed=2147483647"], "train.seed must be ≥ 0 and < 2147483648, got 2147483648"),
         (["--set", "train.epochs"], "--set takes key=value, as in train.epochs=100, got 'train.epochs'"),
         (["--set", "train.epoch=3"], "unknown key 'train.epoch': did you mean train.epochs?"),
         (["--set", "train.epochs="], "train.epochs must be a whole number ≥ 1, got null"),

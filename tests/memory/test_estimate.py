@@ -93,11 +93,7 @@ def test_loading_sorts_what_is_not_stored_as_it_is_used() -> None:
 
 def test_every_size_counts_in_every_phase() -> None:
     small = _totals(DataShape(1000, 10_000, 16, 4), community=True)
-    for larger in (
-        DataShape(2000, 10_000, 16, 4),
-        DataShape(1000, 20_000, 16, 4),
-        DataShape(1000, 10_000, 32, 4),
-    ):
+    for larger in (DataShape(2000, 10_000, 16, 4), DataShape(1000, 20_000, 16, 4), DataShape(1000, 10_000, 32, 4)):
         grown = _totals(larger, community=True)
         assert all(grown[name] > small[name] for name in small), larger
 

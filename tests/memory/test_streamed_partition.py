@@ -31,11 +31,7 @@ def test_friendster() -> None:
             {},
             "a directed graph, whose rows by target are made in memory",
         ),
-        (
-            {"features_in": "elsewhere"},
-            {},
-            "features that are not float32 rows of their own 7.8 GiB",
-        ),
+        ({"features_in": "elsewhere"}, {}, "features that are not float32 rows of their own 7.8 GiB"),
         ({"num_edges": 2_000_000_000}, {}, "edge ids (--no-edge-ids leaves them out) 52.2 GiB"),
         ({}, {"method": "metis"}, "METIS (--method ldg takes less)"),
         ({}, {"servers": 1}, "a shard of 1 (more servers have smaller ones)"),

@@ -106,10 +106,7 @@ def test_a_path_becomes_text() -> None:
             {"mode": "async", "predict_weights": "adam"},
             "predict_weights must be one of none, linear, optimizer, got 'adam'",
         ),
-        (
-            {"predict_weights": "none"},
-            "predict_weights = none needs pipeline.mode=async, got pipe: change one of them",
-        ),
+        ({"predict_weights": "none"}, "predict_weights = none needs pipeline.mode=async, got pipe: change one of them"),
         (
             {"mode": "async", "update": "per_interval", "predict_weights": "linear"},
             "predict_weights = linear needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import pytest
-from support.pipelines import compiled_once, make_pipeline, messy_data
+from support.pipelines import make_pipeline, messy_data, one_compilation
 
 from dorylax.cost import Cluster, clusters
 from dorylax.pipeline import config as config_module
@@ -16,12 +16,7 @@ from dorylax.pipeline.config import PipelineConfig
 
 EDGE_CHUNK = 40
 CONTENDED = dataclasses.replace(clusters()["default"], contention=True)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, EDGE_CHUNK):
-        yield
+compilation = one_compilation(40, EDGE_CHUNK)
 
 
 @contextlib.contextmanager

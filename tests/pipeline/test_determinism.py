@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import pytest
-from support.pipelines import compiled_once, make_pipeline, messy_data, small_data
+from support.pipelines import make_pipeline, messy_data, one_compilation, small_data
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
@@ -17,11 +17,7 @@ from dorylax.pipeline.run import PipelineEpoch, PipelineRun
 from dorylax.pipeline.saved import Saved
 from dorylax.serverless.config import TensorConfig
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, 40):
-        yield
+compilation = one_compilation(40, 40)
 
 
 STARTED: list[PipelineRun] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 from flax import linen, nnx
-from support.pipelines import compiled_once, messy_data, optimizer
+from support.pipelines import messy_data, one_compilation, optimizer
 
 from dorylax import ops
 from dorylax.pipeline.config import PipelineConfig
@@ -31,12 +31,7 @@ from dorylax.program.tracing.spec import DataSpec
 
 DATA = messy_data(32, 120)
 EPOCHS = 4
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(32, 40):
-        yield
+compilation = one_compilation(32, 40)
 
 
 class Keeping(nnx.Module):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import optax
 import pytest
-from support.pipelines import compiled_once, make_model, messy_data
+from support.pipelines import make_model, messy_data, one_compilation
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
@@ -20,12 +19,7 @@ from dorylax.program.model.flax_nnx import take_apart
 GRAPH = messy_data(32, 120)
 EPOCHS = 8
 RATE = optax.linear_schedule(0.1, 0.02, EPOCHS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(32, 40):
-        yield
+compilation = one_compilation(32, 40)
 
 
 @pytest.fixture

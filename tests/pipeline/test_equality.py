@@ -124,12 +124,5 @@ def test_with_the_rows_that_the_intervals_have(monkeypatch: pytest.MonkeyPatch) 
 def test_everything_with_everything(model: str, dtype: str, servers: int) -> None:
     for intervals, mode, clock in itertools.product(range(1, 17), FACTORS["mode"], FACTORS["clock"]):
         check(
-            {
-                "model": model,
-                "servers": servers,
-                "intervals": intervals,
-                "mode": mode,
-                "clock": clock,
-                "dtype": dtype,
-            }
+            {"model": model, "servers": servers, "intervals": intervals, "mode": mode, "clock": clock, "dtype": dtype}
         )

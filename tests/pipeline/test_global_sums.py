@@ -13,13 +13,13 @@ from support.covering import pairwise
 from support.pipelines import (
     Trained,
     by_model,
-    compiled_once,
     farthest,
     in_dtype,
     make_model,
     make_pipeline,
     messy_data,
     named,
+    one_compilation,
     optimizer,
     train_single,
 )
@@ -46,12 +46,7 @@ FACTORS: dict[str, Any] = {
     "dtype": ["float64", "float32"],
     "parameter_servers": [1, 3],
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(140, 64):
-        yield
+compilation = one_compilation(140, 64)
 
 
 @pytest.fixture(autouse=True)

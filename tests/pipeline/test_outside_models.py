@@ -9,7 +9,7 @@ import pytest
 from support.graphs import messy_graph
 from support.outside import OUTSIDE
 from support.outside.measure import data_of, distance, parts_of, tolerance, trained_by_pipe, trained_in_one_piece
-from support.pipelines import compiled_once
+from support.pipelines import one_compilation
 
 EPOCHS = 3
 EXACT = [name for name, case in OUTSIDE.items() if case.refused is None]
@@ -27,12 +27,7 @@ COVERING = [
     "running mean used at once",
     "multi-task",
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(60, 64):
-        yield
+compilation = one_compilation(60, 64)
 
 
 @pytest.fixture(autouse=True)

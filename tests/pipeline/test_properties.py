@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from support.pipelines import compiled_once, make_pipeline, messy_data, named
+from support.pipelines import make_pipeline, messy_data, named, one_compilation
 from support.watching import CALL, Hooks
 from support.witness import Witness
 
@@ -41,12 +41,7 @@ SYNCHRONOUS = {"gcn": 14, "sage": 4, "gat": 2, "drifting": 2, "BatchNorm": 4}
 NO_SHRINK = [Phase.explicit, Phase.generate]  # it would take minutes, and cases are small
 EDGE_CHUNK = 40
 MOST_FAILURES = 5  # of one task or message: fewer than the attempts that are made
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, EDGE_CHUNK):
-        yield
+compilation = one_compilation(40, EDGE_CHUNK)
 
 
 def graph() -> Dataset:
@@ -206,14 +201,7 @@ class FaultyTransport:
         self._inner.register(address, handler)
 
     async def request(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
+        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
     ) -> Any:
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, order)
         done = self._hooks.sending(kind, message)
@@ -264,9 +252,7 @@ def watching(patch: pytest.MonkeyPatch, case: Case, witness: Witness, faults: Fa
     patch.setattr(setup, "find_cluster", lambda name: case.cluster)
     patch.setattr(engine, "InProcessTransport", transport)
     patch.setattr(
-        tensor_calls,
-        "InlineBackend",
-        lambda *args, **options: FaultyBackend(faults, InlineBackend(*args, **options)),
+        tensor_calls, "InlineBackend", lambda *args, **options: FaultyBackend(faults, InlineBackend(*args, **options))
     )
     return hooks
 

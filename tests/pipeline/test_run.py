@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from support import pipelines
-from support.pipelines import compiled_once, messy_data
+from support.pipelines import messy_data, one_compilation
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.graph_server import GraphServer
@@ -19,12 +18,7 @@ from dorylax.pipeline.run import PipelineRun
 from dorylax.pipeline.timeline import Span
 
 GRAPH = messy_data(32, 120)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(32, 40):
-        yield
+compilation = one_compilation(32, 40)
 
 
 def running(

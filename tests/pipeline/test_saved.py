@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from support import pipelines
-from support.pipelines import compiled_once, messy_data
+from support.pipelines import messy_data, one_compilation
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.run import PipelineRun
@@ -18,12 +17,7 @@ from dorylax.serverless.config import TensorConfig
 
 GRAPH = messy_data(32, 120)
 EPOCHS = 2
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(32, 40):
-        yield
+compilation = one_compilation(32, 40)
 
 
 def running(model: str = "sage", **options: Any) -> contextlib.AbstractContextManager[PipelineRun]:

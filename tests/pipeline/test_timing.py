@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from support.pipelines import MODELS, compiled_once, make_pipeline, messy_data
+from support.pipelines import MODELS, make_pipeline, messy_data, one_compilation
 
 from dorylax.cost import INSTANCES, Cluster, clusters
 from dorylax.graph.shard_summary import ShardSummary
@@ -26,12 +26,7 @@ from dorylax.settings.errors import ConfigError
 
 EPOCHS = 3
 EDGE_CHUNK = 40
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, EDGE_CHUNK):
-        yield
+compilation = one_compilation(40, EDGE_CHUNK)
 
 
 class Told(NamedTuple):

@@ -36,14 +36,6 @@ def full_disk() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_round_trip(tmp_path: Path) -> None:
-    orbax_arrays.write(tmp_path / "arrays", ARRAYS)
-    found = orbax_arrays.read(tmp_path / "arrays", {"a": ARRAYS["a"].keys(), "b": []})
-    assert found.keys() == ARRAYS.keys()
-    for name, array in ARRAYS["a"].items():
-        np.testing.assert_array_equal(found["a"][name], array)
-
-
 def test_a_full_disk_is_told_once(
     tmp_path: Path,
     hook: list[object],

@@ -229,3 +229,14 @@ def compiled_once(vertices: int, edges: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "stage_sizes", lambda pieces, edge_chunk: StageSizes(vertices, edges))
         yield
+
+
+def one_compilation(vertices: int, edges: int) -> Any:
+    """A fixture for all tests of a module: `compiled_once`."""
+
+    @pytest.fixture(autouse=True, scope="module")
+    def compiled() -> Iterator[None]:
+        with compiled_once(vertices, edges):
+            yield
+
+    return compiled

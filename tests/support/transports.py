@@ -36,14 +36,7 @@ class LossyTransport:
         raise NotImplementedError
 
     async def request(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
+        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
     ) -> Any:
         self.asked.append((sender, receiver, kind, payload, num_bytes, order))
         if len(self.asked) <= self.lost:

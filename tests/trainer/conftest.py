@@ -79,6 +79,11 @@ def make_data(multilabel: bool = False, seed: int = 0) -> Dataset:
     return Dataset("small", graph, features, labels, C, *masks)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Ignores the warning of a checkout without the built kernel, which comes once."""
+    item.add_marker(pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"))
+
+
 @pytest.fixture(scope="session")
 def data() -> Dataset:
     return make_data()

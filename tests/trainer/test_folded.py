@@ -12,14 +12,12 @@ import pytest
 from flax import nnx
 
 from dorylax.config import RunConfig
-from dorylax.config.schema import SingleConfig, TrainConfig, check_together
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.graph.graph import Graph
 from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
-from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.runs.directory import RunDirectoryError, RunDirectoryWarning
@@ -27,9 +25,6 @@ from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.step.arrays import EpochInputs
 from dorylax.trainer.step.functions import StepFunctions
-
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 ADAM = optax.adam(0.02)
 V, F, C = 300, 16, 4
@@ -219,13 +214,3 @@ def test_a_run_goes_on_only_as_it_began(trainer, tmp_path):
         pytest.raises(CheckpointMismatchError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
     ):
         trainer(epochs=4, gathered="bfloat16", **options).fit()
-
-
-def test_what_cannot_be_is_refused():
-    with pytest.raises(ValueError, match=r"single\.gathered must be one of float32, bfloat16, got 'int8'"):
-        SingleConfig(gathered="int8")
-    with pytest.raises(ValueError, match=r"single\.gathered=bfloat16 and single\.optimize=false exclude each other"):
-        SingleConfig(gathered="bfloat16", optimize=False)
-    with pytest.raises(ValueError, match=r"single\.gathered=bfloat16 and a pipeline exclude each other"):
-        check_together(TrainConfig(), SingleConfig(gathered="bfloat16"), PipelineConfig())
-    check_together(TrainConfig(), SingleConfig(gathered="float32", optimize=False), None)

@@ -13,9 +13,6 @@ from dorylax.trainer.from_config import build_optimizer
 
 SMALL = {"data.name": "communities", "data.size": "tiny", "train.epochs": 3}
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 
 def test_configuration_to_run_directory(tmp_path):
     config = RunConfig.resolve({**SMALL, "model.name": "gcn", "train.seed": 4})

@@ -21,9 +21,6 @@ from dorylax.runs import metrics
 from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import Trainer, TrainingError
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 
 @pytest.fixture
 def rich(data: Dataset) -> Dataset:

@@ -14,9 +14,6 @@ from dorylax.runs.directory import RunDirectoryError
 from dorylax.trainer import Trainer, TrainingError
 from dorylax.trainer import trainer as module
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 
 @pytest.fixture
 def interrupted(watcher: Any) -> Any:
@@ -64,11 +61,6 @@ def test_ctrl_c_gives_what_there_is_and_says_how_to_go_on(
         assert timeless(resumed.history) == timeless(straight.history)
     again = runner.fit(resume=True)  # a cell that runs again: there is nothing left to do
     assert same(again.last_params, resumed.last_params)
-
-
-def test_a_program_is_ended_by_ctrl_c(trainer: Any, interrupted: Any, tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        trainer(observers=[interrupted], run_directory=tmp_path).fit()
 
 
 def test_sessions_are_known_by_themselves(trainer: Any, interrupted: Any, monkeypatch: pytest.MonkeyPatch) -> None:

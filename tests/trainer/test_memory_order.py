@@ -19,9 +19,7 @@ from dorylax.trainer import vertex_order
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.vertex_order import OrderError
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:.*cannot be split into graph tasks and stages:UserWarning"),
 ]
 
@@ -152,11 +150,6 @@ def test_communities_are_refused_where_they_cannot_hold(trainer, data, tmp_path,
     assert not shuffled
 
 
-def test_communities_are_refused_for_the_plain_model(trainer) -> None:
-    with pytest.raises(ValueError, match=r"single\.order=community and single\.optimize=false exclude each other"):
-        trainer(order="community", optimize=False)
-
-
 @pytest.mark.parametrize(
     "optimizer", [optax.lbfgs(0.1), optax.lbfgs(linesearch=optax.scale_by_backtracking_linesearch(5))]
 )
@@ -228,12 +221,3 @@ def test_an_estimate_reaches_the_same_decision(tmp_path, split) -> None:
     else:
         with pytest.raises(OrderError, match=r"single\.order=given"):
             of_config.estimate(explicit)
-
-
-def test_rows_are_those_of_the_data_that_were_given(trainer, data) -> None:
-    order = np.random.default_rng(5).permutation(data.graph.num_vertices)
-    moved = data.reorder(order)
-    there, here = trainer(data=moved, order="community"), trainer(order="given")
-    assert there.fit().history[0].loss == pytest.approx(here.fit().history[0].loss, rel=1e-5)
-    np.testing.assert_allclose(there.predict(), here.predict()[order], atol=1e-3)
-    assert there.predict().dtype == np.float32

@@ -27,9 +27,6 @@ from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer, vertex_order
 from dorylax.trainer.vertex_order import OrderError
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 V, E, F, C, H = 60, 240, 5, 3, 8
 EPOCHS = 20
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
@@ -296,12 +293,3 @@ def test_what_has_no_row_per_vertex_keeps_the_given_order() -> None:
     np.testing.assert_allclose(runner.predict()["edges"], wanted, rtol=1e-6)
     with pytest.raises(OrderError, match="returns a row per vertex"):
         Trainer(model, data, loss=loss, params=params, optimizer=optax.sgd(1e-3), order="community").fit()
-
-
-def test_outputs_of_any_form_are_predicted() -> None:
-    runner, _ = train("function", "multi-task", epochs=1)
-    found = runner.predict()
-    assert {name: (leaf.shape, str(leaf.dtype)) for name, leaf in found.items()} == {
-        "level": ((V,), "float32"),
-        "scores": ((V, C), "float32"),
-    }

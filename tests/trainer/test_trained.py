@@ -22,9 +22,6 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.result import Timings, TrainResult
 from dorylax.trainer import Trainer, TrainingError
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 F = 6
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-6}
 """Compiled as a whole and called layer by layer, a model adds in other orders."""
@@ -60,14 +57,6 @@ def test_rows_are_the_graph_s_whatever_its_order(trainer: Callable[..., Trainer]
     order = np.random.default_rng(0).permutation(30)
     moved = graph.reorder(order)
     np.testing.assert_allclose(result.predict(moved, x[order]), result.predict(graph, x)[order], **TOLERANCE)
-
-
-@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GAT", "GIN"])
-def test_models_of_layers_predict_what_they_are_called_for(data: Dataset, name: str) -> None:
-    model = getattr(layers, name)(F, 8, 3, rngs=nnx.Rngs(0))
-    result = Trainer(model, data, optimizer=optax.adam(0.05), epochs=3).fit()
-    graph, x = other(40, 160)
-    np.testing.assert_allclose(result.predict(graph, x), result.model(graph, jnp.asarray(x)), **TOLERANCE)
 
 
 def test_the_model_is_the_best_epoch_s_and_nothing_changes_it(trainer: Callable[..., Trainer], data: Dataset) -> None:

@@ -7,13 +7,9 @@ import weakref
 import numpy as np
 import pytest
 
-from dorylax.config.schema import SingleConfig
 from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import vertex_order
 from dorylax.trainer.vertex_order import OrderError, effective_order, in_order
-
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 
 @pytest.fixture
@@ -73,17 +69,6 @@ def test_trainers_of_one_data_set_share_its_order(data, shuffled):
     np.testing.assert_array_equal(first.features, data.features[shuffled[0]])
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["as built", "reordered before"])
-def test_only_rounding_changes(trainer, data, shuffled, *, before):
-    """Dropout included, which is drawn by the user's ids."""
-    chosen = data.reorder(np.random.default_rng(5).permutation(data.graph.num_vertices)) if before else data
-    there, here = trainer(data=chosen, order="community", epochs=5), trainer(data=chosen, order="given", epochs=5)
-    losses = [[record.loss for record in run.fit().history] for run in (there, here)]
-    assert len(shuffled) == 1
-    np.testing.assert_allclose(*losses, rtol=1e-4)
-    np.testing.assert_allclose(there.predict(), here.predict(), atol=1e-3)
-
-
 def test_the_time_it_takes_is_charged_once(trainer, monkeypatch):
     monkeypatch.setattr("dorylax.trainer.one_machine.in_order", lambda data, order: (data, 1000.0))
     runner = trainer(epochs=1)
@@ -97,8 +82,3 @@ def test_a_run_goes_on_only_in_the_order_that_it_began_in(trainer, shuffled, tmp
     assert trainer(epochs=3, order="given", **options).fit().first_epoch == 2
     with pytest.raises(CheckpointMismatchError, match=r'settings\.single\.order: null there, "community" here'):
         trainer(epochs=4, order="community", **options).fit()
-
-
-def test_a_wrong_order_is_refused():
-    with pytest.raises(ValueError, match=r"single\.order must be one of auto, given, community, got 'metis'"):
-        SingleConfig(order="metis")

@@ -8,13 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 import numpy as np
 import pytest
-from support.pipelines import OPTIONS, compiled_once, make_pipeline, messy_data
+from support.pipelines import OPTIONS, make_pipeline, messy_data, one_compilation
 from support.replay import GAT, GCN, NEVER, SAGE, Model, Problem, Replay, Schedule
 
 from dorylax.graph.dataset import Dataset
@@ -75,12 +75,7 @@ TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 """How far a loss may be from that of the replay, which is in float64, relatively."""
 
 every_case = pytest.mark.parametrize("case", CASES, ids=str)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, 40):
-        yield
+compilation = one_compilation(40, 40)
 
 
 class Recording:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
-from support.pipelines import compiled_once, messy_data, running
+from support.pipelines import messy_data, one_compilation, running
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.recorder import Trace
@@ -16,12 +15,7 @@ from dorylax.pipeline.run import PipelineEpoch, PipelineRun
 from dorylax.pipeline.timeline import Span
 
 PLAIN = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, 40):
-        yield
+compilation = one_compilation(40, 40)
 
 
 def trained(

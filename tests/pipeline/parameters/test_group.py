@@ -44,14 +44,7 @@ class Network:
         self.endpoints[address] = handler
 
     async def request(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
+        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
     ) -> Any:
         assert sender != receiver
         message = (sender, receiver, order)

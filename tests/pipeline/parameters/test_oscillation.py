@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pytest
-from support.pipelines import compiled_once, messy_data, running
+from support.pipelines import messy_data, one_compilation, running
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.oscillation import HOLD, LAGS, WINDOW, OscillationWatch
@@ -13,12 +13,7 @@ from dorylax.pipeline.parameters.oscillation import HOLD, LAGS, WINDOW, Oscillat
 PARAMS = {"a": np.zeros((2, 3), np.float32), "b": np.zeros(4, np.float32), "steps": np.zeros(2, np.int32)}
 RANDOM = np.random.default_rng(5)
 DIRECTION = RANDOM.normal(size=10)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, 40):
-        yield
+compilation = one_compilation(40, 40)
 
 
 def gradients(flat: np.ndarray) -> dict[str, np.ndarray]:

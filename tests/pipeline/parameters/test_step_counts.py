@@ -248,11 +248,7 @@ def test_an_epoch_reaches_every_schedule_and_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("state", "named"),
-    [
-        (jnp.int32(0), "its state"),
-        ({"seen": jnp.int32(0)}, "dict.seen"),
-        ((jnp.zeros(3), jnp.uint8(0)), "tuple.1"),
-    ],
+    [(jnp.int32(0), "its state"), ({"seen": jnp.int32(0)}, "dict.seen"), ((jnp.zeros(3), jnp.uint8(0)), "tuple.1")],
 )
 def test_what_is_not_of_optax_is_refused_by_its_place(state: Any, named: str) -> None:
     assert list(uncounted(state)) == [named]

@@ -163,14 +163,7 @@ class SimulatedTransport:
         on_stale: told where a message of another generation reaches a handler.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        clock: Clock,
-        *,
-        endpoint: str,
-        on_stale: Callable[[str], None],
-    ) -> None:
+    def __init__(self, network: Network, clock: Clock, *, endpoint: str, on_stale: Callable[[str], None]) -> None:
         self._network, self._clock, self.endpoint = network, clock, endpoint
         self._on_stale = on_stale
         self._handlers: dict[Address, tuple[RequestHandler, int]] = {}
@@ -213,14 +206,7 @@ class SimulatedTransport:
         self._peers.update(peers)
 
     async def request(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
+        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
     ) -> Any:
         """See `Transport`."""
         if receiver in self._handlers:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 
 import jax
@@ -21,13 +19,9 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.runs import metrics
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
-from dorylax.runs.trace import TraceWarning
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.trainer import TrainingError
-
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
 
 ASYNC = PipelineConfig(servers=2, mode="async", staleness=2)
 PIPE = PipelineConfig(servers=2)
@@ -242,35 +236,6 @@ def test_the_trace_is_whole_before_the_summary_says_that_the_run_is(trainer, tmp
     monkeypatch.setattr(RunDirectory, "write_summary", check)
     trainer(pipeline=PIPE, epochs=3, run_directory=tmp_path).fit()
     assert seen == [[0, 1, 2]]
-
-
-def test_a_disk_that_has_no_room_for_the_trace_does_not_end_the_run(trainer, tmp_path, monkeypatch, judge):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    straight = trainer(pipeline=PIPE, epochs=3).fit()
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.warns(TraceWarning, match="No space left") as seen:
-        result = trainer(pipeline=PIPE, epochs=3, run_directory=tmp_path).fit()
-    assert len(seen) == 1
-    assert RunDirectory.open(tmp_path).complete
-    judge(result, straight)
-
-
-def test_a_run_that_was_killed_traces_each_epoch_once(trainer, tmp_path, watcher):
-    """After the checkpoint of two epochs it has trained two more."""
-    options = {"pipeline": PIPE, "epochs": 6, "checkpoint_every": 2, "run_directory": tmp_path, "resume": True}
-
-    def die(record):
-        if record.epoch == 4:
-            raise RuntimeError("killed")
-
-    with pytest.raises(RuntimeError, match="killed"):
-        trainer(observers=[watcher(die)], **options).fit()
-    shutil.rmtree(tmp_path / "checkpoints" / "epoch-00000004")
-    assert traced(tmp_path) == [0, 1, 2, 3, 4]
-    trainer(**options).fit()
-    assert traced(tmp_path) == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_may_change_when_a_run_goes_on(trainer, tmp_path):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pipelines import compiled_once, make_model, messy_data, optimizer
+from support.pipelines import make_model, messy_data, one_compilation, optimizer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.result import EpochRecord, TrainResult
@@ -17,12 +16,7 @@ from dorylax.trainer import Trainer
 
 DATA = messy_data(40, 160)
 STRAGGLING = TensorConfig(slots=2, relaunch=1.2)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, 40):
-        yield
+compilation = one_compilation(40, 40)
 
 
 class Killed:

@@ -169,10 +169,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(archive: Path, small: None, tmp_path:
 
 
 def test_a_full_disk_ends_a_run_and_its_checkpoint_stays(
-    archive: Path,
-    small: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    archive: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = Dataset.from_npz(archive)
     options: Any = {"checkpoint_every": 1, "run_directory": tmp_path / "run", "memory_limit": limit(14)}

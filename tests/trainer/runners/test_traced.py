@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pipelines import compiled_once, make_model, messy_data, optimizer
+from support.pipelines import make_model, messy_data, one_compilation, optimizer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.directory import RunDirectory
@@ -17,12 +14,7 @@ from dorylax.runs.trace import read
 from dorylax.trainer import Trainer
 
 DATA = messy_data(40, 160)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_compilation() -> Iterator[None]:
-    with compiled_once(40, 40):
-        yield
+compilation = one_compilation(40, 40)
 
 
 def fit(folder: Path, epochs: int, **options: Any) -> None:
@@ -54,20 +46,6 @@ def test_in_virtual_time_that_of_a_resumed_run_is_that_of_one_that_never_stopped
     assert resumed.read_bytes() == whole.read_bytes()
     epochs = {event["args"]["epoch"] for event in read(whole) if event["ph"] == "X"}
     assert epochs == set(range(-1, 6))
-
-
-def test_in_real_time_nothing_overlaps_in_a_lane_whichever_process_it_is_of(tmp_path: Path) -> None:
-    for epochs in (3, 5):
-        fit(tmp_path, epochs, clock="real", mode="async", staleness=1)
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for event in events:
-        if event["ph"] == "X":
-            start, length = (round(1000 * event[name]) for name in ("ts", "dur"))
-            lanes.setdefault((event["pid"], event["tid"]), []).append((start, start + length))
-    assert lanes
-    for spans in lanes.values():
-        assert all(one[1] <= other[0] for one, other in itertools.pairwise(sorted(spans)))
 
 
 def test_what_is_traced_changes_nothing_of_what_is_trained(tmp_path: Path) -> None:

@@ -21,14 +21,6 @@ def begun(path: Path, setting: str | None = S3) -> Places:
     return places
 
 
-def test_directories_whose_paths_end_alike_have_places_of_their_own(tmp_path: Path) -> None:
-    one, other = (Places.of(RunDirectory(tmp_path / name / "runs" / "key"), S3).place for name in ("a", "b"))
-    assert one != other
-    for place in (one, other):
-        assert place.startswith(f"{S3}/runs/key-")
-    assert Places.of(RunDirectory(tmp_path / "a" / "runs" / "key"), S3).place == one
-
-
 def test_a_name_has_no_characters_that_an_address_or_a_shell_takes_for_others(tmp_path: Path) -> None:
     place = Places.of(RunDirectory(tmp_path / "my runs" / "ä?#%"), f"{S3}/").place
     assert place.startswith(f"{S3}/my-runs/--".replace("--", "-"))
@@ -45,32 +37,6 @@ def test_in_the_directory_nothing_is_noted(tmp_path: Path) -> None:
     assert (places.place, places.note()) == (str(tmp_path / "run" / "checkpoints"), None)
     assert "checkpoints" not in RunDirectory(tmp_path / "run").environment
     assert Places.of(RunDirectory(tmp_path / "run"), None).former == ()
-
-
-def test_a_directory_that_moved_keeps_its_place(tmp_path: Path) -> None:
-    before = begun(tmp_path / "run")
-    (tmp_path / "run").rename(tmp_path / "moved")
-    after = Places.of(RunDirectory(tmp_path / "moved"), S3)
-    assert (after.place, after.noted, after.others) == (before.place, before.place, ())
-
-
-def test_a_copy_has_a_place_of_its_own_and_reads_that_of_the_original(tmp_path: Path) -> None:
-    original = begun(tmp_path / "run")
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    copy = Places.of(RunDirectory(tmp_path / "copy"), S3)
-    assert copy.place != original.place
-    assert copy.others == (original.place,)
-    assert original.place not in copy.former
-    begun(tmp_path / "copy")
-    assert Places.of(RunDirectory(tmp_path / "copy"), S3).others == ()
-
-
-def test_another_setting_is_another_place_and_the_former_is_known(tmp_path: Path) -> None:
-    before = begun(tmp_path / "run")
-    for setting in (None, str(tmp_path / "elsewhere"), "s3://other"):
-        after = Places.of(RunDirectory(tmp_path / "run"), setting)
-        assert before.place in after.former
-        assert after.noted == before.place
 
 
 def test_a_damaged_environment_is_made_up_for_where_the_directory_has_not_moved(tmp_path: Path) -> None:

@@ -19,8 +19,6 @@ from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.forward import PlainForward, ProgramForward, forward_of
 from dorylax.trainer.step.gradient import ProgramGradient
 
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 
 class Biased(nnx.Module):
     """A model that closes over an array, and gathers features before and after it is added."""

@@ -19,9 +19,6 @@ from dorylax.trainer import Trainer
 from dorylax.trainer.step import gradient
 from dorylax.trainer.step.arrays import EpochInputs
 
-# A checkout without the built kernel says so once; that is not what these tests are about.
-pytestmark = pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning")
-
 ADAM = optax.adam(0.02)  # one object, so that runs share what they compile
 MODELS = {
     "gcn": lambda rngs, dropout=0.5: GCN(16, 8, 4, dropout=dropout, rngs=rngs),
@@ -101,15 +98,6 @@ def test_a_two_layer_gcn_gathers_once_in_each_direction(tiny):
     assert tiny.features.shape in [array.shape for array in kept]
     assert nothing == ()
     assert all(np.size(const) <= 1 for jaxpr in (own, plain) for const in jaxpr.consts)
-
-
-def test_optimizer_that_searches_along_the_gradient(tiny):
-    """It evaluates the plain loss itself, which has to be the same as that of the program, dropout included."""
-    optimizer = optax.chain(optax.sgd(1.0), optax.scale_by_backtracking_linesearch(5))
-    own, plain = (
-        losses(MODELS["gcn"](nnx.Rngs(0)), tiny, optimizer=optimizer, epochs=3, optimize=flag) for flag in (True, False)
-    )
-    np.testing.assert_allclose(own, plain, rtol=1e-4)
 
 
 # Models that cannot be split
