@@ -52,10 +52,7 @@ def test_the_file_is_for_the_pipeline(dorylax, tmp_path: Path) -> None:
         "communities",
         "--set",
         "data.size=tiny",
-        "--epochs",
-        "1",
-        "--no-save",
-        "--json",
+        *("--epochs", "1", "--no-save", "--json"),
         *virtual,
     )
     assert dorylax(*words).code == 0

@@ -17,12 +17,7 @@ def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
         "tiny",
         "--memory",
         "4GiB",
-        "--set",
-        "order=community",
-        "--set",
-        "seed=3",
-        "--set",
-        "split_seed=1",
+        *("--set", "order=community", "--set", "seed=3", "--set", "split_seed=1"),
     )
     code, said, error = dorylax("generate", "communities", *words, "--out", str(out))
     assert (code, error) == (0, "")

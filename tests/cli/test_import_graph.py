@@ -41,10 +41,7 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
         "--ids",
         "names",
         "--symmetrise",
-        "--features",
-        str(tmp_path / "x.npy"),
-        "--labels",
-        str(tmp_path / "y.npy"),
+        *("--features", str(tmp_path / "x.npy"), "--labels", str(tmp_path / "y.npy")),
     )
     code, said, err = dorylax(
         "import", str(tmp_path / "e.txt"), "--out", str(out), "--memory", "512MiB", *words, "--json"
@@ -98,11 +95,7 @@ def test_interrupted(dorylax, tmp_path: Path, edges: Path, monkeypatch: pytest.M
         str(edges),
         "--out",
         str(tmp_path / "mine.npz"),
-        "--header",
-        "--values",
-        "w",
-        "--memory",
-        "512MiB",
+        *("--header", "--values", "w", "--memory", "512MiB"),
     )
 
     def stop(*_: object, **__: object) -> None:

@@ -53,32 +53,6 @@ def test_of_several_uses_those_that_are_not_served_yet_are_given_up():
         assert clock.run(main()) == [2.75, 3.75]  # shares for half a second: 2 of its 8 are served, and 6 at full speed
 
 
-@given(amounts=st.lists(st.integers(1, 9), min_size=1, max_size=8), others=st.lists(st.integers(0, 3), max_size=8))
-def test_times_do_not_depend_on_what_shares_nothing(amounts, others):
-    def run(more):
-        ends = []
-        with VirtualClock() as clock:
-            mine, theirs = clock.shared(equally), clock.shared(equally)
-
-            async def use(k, amount):
-                await clock.sleep((float(k % 3), (Use((mine,), float(amount)),)), (k,))
-                ends.append((k, clock.now()))
-
-            async def other(k, amount):
-                await clock.sleep((float(amount), (Use((theirs,), 5.0),)), (k,))
-
-            async def main():
-                await asyncio.gather(
-                    *(use(k, amount) for k, amount in enumerate(amounts)),
-                    *(other(k, amount) for k, amount in enumerate(more)),
-                )
-
-            clock.run(main())
-        return sorted(ends)
-
-    assert run(others) == run([])
-
-
 def test_nothing_is_shared_on_the_real_clock():
     with RealClock() as clock, pytest.raises(TypeError, match="only the virtual clock"):
         clock.run(clock.sleep((1.0,), ()))

@@ -117,10 +117,7 @@ def install(python: Path, checkout: Path, *options: str, **environment: str) -> 
         "--python",
         str(python),
         "install",
-        "--no-build-isolation",
-        "--no-deps",
-        "--no-index",
-        "--quiet",
+        *("--no-build-isolation", "--no-deps", "--no-index", "--quiet"),
     ]
     # The build folder is shared, so that the second install compiles nothing; without a compiler there is none to share.
     run(Path(sys.executable), *pip, *options, cwd=checkout.parent, **environment)

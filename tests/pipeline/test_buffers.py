@@ -80,27 +80,6 @@ def test_what_is_read_is_counted_by_epoch(counts: list[int], epochs: list[int], 
     assert reads(np.asarray(counts), np.asarray(epochs)) == expected
 
 
-def test_waiting_ends_with_the_last_block() -> None:
-    async def scenario() -> list[str]:
-        _, pieces = cut(servers=1)
-        buffer = RowBuffer(pieces[0], "in", (), np.float32)
-        happened: list[str] = []
-
-        async def wait() -> None:
-            await buffer.stamps.wait(2)
-            happened.append("rows are there")
-
-        waiting = asyncio.create_task(wait())
-        for interval, epoch in ((0, 2), (2, 3), (1, 1), (1, 2)):
-            await asyncio.sleep(0)
-            happened.append(f"{interval} in {epoch}")
-            await buffer.publish(interval, 0.0, epoch)
-        await waiting
-        return happened
-
-    assert asyncio.run(scenario()) == ["0 in 2", "2 in 3", "1 in 1", "1 in 2", "rows are there"]
-
-
 class Network:
     """Merge buffers of all servers, whose intervals push `weight[epoch, edge]` to the sources of their in-edges."""
 

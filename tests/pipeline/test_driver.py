@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -224,11 +225,8 @@ def alone(parts: ModelParts) -> list[tuple[float, Any, Any]]:
 
 def pipelined(parts: ModelParts, **options: Any) -> list[PipelineEpoch]:
     pipeline = Pipeline.of(parts, DATA, optimizer(), PipelineConfig(clock="virtual", edge_chunk=40, **options), seed=0)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         return [run.run_epoch() for _ in range(EPOCHS)]
-    finally:
-        run.close()
 
 
 def same(found: Any, expected: Any) -> None:
@@ -250,13 +248,10 @@ def test_state_advances_once_with_every_version(mode: Any, update: Any) -> None:
     options: dict[str, Any] = {"servers": 2, "intervals": 2, "mode": mode, "update": update, "sync_every": 3}
     parts = take_apart(Keeping(only_counted), DATA.graph, DATA.features)
     pipeline = Pipeline.of(parts, DATA, optimizer(), PipelineConfig(clock="virtual", edge_chunk=40, **options), seed=0)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         for epoch in range(EPOCHS):
             run.barrier(epoch + 1)
         found = [int(run.run_epoch().state["b"]) for _ in range(EPOCHS)]
-    finally:
-        run.close()
     each = 4 if update == "per_interval" else 1
     assert found == [2 + each * epoch for epoch in range(1, EPOCHS + 1)]
 
@@ -277,12 +272,9 @@ def test_no_update_of_state_is_lost_where_intervals_lag(staleness: int, update: 
         edge_chunk=40,
     )
     pipeline = Pipeline.of(parts, DATA, optimizer(), config, seed=0)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         run.barrier(EPOCHS)
         last = [run.run_epoch() for _ in range(EPOCHS)][-1]
-    finally:
-        run.close()
     versions = EPOCHS * (4 if update == "per_interval" else 1)
     np.testing.assert_allclose(last.state["a"], parts.state["a"] + versions, rtol=1e-5)
 

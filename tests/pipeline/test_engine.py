@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import jax
@@ -60,13 +61,10 @@ def test_a_schedule_of_eight_epochs_is_one_of_eight_epochs(
     pipeline, parts = make(
         staleness=staleness, parameter_servers=parameter_servers, interval_step_scaling=scaling, sync_every=2
     )
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         run.barrier(EPOCHS)
         for _ in range(EPOCHS):
             run.run_epoch()
-    finally:
-        run.close()
     check(rates, EPOCHS * 3 * parameter_servers)
 
 
@@ -74,24 +72,18 @@ def test_a_schedule_goes_on_where_a_run_becomes_synchronous_and_where_it_is_resu
     rates: list[tuple[int, float]],
 ) -> None:
     pipeline, parts = make(staleness=1)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         run.run_epoch()
         first = run.synchronise()
         run.barrier(first + 2)
         records = [run.run_epoch() for _ in range(1, first + 2)]
         saved = run.save()
-    finally:
-        run.close()
     check(rates, 3 * first + 2)
     last = records[-1]
     trees = jax.tree.map(np.asarray, (last.params, last.opt_state, last.state))
     resumed, _ = make(staleness=1)
-    again = resumed.start(*trees, epoch=first + 2, saved=saved)
-    try:
+    with contextlib.closing(resumed.start(*trees, epoch=first + 2, saved=saved)) as again:
         again.barrier(EPOCHS)
         for _ in range(first + 2, EPOCHS):
             again.run_epoch()
-    finally:
-        again.close()
     check(rates, 3 * first + EPOCHS - first)

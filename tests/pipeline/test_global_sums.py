@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -65,12 +66,9 @@ def single(model: str, dtype: str) -> Trained:
 
 
 def run(pipeline: Pipeline, parts: Any, epochs: int = EPOCHS) -> list[PipelineEpoch]:
-    started = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as started:
         started.barrier(epochs)
         return [started.run_epoch() for _ in range(epochs)]
-    finally:
-        started.close()
 
 
 def check(case: dict[str, Any]) -> None:
@@ -156,14 +154,11 @@ def test_servers_send_one_message_each_where_epochs_are_synchronous() -> None:
     for name, options in {"pipe": {"mode": "pipe", "update": None}, "async": {"mode": "async"}}.items():
         pipeline, parts = make_pipeline("BatchNorm", data(), asynchronous(**options))
         spans: list[Span] = []
-        started = pipeline.start(parts.params, None, parts.state, trace=spans.append)
-        try:
+        with contextlib.closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as started:
             started.barrier(4)
             for _ in range(4):
                 started.run_epoch()
             sent[name] = [span for span in spans if span.name.startswith("GS →") and span.epoch == 3]
-        finally:
-            started.close()
     meetings = 2  # of a BatchNorm: forwards and backwards
     assert len(sent["pipe"]) == meetings * 2
     assert len(sent["async"]) == meetings * 6

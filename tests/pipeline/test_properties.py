@@ -28,7 +28,7 @@ from dorylax.pipeline import engine, setup, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.run import PipelineEpoch
-from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Waiting
 from dorylax.pipeline.transport.delivery import posted
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import TensorConfig
@@ -200,15 +200,14 @@ class FaultyTransport:
     def register(self, address: Address, handler: RequestHandler) -> None:
         self._inner.register(address, handler)
 
-    async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
-    ) -> Any:
+    async def request(self, sender: Address, receiver: Address, kind: str, payload: Any, **options: Any) -> Any:
+        order = options["order"]
         message = (sender.role, sender.index, receiver.role, receiver.index, kind, order)
         done = self._hooks.sending(kind, message)
         befalls = self._faults.of(message)
 
         def deliver() -> Any:
-            return self._inner.request(sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
+            return self._inner.request(sender, receiver, kind, payload, **options)
 
         async def deliver_late() -> None:
             await self._clock.sleep(self._faults.delay(message), (*order, 2))
@@ -225,20 +224,8 @@ class FaultyTransport:
         done()
         return reply
 
-    def post(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
-        waiting: Waiting,
-        then: Then,
-    ) -> None:
-        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
-        self._clock.spawn(request)
+    def post(self, *message: Any, waiting: Waiting, **options: Any) -> None:
+        self._clock.spawn(posted(self, *message, **options))
 
 
 def watching(patch: pytest.MonkeyPatch, case: Case, witness: Witness, faults: Faults) -> Hooks:
@@ -263,8 +250,7 @@ def witnessed(case: Case) -> tuple[Witness, Faults, list[PipelineEpoch]]:
     with pytest.MonkeyPatch.context() as patch:
         hooks = watching(patch, case, witness, faults)
         pipeline, parts = make_pipeline(case.model, graph(), case.config)
-        run = pipeline.start(parts.params, None, parts.state)
-        try:
+        with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
             for barrier in {*case.barriers, case.epochs}:
                 run.barrier(barrier)
             records = []
@@ -276,8 +262,6 @@ def witnessed(case: Case) -> tuple[Witness, Faults, list[PipelineEpoch]]:
                     witness.synchronous_from = run.synchronise()
             assert hooks.parameters is not None
             witness.ends(hooks.parameters.newest().version, settled=hooks.parameters.settled)
-        finally:
-            run.close()
     return witness, faults, records
 
 
@@ -288,11 +272,8 @@ def undisturbed(model: str, servers: int, intervals: int, partitioner: Any) -> l
         servers=servers, intervals=intervals, partitioner=partitioner, clock="virtual", edge_chunk=EDGE_CHUNK
     )
     pipeline, parts = make_pipeline(model, graph(), config)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         return [named(run.run_epoch().params) for _ in range(6)]
-    finally:
-        run.close()
 
 
 @pytest.mark.parametrize("model", ASYNCHRONOUS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from typing import Any
 
@@ -69,11 +70,8 @@ def test_servers_begin_no_more_together_than_the_backend_has_room_for(
     tensor = TensorConfig(slots=4, autotune=autotune)
     config = PipelineConfig(servers=2, intervals=8, clock="virtual", tensor=tensor)
     pipeline, parts = make_pipeline("gcn", messy_data(), config)
-    run = pipeline.start(parts.params, None, parts.state)
-    try:
+    with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
         run.barrier(2)
         for _ in range(2):
             run.run_epoch()
-    finally:
-        run.close()
     assert made[0].most == most

@@ -43,14 +43,13 @@ class Told(NamedTuple):
 
 def told(pipeline: Pipeline) -> Told:
     spans: list[Span] = []
-    run = pipeline.start(pipeline.parts.params, None, pipeline.parts.state, trace=spans.append)
-    try:
+    with contextlib.closing(
+        pipeline.start(pipeline.parts.params, None, pipeline.parts.state, trace=spans.append)
+    ) as run:
         epochs = [run.run_epoch() for _ in range(EPOCHS)]
         servers = [dataclasses.asdict(one) for epoch in epochs for one in epoch.servers]
         seconds, losses = [epoch.seconds for epoch in epochs], [epoch.loss for epoch in epochs]
         return Told(seconds, servers, run.bill(), run.counters(), run.rows_by_lag(), spans, losses)
-    finally:
-        run.close()
 
 
 CONTENDED = {name: dataclasses.replace(cluster, contention=True) for name, cluster in clusters().items()}

@@ -57,8 +57,6 @@ class FakePipeline:
         self._parts, self._optimizer, self._seed = parts, optimizer, seed
         self._barriers = set()
         self._ahead = config.staleness or 0
-        self._whole = False
-
         self._arrays = TrainingArrays.of(data)
 
     @classmethod

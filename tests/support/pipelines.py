@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -187,11 +188,10 @@ def running(
         pipeline, parts = make_pipeline(name, data, config, dtype=dtype, seed=seed)
     else:
         pipeline, parts = make_hosts_pipeline(name, data, config, dtype=dtype, seed=seed)
-    run = pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved, trace=trace)
-    try:
+    with contextlib.closing(
+        pipeline.start(*(trees or (parts.params, None, parts.state)), epoch=epoch, saved=saved, trace=trace)
+    ) as run:
         yield run
-    finally:
-        run.close()
 
 
 def train_pipeline(
@@ -240,3 +240,9 @@ def one_compilation(vertices: int, edges: int) -> Any:
             yield
 
     return compiled
+
+
+def piped_trainer(data: Dataset, folder: Path, epochs: int, config: PipelineConfig, **options: Any) -> Trainer:
+    """A trainer of a GCN by a pipeline, which goes on with the run in a folder."""
+    given = {"optimizer": optimizer(), "epochs": epochs, "pipeline": config, "run_directory": folder, "resume": True}
+    return Trainer(make_model("gcn", data), data, **given | options)

@@ -35,25 +35,11 @@ class LossyTransport:
     def register(self, address: Address, handler: RequestHandler) -> None:
         raise NotImplementedError
 
-    async def request(
-        self, sender: Address, receiver: Address, kind: str, payload: Any, *, num_bytes: int, order: tuple[int, ...]
-    ) -> Any:
-        self.asked.append((sender, receiver, kind, payload, num_bytes, order))
+    async def request(self, *message: Any, num_bytes: int, order: tuple[int, ...]) -> Any:
+        self.asked.append((*message, num_bytes, order))
         if len(self.asked) <= self.lost:
             raise ConnectionError("lost")
         return self.reply
 
-    def post(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
-        waiting: Waiting,
-        then: Then,
-    ) -> None:
-        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
-        self.posted.append(asyncio.ensure_future(request))
+    def post(self, *message: Any, waiting: Waiting, **options: Any) -> None:
+        self.posted.append(asyncio.ensure_future(posted(self, *message, **options)))

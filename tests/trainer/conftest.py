@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ from dorylax.graph.graph import Graph
 from dorylax.layers.dropout import Dropout
 from dorylax.ops.gather import gather
 from dorylax.ops.row_random import vertex_ids
-from dorylax.trainer import EpochRecord, Trainer, TrainResult
+from dorylax.trainer import EpochRecord, Trainer, TrainResult, vertex_order
 
 V, F, C = 48, 6, 3
 
@@ -126,6 +127,27 @@ def trainer(data: Dataset, adam: optax.GradientTransformation) -> Callable[..., 
         return Trainer(chosen.pop("model"), chosen.pop("data"), **chosen)
 
     return make
+
+
+@pytest.fixture
+def shuffled(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Communities of so small a graph are one; a shuffle stands for them. The list grows with each call."""
+    made: list[np.ndarray] = []
+
+    def order(graph: Graph) -> np.ndarray:
+        made.append(np.random.default_rng(3).permutation(graph.num_vertices))
+        return made[-1]
+
+    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", order)
+    monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
+    return made
+
+
+@pytest.fixture
+def beyond_cache(shuffled: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The same, where every data set is larger than the cache."""
+    monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
+    return shuffled
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import jax
@@ -15,11 +14,11 @@ from flax import nnx
 from dorylax.ops.gather import gather
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.checkpoint import CheckpointMismatchError
-from dorylax.trainer import vertex_order
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.vertex_order import OrderError
 
 pytestmark = [
+    pytest.mark.usefixtures("beyond_cache"),
     pytest.mark.filterwarnings("ignore:.*cannot be split into graph tasks and stages:UserWarning"),
 ]
 
@@ -65,21 +64,6 @@ class TableWhenEvaluated(nnx.Module):
 
 
 MODELS = [RawEdges, Table, TableWhenEvaluated]
-
-
-@pytest.fixture(autouse=True)
-def shuffled(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """Every data set is larger than the cache, and a shuffle stands for communities. The list grows with each call."""
-    made: list[np.ndarray] = []
-
-    def order(graph: Any) -> np.ndarray:
-        made.append(np.random.default_rng(3).permutation(graph.num_vertices))
-        return made[-1]
-
-    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", order)
-    monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
-    monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
-    return made
 
 
 def numbers(result: Any) -> np.ndarray:

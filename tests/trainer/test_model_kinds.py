@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.stages import StageSizes
 from dorylax.serverless.config import TensorConfig
-from dorylax.trainer import Trainer, vertex_order
+from dorylax.trainer import Trainer
 from dorylax.trainer.vertex_order import OrderError
 
 V, E, F, C, H = 60, 240, 5, 3, 8
@@ -256,16 +255,7 @@ def test_evaluation_and_prediction(kind: str) -> None:
     np.testing.assert_allclose(found, direct, atol=1e-5)
 
 
-@pytest.fixture
-def shuffled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every data set is larger than the cache, and a shuffle stands for communities."""
-    monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
-    monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
-    order = np.random.default_rng(3).permutation(V)
-    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", lambda graph: order)
-
-
-@pytest.mark.usefixtures("shuffled")
+@pytest.mark.usefixtures("beyond_cache")
 @pytest.mark.parametrize(
     ("task", "pipeline"), [*((task, None) for task in TASKS), ("regression", PipelineConfig(servers=2))]
 )
@@ -277,7 +267,7 @@ def test_values_per_edge_stay_with_their_edges_in_another_order(task: str, pipel
         np.testing.assert_allclose(found, wanted, atol=1e-4)
 
 
-@pytest.mark.usefixtures("shuffled")
+@pytest.mark.usefixtures("beyond_cache")
 def test_what_has_no_row_per_vertex_keeps_the_given_order() -> None:
     def model(params: Any, graph: Any, x: Any, edge_weight: Any) -> Any:
         return {"rows": x @ params["w"], "edges": edge_weight[:, None] * params["w"][0]}

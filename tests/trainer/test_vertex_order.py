@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-
 import numpy as np
 import pytest
 
-from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer import vertex_order
 from dorylax.trainer.vertex_order import OrderError, effective_order, in_order
-
-
-@pytest.fixture
-def shuffled(monkeypatch):
-    """Communities of so small a graph are one; a shuffle stands for them. The list grows with each call."""
-    made = []
-
-    def order(graph):
-        made.append(np.random.default_rng(3).permutation(graph.num_vertices))
-        return made[-1]
-
-    monkeypatch.setattr("dorylax.graph.partition.cached_locality_order", order)
-    monkeypatch.setattr(vertex_order, "_reordered", weakref.WeakKeyDictionary())
-    return made
 
 
 def test_auto_is_community_where_features_are_larger_than_the_cache(data, monkeypatch):
@@ -74,11 +57,3 @@ def test_the_time_it_takes_is_charged_once(trainer, monkeypatch):
     runner = trainer(epochs=1)
     assert runner.fit().timings.compile >= 1000
     assert runner.fit().timings.compile < 1000
-
-
-def test_a_run_goes_on_only_in_the_order_that_it_began_in(trainer, shuffled, tmp_path):
-    options = {"run_directory": tmp_path, "resume": True}
-    trainer(epochs=2, order="auto", **options).fit()
-    assert trainer(epochs=3, order="given", **options).fit().first_epoch == 2
-    with pytest.raises(CheckpointMismatchError, match=r'settings\.single\.order: null there, "community" here'):
-        trainer(epochs=4, order="community", **options).fit()

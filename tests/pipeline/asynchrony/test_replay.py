@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -217,11 +218,8 @@ def recorded(case: Case) -> Recorded:
         pipeline, parts = make_pipeline(case.model, data, case.config, dtype=case.dtype)
         recording = Recording(pipeline, MODELS[case.model])
         recording.watch(patch)
-        run = pipeline.start(parts.params, None, parts.state)
-        try:
+        with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
             losses = [run.run_epoch().loss for _ in range(EPOCHS)]
-        finally:
-            run.close()
     return Recorded(np.array(losses), problem(case.model, data, pipeline), recording.schedule, recording.waits)
 
 

@@ -23,7 +23,7 @@ from dorylax.pipeline.parameters.messages import Sums, Update
 from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.transport import Address, RequestHandler, Then, Waiting
+from dorylax.pipeline.transport import Address, RequestHandler, Waiting
 from dorylax.pipeline.transport.delivery import ATTEMPTS, posted
 
 STATE = {"mean": np.float32(0.5), "count": np.int32(3)}
@@ -60,20 +60,8 @@ class Network:
         self.lose(message)
         return reply
 
-    def post(
-        self,
-        sender: Address,
-        receiver: Address,
-        kind: str,
-        payload: Any,
-        *,
-        num_bytes: int,
-        order: tuple[int, ...],
-        waiting: Waiting,
-        then: Then,
-    ) -> None:
-        request = posted(self, sender, receiver, kind, payload, num_bytes=num_bytes, order=order, then=then)
-        self.clock.spawn(request)
+    def post(self, *message: Any, waiting: Waiting, **options: Any) -> None:
+        self.clock.spawn(posted(self, *message, **options))
 
     async def deliver_late(self, deliver: Callable[[], Awaitable[Any]], order: tuple[int, ...]) -> None:
         await self.delay(order)

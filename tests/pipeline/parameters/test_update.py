@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
@@ -9,13 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from dorylax.graph.graph import Graph
 from dorylax.pipeline.parameters.messages import ServerState, Update
 from dorylax.pipeline.parameters.update import OptimizerStep
-from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
-from dorylax.trainer.step.forward import PlainForward
-from dorylax.trainer.step.functions import StepFunctions
-from dorylax.trainer.step.gradient import Kept
 
 PARAMS = {"w": np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), "b": np.zeros(3, np.float32)}
 STEPS = 4
@@ -58,54 +54,18 @@ def update(epoch: int, factor: int = 1, **more: Any) -> Update:
     return Update(epoch + 1, epoch, gradients(epoch), loss(epoch), factor, **more)
 
 
-class NoStructure:
-    def apply_train(self, *args: Any) -> tuple[Any, Any]:
-        raise NotImplementedError
-
-    def apply_evaluate(self, *args: Any) -> Any:
-        raise NotImplementedError
-
-    def apply_recorded(self, *args: Any) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def bound(self, *args: Any) -> Any:
-        raise NotImplementedError
-
-
-class GivenGradient:
-    """Gradient and loss that come with the inputs, for the single-machine trainer."""
-
-    passes: tuple[str, ...] | None = None
-    reads_features = True
-    forward = PlainForward(NoStructure())
-
-    def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
-        return None, (), 0.0
-
-    def keep(self, arrays: TrainingArrays) -> Kept:
-        return Kept()
-
-    def __call__(self, params: Any, state: Any, inputs: EpochInputs) -> tuple[Any, Any, Any]:
-        return *inputs.kept, state
-
-    def loss(self, params: Any, state: Any, inputs: EpochInputs) -> Any:
-        raise NotImplementedError
-
-
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_like_the_single_machine_trainer_bit_for_bit(name: str) -> None:
-    functions = StepFunctions(NoStructure(), OPTIMIZERS[name])
-    nothing = TrainingArrays(Graph.from_coo([0], [0], 1), *[jnp.zeros(1)] * 4, {})
-    start, _ = functions.start.prepare(PARAMS, {})
-    carry = start(PARAMS, {})
+def test_its_steps_are_those_of_optax(name: str) -> None:
+    optimizer = optax.with_extra_args_support(OPTIMIZERS[name])
+    params, state = PARAMS, optimizer.init(PARAMS)
     for number in range(STEPS):
-        kept = (jnp.float32(loss(number)), jax.tree.map(jnp.asarray, gradients(number)))
-        inputs = EpochInputs({}, kept, nothing, jnp.uint32(0), jnp.uint32(number))
-        step, _ = functions.step(GivenGradient()).prepare(carry, inputs)
-        carry, _ = step(carry, inputs)
-    state = served(OPTIMIZERS[name])
-    assert state.version == STEPS
-    assert_identical((state.params, state.opt_state), carry[:2])
+        given = {"value": loss(number), "grad": gradients(number)}
+        updates, state = optimizer.update(gradients(number), state, params, **given)
+        params = optax.apply_updates(params, updates)
+    found = served(OPTIMIZERS[name])
+    assert found.version == STEPS
+    same = functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+    jax.tree.map(same, (found.params, found.opt_state), (params, state))
 
 
 @pytest.mark.parametrize("name", ["sgd", "clipped adam", "of the loss"])

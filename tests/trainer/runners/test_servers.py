@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pipelines import make_model, messy_data, one_compilation, optimizer
+from support.pipelines import make_model, messy_data, one_compilation, optimizer, piped_trainer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.result import EpochRecord, TrainResult
@@ -36,17 +36,8 @@ class Killed:
 
 def fit(folder: Path, epochs: int, observers: tuple[Any, ...] = (), **options: Any) -> TrainResult:
     given: dict[str, Any] = {"servers": 2, "intervals": 3, "clock": "virtual", "edge_chunk": 40, "tensor": STRAGGLING}
-    return Trainer(
-        make_model("gcn", DATA),
-        DATA,
-        optimizer=optimizer(),
-        epochs=epochs,
-        checkpoint_every=3,
-        run_directory=folder,
-        resume=True,
-        observers=observers,
-        pipeline=PipelineConfig(**given | options),
-    ).fit()
+    config = PipelineConfig(**given | options)
+    return piped_trainer(DATA, folder, epochs, config, checkpoint_every=3, observers=observers).fit()
 
 
 @pytest.mark.parametrize(

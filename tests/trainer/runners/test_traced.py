@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.pipelines import make_model, messy_data, one_compilation, optimizer
+from support.pipelines import messy_data, one_compilation, piped_trainer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.directory import RunDirectory
 from dorylax.runs.trace import read
-from dorylax.trainer import Trainer
 
 DATA = messy_data(40, 160)
 compilation = one_compilation(40, 40)
@@ -19,16 +18,7 @@ compilation = one_compilation(40, 40)
 
 def fit(folder: Path, epochs: int, **options: Any) -> None:
     given: dict[str, Any] = {"servers": 2, "intervals": 3, "clock": "virtual", "edge_chunk": 40}
-    Trainer(
-        make_model("gcn", DATA),
-        DATA,
-        optimizer=optimizer(),
-        epochs=epochs,
-        checkpoint_every=3,
-        run_directory=folder,
-        resume=True,
-        pipeline=PipelineConfig(**given | options),
-    ).fit()
+    piped_trainer(DATA, folder, epochs, PipelineConfig(**given | options), checkpoint_every=3).fit()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.in_hosts import be_elsewhere, fill_disk, first_in_hosts
 from support.leftovers import nothing_left
-from support.pipelines import make_model, messy_data, optimizer
+from support.pipelines import messy_data, piped_trainer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
@@ -35,25 +35,9 @@ def temporary(aws: Any) -> Iterator[Path]:
 
 
 def trainer(run: Path, setting: str | None, epochs: int, **options: Any) -> Trainer:
-    given = {
-        "servers": 2,
-        "intervals": 2,
-        "mode": "async",
-        "staleness": 0,
-        "freshness": 0,
-        "hosts": "processes",
-    } | options
-    return Trainer(
-        make_model("gcn", DATA),
-        DATA,
-        optimizer=optimizer(),
-        epochs=epochs,
-        checkpoint_every=2,
-        checkpoints=setting,
-        pipeline=PipelineConfig(**given),
-        run_directory=run,
-        resume=True,
-    )
+    given = {"servers": 2, "intervals": 2, "mode": "async", "staleness": 0, "freshness": 0, "hosts": "processes"}
+    config = PipelineConfig(**given | options)
+    return piped_trainer(DATA, run, epochs, config, checkpoint_every=2, checkpoints=setting)
 
 
 def trained(run: Path, setting: str | None, epochs: int, **options: Any) -> TrainResult:
