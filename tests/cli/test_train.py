@@ -247,13 +247,6 @@ def test_who_has_large_features_is_told(dorylax, tmp_path: Path) -> None:
     assert dorylax(*words, str(tmp_path / "large.npz"), "--recipe", "published").err == ""
 
 
-def test_resume_with_other_settings_is_refused(dorylax, trained: Path) -> None:
-    words = ("--model", "mlp", "--resume", "--out", str(trained))
-    code, _, err = dorylax("train", *TINY, *words)
-    assert code == 2
-    assert "model.name" in err
-
-
 @pytest.mark.parametrize(
     ("number", "code", "word"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 143, "terminated")],

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
 
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.messages import Started
@@ -27,10 +25,6 @@ def spawn(gate: Gate, entered: list[tuple[int, int]], *pairs: tuple[int, int]) -
     return [asyncio.create_task(enters(gate, *pair, entered)) for pair in pairs]
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(scenario)
-
-
 def test_who_may_start_does_not_wait_and_is_reported() -> None:
     async def scenario() -> None:
         reported: list[Started] = []
@@ -39,7 +33,7 @@ def test_who_may_start_does_not_wait_and_is_reported() -> None:
         await gate.enter(1, 1)
         assert reported == [(1, 0), (1, 1)]
 
-    run(scenario())
+    asyncio.run(scenario())
 
 
 def test_those_that_wait_are_let_in_by_number() -> None:
@@ -56,7 +50,7 @@ def test_those_that_wait_are_let_in_by_number() -> None:
         await asyncio.gather(*tasks)
         assert entered == reported == [(0, 1), (1, 1), (2, 1)]
 
-    run(scenario())
+    asyncio.run(scenario())
 
 
 def test_it_is_reported_when_let_in_and_not_when_it_wakes() -> None:
@@ -73,7 +67,7 @@ def test_it_is_reported_when_let_in_and_not_when_it_wakes() -> None:
         assert reported == [(0, 1)]
         await asyncio.gather(*tasks)
 
-    run(scenario())
+    asyncio.run(scenario())
 
 
 def test_an_allowance_that_takes_back_holds_for_whoever_comes_later() -> None:
@@ -86,7 +80,7 @@ def test_an_allowance_that_takes_back_holds_for_whoever_comes_later() -> None:
         gate.allow(allowance(1))
         await asyncio.gather(*tasks)
 
-    run(scenario())
+    asyncio.run(scenario())
 
 
 def test_who_gave_up_waiting_is_not_started() -> None:
@@ -102,4 +96,4 @@ def test_who_gave_up_waiting_is_not_started() -> None:
         gate.allow(allowance(2))
         assert not reported
 
-    run(scenario())
+    asyncio.run(scenario())

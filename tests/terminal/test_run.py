@@ -89,21 +89,6 @@ def test_the_exit_code_needs_no_terminal(monkeypatch: pytest.MonkeyPatch, error:
     assert run(_raising(error), "fail", []) == code
 
 
-def test_the_terminal_that_goes_ends_a_program_as_sigterm_does() -> None:
-    came = []
-
-    def hang_up() -> None:
-        signal.raise_signal(signal.SIGHUP)
-        signal.raise_signal(signal.SIGHUP)
-
-    before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
-    try:
-        assert run(click.Command("hang", callback=hang_up), "hang", []) == 0
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert came == [signal.SIGTERM]
-
-
 def test_ctrl_c_is_not_lost_in_a_callback_of_the_garbage_collector(capsys: pytest.CaptureFixture[str]) -> None:
     def once(phase: str, info: dict[str, int]) -> None:
         gc.callbacks.remove(once)

@@ -188,6 +188,18 @@ def sends(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> list[frames.
     return found
 
 
+def lose_first(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> None:
+    """What the transport sends next does not arrive."""
+    send, lost = transport._send, []
+
+    def losing(socket: Any, parts: Any) -> None:
+        if lost:
+            send(socket, parts)
+        lost.append(parts)
+
+    patch.setattr(transport, "_send", losing)
+
+
 def posting(transport: Transport, payload: Any, waiting: Waiting) -> asyncio.Future[Any]:
     size = getattr(payload, "nbytes", 0)
 
@@ -295,16 +307,9 @@ def test_a_lost_acknowledgement_is_asked_for_again(monkeypatch: pytest.MonkeyPat
         async with two(clock) as (one, other, _):
             silent = Silent()
             other.register(THERE, silent)
-            send, lost = other._send, []
-
-            def losing(socket: Any, parts: Any) -> None:
-                if lost:
-                    send(socket, parts)
-                lost.append(parts)
-
-            monkeypatch.setattr(other, "_send", losing)
+            lose_first(other, monkeypatch)
             await ask(one, 1)
-            assert silent.heard[0] == 1
+            assert silent.heard == [1]
 
     run(test)
 
@@ -356,14 +361,7 @@ def test_a_lost_letter_is_sent_again_and_told_of_once(monkeypatch: pytest.Monkey
         async with two(clock) as (one, other, _):
             silent, told = Silent(), list[Any]()
             other.register(THERE, silent)
-            send, lost = one._send, []
-
-            def losing(socket: Any, parts: Any) -> None:
-                if lost:
-                    send(socket, parts)
-                lost.append(parts)
-
-            monkeypatch.setattr(one, "_send", losing)
+            lose_first(one, monkeypatch)
             for place in range(2):
                 options: Any = {"num_bytes": 0, "order": (), "waiting": "sender"}
                 one.post(HERE, THERE, "rows", place, **options, then=lambda *what: told.append(what))
