@@ -232,7 +232,7 @@ def compiled_once(vertices: int, edges: int) -> Iterator[None]:
 
 
 def one_compilation(vertices: int, edges: int) -> Any:
-    """A fixture for all tests of a module: `compiled_once`."""
+    """Module fixture around `compiled_once`."""
 
     @pytest.fixture(autouse=True, scope="module")
     def compiled() -> Iterator[None]:
@@ -243,6 +243,6 @@ def one_compilation(vertices: int, edges: int) -> Any:
 
 
 def piped_trainer(data: Dataset, folder: Path, epochs: int, config: PipelineConfig, **options: Any) -> Trainer:
-    """A trainer of a GCN by a pipeline, which goes on with the run in a folder."""
+    """Trainer of a GCN in a pipeline; resumes the run in the folder."""
     given = {"optimizer": optimizer(), "epochs": epochs, "pipeline": config, "run_directory": folder, "resume": True}
     return Trainer(make_model("gcn", data), data, **given | options)

@@ -81,7 +81,7 @@ def make_data(multilabel: bool = False, seed: int = 0) -> Dataset:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Ignores the warning of a checkout without the built kernel, which comes once."""
+    """Ignores the warning of a checkout without the built kernel."""
     item.add_marker(pytest.mark.filterwarnings("ignore:dorylax runs without its native:RuntimeWarning"))
 
 
@@ -131,7 +131,7 @@ def trainer(data: Dataset, adam: optax.GradientTransformation) -> Callable[..., 
 
 @pytest.fixture
 def shuffled(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """Communities of so small a graph are one; a shuffle stands for them. The list grows with each call."""
+    """Replaces the order by communities with a shuffle; the list grows with each call."""
     made: list[np.ndarray] = []
 
     def order(graph: Graph) -> np.ndarray:
@@ -145,7 +145,7 @@ def shuffled(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
 @pytest.fixture
 def beyond_cache(shuffled: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """The same, where every data set is larger than the cache."""
+    """As `shuffled`, with data sets larger than the cache."""
     monkeypatch.setattr(vertex_order, "CACHE_BYTES", 0)
     return shuffled
 

@@ -189,7 +189,7 @@ def sends(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> list[frames.
 
 
 def lose_first(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> None:
-    """What the transport sends next does not arrive."""
+    """Drops the next message of the transport."""
     send, lost = transport._send, []
 
     def losing(socket: Any, parts: Any) -> None:
