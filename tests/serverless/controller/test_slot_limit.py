@@ -75,6 +75,42 @@ def test_fewer_slots_take_nothing_away_and_more_are_handed_out_at_once() -> None
     assert held == list(range(6))
 
 
+@pytest.mark.parametrize("spare", [False, True])
+def test_cancelled_in_the_moment_of_its_turn_it_hands_on(spare: bool) -> None:
+    limit = SlotLimit(1)
+
+    async def main() -> None:
+        await limit.acquire()
+        first = asyncio.ensure_future(limit.acquire(spare=spare))
+        second = asyncio.ensure_future(limit.acquire(spare=spare))
+        await settle()
+        limit.release()  # the first has been handed the slot but has not run yet
+        first.cancel()
+        await second
+        assert first.cancelled()
+        assert limit.taken == 1
+
+    with VirtualClock() as clock:
+        clock.run(main())
+
+
+def test_who_is_cancelled_before_its_turn_is_passed_over() -> None:
+    limit = SlotLimit(1)
+
+    async def main() -> None:
+        await limit.acquire()
+        first = asyncio.ensure_future(limit.acquire())
+        second = asyncio.ensure_future(limit.acquire())
+        await settle()
+        first.cancel()  # it still stands in the queue: its task has not run since
+        limit.release()
+        await second
+        assert limit.taken == 1
+
+    with VirtualClock() as clock:
+        clock.run(main())
+
+
 def test_nobody_who_has_left_stays_in_a_queue() -> None:
     limit = SlotLimit(1)
 
