@@ -31,7 +31,7 @@ from pathlib import Path
 from harness.command_line import parsed, parser_of, plotted, write_json
 
 # isort: split
-from support.processes import below
+from support.processes import workers_of
 
 MOST_GROWTH = 0.05
 UNJUDGED = ("PSS, MiB", "run directory, MiB")
@@ -88,7 +88,7 @@ def sample(trainer: int, temporary: Path, run: Path, shared: set[Path]) -> Sampl
         run: Its run directory.
         shared: Files in /dev/shm that the processes held before; those that they hold now are added.
     """
-    workers = below(trainer)
+    workers = workers_of(trainer)
     shared.update(*map(in_shared_memory, (trainer, *workers)))
     values: dict[str, float] = defaultdict(float, processes=1 + len(workers))
     for number, pid in enumerate((trainer, *workers)):
@@ -158,7 +158,7 @@ def _ended(process: subprocess.Popen[bytes], temporary: Path, metrics: Path) -> 
     """Sends SIGTERM; errors of the end."""
     if process.poll() is not None:
         return [f"the run ended by itself, with exit status {process.returncode}"]
-    workers = below(process.pid)
+    workers = workers_of(process.pid)
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(_END_SECONDS)

@@ -20,6 +20,7 @@ FLOORS = (
         "folder_lock",
         "parent_death",
         "spawning",
+        "forking",
         "hang_up",
         "machine",
         "aligned",

@@ -17,7 +17,7 @@ from hostile.base import Line, Outcome, tried
 from hostile.worker import until
 
 # isort: split
-from support.processes import alive, below
+from support.processes import alive, below, workers_of
 
 _ENDS_SECONDS = 120.0
 """In which a run ends that does not wait for hung workers, whose deadline is 900 s, also on a busy machine."""
@@ -25,7 +25,7 @@ _TIMES = ("seconds", "dollars", "digest")
 _EXTRA, _SPARE = 2, 4
 """Epochs that a resumed run trains, and epochs of the undisturbed run beyond those: another trial may come further."""
 _SETTINGS = {"data.name": "communities", "data.size": "tiny", "pipeline.servers": 2, "pipeline.intervals": 2}
-_SETTINGS |= {"tensor.backend": "local", "tensor.workers": 2, "train.checkpoint_every": 2}
+_SETTINGS |= {"tensor.backend": "local", "tensor.workers": 2, "tensor.fork": "false", "train.checkpoint_every": 2}
 
 # Read by every process of the trial, and obeyed by workers: at SIGUSR1 they spin, at SIGUSR2 they read from a pipe.
 _HANGS = """\
@@ -104,7 +104,7 @@ class _Trial:
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file, env=self._environment)
             try:
                 until(lambda: len(self._epochs()) > 3 or process.poll() is not None, _ENDS_SECONDS)
-                workers = below(process.pid)
+                workers = workers_of(process.pid)
                 if len(workers) != 2:
                     return "crashed", f"did not begin: {said.read_text(errors='replace')}"
                 for worker, number in zip(workers, hang, strict=True):

@@ -1,9 +1,9 @@
-"""A host's process: `python -m dorylax.pipeline.hosts.process`, started by `processes`.
+"""The process of a host, which `processes` starts: a fork, or `python -m dorylax.pipeline.hosts.process`.
 
-It reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends when the driver
-says so, with status 0. What goes wrong is another line. When its input ends, so does it: the driver is gone, or has closed
-the run. It then has some seconds to remove what it has made, and ends, whatever it computes. Its standard
-error is the driver's, who puts its name before each line.
+The process reads its spec from its standard input, writes a line with its endpoint to its standard output, and ends with
+status 0 at the driver's request. An error is another line. The end of the input ends the process too: the driver is gone, or
+has closed the run. The process then has some seconds to remove its files, whatever it computes. The driver copies
+its standard error, with the host's name before each line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from typing import Any, BinaryIO, final
 
 from dorylax.errors import DorylaxError
-from dorylax.parent_death import end_with_parent
+from dorylax.parent_death import call_this_process, end_with_parent
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.pipeline.places import place_of
 
@@ -35,9 +35,10 @@ LENGTH_BYTES = 8
 
 
 def main() -> None:
-    """Lives."""
+    """Run the host that the standard input describes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when it ends; Ctrl-C goes to all processes
     end_with_parent()
+    call_this_process("dorylax host")
     requests, answers = _private_streams()
     content = requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
     gone: Future[None] = Future()
@@ -58,11 +59,11 @@ def main() -> None:
 @final
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What a host says of the error that ends it.
+    """The description of the error that ends a host.
 
     Attributes:
-        text: what happened, in one line.
-        place: where it happened (`note_place`); None where only the host is known.
+        text: the error, in one line.
+        place: its place (`note_place`); None where only the host is known.
         user_error: see `HostError`.
         frames: the traceback; None where there was no exception.
     """
@@ -74,7 +75,7 @@ class Failure:
 
     @classmethod
     def of(cls, error: BaseException) -> Failure:
-        """Of an exception that nobody has caught."""
+        """The description of an uncaught exception."""
         ours = isinstance(error, DorylaxError)
         text = " ".join(str(error).split())
         return cls(
@@ -85,11 +86,11 @@ class Failure:
         )
 
     def error(self, name: str, where: str = "") -> HostError:
-        """For the driver.
+        """The error for the driver.
 
         Args:
             name: of the host.
-            where: it lives, " on node 10.0.0.1", say.
+            where: its node, such as " on node 10.0.0.1".
         """
         place = self.place or name
         return HostError(f"{place}{where}: {self.text}", user_error=self.user_error, frames=self.frames)
@@ -98,12 +99,12 @@ class Failure:
 def live(
     content: bytes, ready: Callable[[str], None], *, host: str | None = None, gone: Future[None] | None = None
 ) -> None:
-    """The life of a host, wherever it is.
+    """Run a host until its end.
 
     Args:
-        content: what `HostSpec.to_bytes` gave.
-        ready: told of its endpoint when it listens.
-        host: the address of its node, where that is another one than the driver's.
+        content: result of `HostSpec.to_bytes`.
+        ready: called with the endpoint when the host listens.
+        host: the address of its node, if that is not the driver's.
         gone: done when the driver is gone; None where something else ends the process then.
     """
     # Late: these take a second to import, and the end of the driver must be seen meanwhile.
@@ -115,6 +116,8 @@ def live(
     from dorylax.pipeline.resources import cores_of_host
 
     spec = HostSpec.from_bytes(content)
+    if gone is not None:
+        call_this_process(f"dorylax host {spec.number}")
     run = spec.run if host is None else dataclasses.replace(spec.run, host=host)
     logging.basicConfig()
     logging.getLogger("dorylax").setLevel(run.log_level)
@@ -135,7 +138,7 @@ def live(
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Callable[[Future[None]], None]:
-    """A callback that makes a call in a loop, from another thread; nothing where the loop has ended by then."""
+    """A callback that makes a call in a loop, from another thread, unless the loop has ended."""
 
     def callback(_: Future[None]) -> None:
         with contextlib.suppress(RuntimeError):  # a host that fails while its driver goes: its loop is closed
@@ -145,7 +148,7 @@ def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> Calla
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output for the driver alone; what is printed goes to the standard error."""
+    """Standard input and output for the driver alone; printed text goes to the standard error."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     sys.stdout.flush()
     os.dup2(2, 1)

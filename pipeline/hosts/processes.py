@@ -14,13 +14,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, final
 
+from dorylax.forking import start
 from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.process import LENGTH_BYTES, Failure
 from dorylax.pipeline.hosts.spec import HostSpec
 
 _MODULE = "dorylax.pipeline.hosts.process"
+_PRELOAD = (
+    _MODULE,
+    *(f"dorylax.pipeline.hosts.{name}" for name in ("host", "spec", "wire")),
+    "dorylax.serverless.backends.remote",
+    "dorylax.serverless.backends.local.pool",
+    "flax.nnx",
+)
 _READ_BYTES = 1 << 16
-_PATIENCE_SECONDS = 5.0  # for a process that was told to end
+_PATIENCE_SECONDS = 5.0  # for a process to end
 
 
 @final
@@ -28,7 +36,7 @@ class ProcessLauncher:
     """See `Launcher`.
 
     Args:
-        threads: that XLA computes with in each host: each would have as many as the machine has cores, which all share.
+        threads: threads of XLA in each host, by default as many as the machine has cores, which all hosts share.
     """
 
     def __init__(self, threads: int) -> None:
@@ -50,21 +58,22 @@ class Processes:
     """See `Launched`."""
 
     def __init__(self, specs: Sequence[HostSpec], threads: int, on_end: OnEnd) -> None:
+        self._fork = all(one.run.config.tensor.fork for one in specs)
         self._names, self._on_end = [one.name for one in specs], on_end
         self._specs = [one.to_bytes() for one in specs]
-        self._environment = {"NPROC": str(threads), **os.environ}  # XLA reads it; whoever has set it knows better
+        self._environment = {"NPROC": str(threads), **os.environ}  # for XLA; a user's value comes first
         self._processes: dict[int, _Process] = {}
         self.endpoints = [""] * len(specs)
 
     async def start(self, numbers: Sequence[int]) -> None:
-        """Starts some, and waits until all of them listen.
+        """Start hosts, and wait until all of them listen.
 
         Raises:
-            HostError: one does not.
+            HostError: a host failed.
         """
         begun = []
         for number in numbers:
-            process = _Process(self._names[number], self._environment, self._told_end(number))
+            process = _Process(self._names[number], self._environment, self._told_end(number), fork=self._fork)
             self._processes[number] = process
             begun.append(process)
         await asyncio.gather(
@@ -83,7 +92,7 @@ class Processes:
 
     @property
     def pids(self) -> list[int]:
-        """Their process ids."""
+        """Process ids of the hosts."""
         return [self._processes[number].pid for number in sorted(self._processes)]
 
     def close(self) -> None:
@@ -100,29 +109,23 @@ class Processes:
 
 @final
 class _Process:
-    """One host.
+    """The process of one host.
 
     Attributes:
-        endpoint: of it, once it listens; fails if it ends before.
+        endpoint: its endpoint, once it listens; fails if it ends before.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str], on_end: Callable[[HostError], None]) -> None:
+    def __init__(
+        self, name: str, environment: Mapping[str, str], on_end: Callable[[HostError], None], *, fork: bool
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._name, self._on_end = name, on_end
         self._said = b""
-        self._ended = False  # as far as anybody is to be told
+        self._ended = False  # or is to be reported no more
         self.endpoint: asyncio.Future[str] = self._loop.create_future()
         try:
-            # A session of its own: Ctrl-C in a terminal is the driver's.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-                env=environment,
-            )
+            # In a session of its own: Ctrl-C in a terminal is the driver's.
+            self._process = start(_MODULE, environment, preload=_PRELOAD, stderr=True, fork=fork)
         except OSError as error:
             raise HostError(f"{name} cannot be started: {error}") from error
         assert self._process.stdin is not None
@@ -140,32 +143,32 @@ class _Process:
         return self._process.pid
 
     def give(self, spec: bytes) -> None:
-        """Gives it its spec, as fast as it reads."""
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+        """Write the spec, as fast as the host reads."""
+        with contextlib.suppress(BrokenPipeError):  # the host has ended, and has said why
             left = memoryview(len(spec).to_bytes(LENGTH_BYTES, "big") + spec)
             while left:
                 left = left[self._input.write(left) :]
 
     def kill(self) -> None:
-        """Ends it at once, whatever it does."""
+        """Kill the host."""
         self._process.kill()
         self.tell_end()
         self.wait_end()
 
     def tell_end(self) -> None:
-        """Tells it to end; nobody is told of its end any more."""
+        """Ask the host to end, and report its end no more."""
         self._ended = True
         if self.endpoint.done():
             if not self.endpoint.cancelled():
-                self.endpoint.exception()  # nobody may have waited for it
+                self.endpoint.exception()  # perhaps without a reader so far
         else:
             self.endpoint.cancel()
         if not self._loop.is_closed() and not self._output.closed:
             self._loop.remove_reader(self._output.fileno())
-        self._input.close()  # which it takes as its end
+        self._input.close()  # the sign for it to end
 
     def wait_end(self) -> None:
-        """Waits until it has ended, and ends it if that takes too long."""
+        """Wait for its end, and kill the host if that takes too long."""
         try:
             self._process.wait(_PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -198,7 +201,7 @@ class _Process:
 
 
 def _how(status: int) -> str:
-    """How a process has ended."""
+    """A sentence on the end of a process."""
     if status >= 0:
         return f"its process ended with status {status}"
     with contextlib.suppress(ValueError):
@@ -207,8 +210,8 @@ def _how(status: int) -> str:
 
 
 def _relay(name: str, pipe: IO[bytes]) -> None:
-    """Passes on what a host writes to its standard error, line by line, with its name before it."""
+    """Copy the standard error of a host line by line, with its name before each."""
     with io.BufferedReader(pipe) as lines:  # type: ignore[type-var]
         for line in lines:
-            with contextlib.suppress(OSError, ValueError):  # nobody reads it any more
+            with contextlib.suppress(OSError, ValueError):  # the reader has gone
                 print(f"{name}: {line.decode(errors='replace').rstrip()}", file=sys.stderr, flush=True)

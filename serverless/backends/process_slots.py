@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, final, runtime_checkable
 
+from dorylax.forking import Forked
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
@@ -73,7 +74,7 @@ class Sandboxed(Protocol):
         ...
 
 
-def has_ended(process: subprocess.Popen[bytes], timeout: float) -> bool:
+def has_ended(process: subprocess.Popen[bytes] | Forked, timeout: float) -> bool:
     """Waits until a process has ended; says whether it has."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.processes import alive, until
+from support.processes import alive, until, workers_of
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").is_dir(), reason="workers are found in /proc, which Linux has"
@@ -50,7 +50,7 @@ def hanging(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]
     try:
         until(lambda: (metrics.is_file() and metrics.read_bytes().count(b"\n") > 2) or process.poll() is not None)
         assert process.poll() is None
-        workers += [one.pid for one in alive() if one.parent == process.pid]
+        workers += workers_of(process.pid)
         assert len(workers) == 2
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""What a run may leave behind on this machine, for tests that check that it leaves nothing."""
+"""Processes, threads, sockets, and files that a run might leave on this machine."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from pathlib import Path
 
 import pytest
 
+from dorylax import forking
+
 _SECONDS = 10.0
 
 
 def children() -> set[int]:
-    """Processes that this one has started, those that ended and were not waited for among them."""
-    found = set()
+    """Children of this process and forks of its warm processes, zombies included."""
+    found, warm = set(), {one.process.pid for one in forking._WARM}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # After the name, which may hold spaces and brackets: state, parent.
-            if int(path.read_text().rpartition(")")[2].split()[1]) == os.getpid():
+            if int(path.read_text().rpartition(")")[2].split()[1]) in {os.getpid(), *warm}:
                 found.add(int(path.parent.name))
-    return found
+    return found - warm
 
 
 def sockets() -> set[str]:
-    """Sockets that this process has open."""
-    found = set()
+    """Open sockets of this process besides those to warm processes."""
+    found, warm = set(), {str(one.requests.fileno()) for one in forking._WARM}
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             target = os.readlink(f"/proc/self/fd/{name}")
-            if target.startswith("socket:"):
+            if target.startswith("socket:") and name not in warm:
                 found.add(target)
     return found
 

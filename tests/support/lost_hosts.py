@@ -33,7 +33,7 @@ from support.cut_links import Network, own_networks
 from support.in_hosts import at_phase, first_in_hosts, reached, take_time
 from support.kept import broken, counted, finished
 from support.leftovers import sockets
-from support.processes import below, command
+from support.processes import below, command, named, workers_of
 from support.ray_cluster import RayCluster
 from support.zombies import haunt, refused, spared
 
@@ -253,9 +253,9 @@ class _Cell:
             case "parameter server, one of two" | "the only parameter server":
                 _kill(found[2])
             case "tensor worker":
-                _kill(_workers(found[0])[0])
+                _kill(workers_of(found[0])[0])
             case "tensor worker that hangs" | "the only tensor worker hangs":
-                os.kill(_workers(found[0])[0], signal.SIGSTOP)
+                os.kill(workers_of(found[0])[0], signal.SIGSTOP)
             case "all at once":
                 _kill(*found)
             case "a second loss during recovery":
@@ -317,10 +317,6 @@ def _go_on(pid: int) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def _workers(host: int) -> list[int]:
-    return [pid for pid in below(host) if b"worker" in command(pid)]
-
-
 @contextlib.contextmanager
 def _told_of_recovery(recovered: threading.Event) -> Iterator[None]:
     on_loss = HostsRun._on_loss
@@ -338,7 +334,8 @@ def _told_of_recovery(recovered: threading.Event) -> Iterator[None]:
 
 def _held() -> set[str]:
     """Processes of this one, but for those of a Ray cluster, and its sockets."""
-    return {f"process {pid}" for pid in below(os.getpid()) if b"ray" not in command(pid)} | sockets()
+    ours = [pid for pid in below(os.getpid()) if named(pid) != "dorylax warm" and b"ray" not in command(pid)]
+    return {f"process {pid}" for pid in ours} | sockets()
 
 
 def _left(before: set[str], nodes: RayCluster | None) -> list[str]:
@@ -407,7 +404,7 @@ def train(options: dict[str, Any], folder: Path, *, resume: bool = False) -> Tra
 
 def hosts() -> list[int]:
     """The processes of hosts that this process has started, in the order in which it has."""
-    return [pid for pid in sorted(below(os.getpid())) if b"dorylax.pipeline.hosts.process" in command(pid)]
+    return [pid for pid in sorted(below(os.getpid())) if named(pid).startswith("dorylax host")]
 
 
 _DRIVER = """

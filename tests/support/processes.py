@@ -33,6 +33,18 @@ def below(pid: int) -> list[int]:
     return sorted(found)
 
 
+def named(pid: int) -> str:
+    """The name of a process in the system's table, empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().rstrip()
+    return ""
+
+
+def workers_of(pid: int) -> list[int]:
+    """The local workers below a process."""
+    return [one for one in below(pid) if named(one) == "dorylax worker"]
+
+
 def command(pid: int) -> bytes:
     """The command line of a process, empty if it has ended."""
     with contextlib.suppress(OSError):

@@ -6,12 +6,11 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Literal, final
 
+from dorylax.forking import start
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
 from dorylax.serverless.backends.process_slots import has_ended
@@ -20,9 +19,10 @@ from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 Reason = Literal["died", "timeout", "refused"]
 
 _MODULE = "dorylax.serverless.backends.local.worker"
+_PRELOAD = (_MODULE, *(f"dorylax.serverless.handler.{name}" for name in ("handle", "open")))
 _READ_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * MAX_EVENT_BYTES
-"""Of an answer, which is at most as long as an event, and a third longer in base64."""
+"""Limit of an answer, which is at most as long as an event, and a third longer in base64."""
 
 
 @final
@@ -30,25 +30,18 @@ class WorkerProcess:
     """A worker that is starting or waits for events; see `Sandboxed`.
 
     Args:
-        settings: the first line that it reads.
-        environment: its environment variables.
+        settings: the first line for the worker.
+        environment: environment variables of the worker.
+        fork: as of `forking.start`.
 
     Raises:
         InvokeError: the operating system refuses.
     """
 
-    def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
+    def __init__(self, settings: bytes, environment: Mapping[str, str], *, fork: bool) -> None:
         try:
-            # Never forked: a fork of a process with XLA's threads may hang. In a session of its own, so that Ctrl-C in a
-            # terminal never reaches it, not even before it has set itself to ignore that.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", _MODULE],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                bufsize=0,
-                env=dict(environment),
-                start_new_session=True,
-            )
+            # In another session: Ctrl-C in a terminal never reaches it, not even while it starts.
+            self._process = start(_MODULE, environment, preload=_PRELOAD, fork=fork)
         except OSError as error:
             raise InvokeError("refused", f"a worker process cannot be started: {error}") from error
         assert self._process.stdin is not None
@@ -62,15 +55,15 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the worker."""
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the worker runs."""
         return self._process.poll() is None
 
     def wait_ready(self, timeout: float) -> None:
-        """Sends the settings and waits until events may come.
+        """Send the settings and wait until the worker takes events.
 
         Raises:
             InvokeError: it died, or took longer than `timeout` seconds; "refused", if it could not be set up.
@@ -81,7 +74,7 @@ class WorkerProcess:
             line = self._exchange(b"", deadline, timeout, "starting")
 
     def ask(self, event: bytes, timeout: float) -> bytes:
-        """Sends an event and waits for the answer; see `Sandboxed`."""
+        """Send an event and wait for the answer; see `Sandboxed`."""
         line = self._exchange(line_of(event), time.monotonic() + timeout, timeout, "computing")
         try:
             return content_of(line)
@@ -89,19 +82,19 @@ class WorkerProcess:
             raise self._failed("died", f"worker process {self.pid} was ended: {error}") from None
 
     def terminate(self) -> None:
-        """Asks it to end."""
-        self._process.terminate()
+        """Ask the worker to end."""
+        self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it."""
+        """Kill the worker."""
         self._process.kill()
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it has ended; says whether it has."""
+        """Wait for its end; says whether it has ended."""
         return has_ended(self._process, timeout)
 
     def end(self) -> None:
-        """Ends it, if it has not ended, and frees all that it held; a second call does nothing."""
+        """Kill the worker and close its pipes; a second call does nothing."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -109,7 +102,7 @@ class WorkerProcess:
             pipe.close()
 
     def _exchange(self, line: bytes, deadline: float, timeout: float, doing: str) -> bytes:
-        """Writes a line and reads the next one."""
+        """Write a line and read the next one."""
         left = memoryview(line)
         while (end := self._received.find(b"\n") + 1) == 0:
             poll = select.poll()

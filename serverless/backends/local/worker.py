@@ -1,9 +1,9 @@
-"""A worker process: `python -m dorylax.serverless.backends.local.worker`, started by `pool.local_workers`.
+"""A worker process of `pool.local_workers`: a fork, or `python -m dorylax.serverless.backends.local.worker`.
 
-It reads its settings and then events from its standard input, a line each, and writes a line to its standard output for
-each. It ends when its input ends, whatever it is doing: nobody waits for it any more. On Linux it also ends with the thread
-that started it, even where it is stopped or hangs and sees no end of input. Modules that need JAX are imported after the
-first line, which holds JAX's settings.
+The worker reads its settings and then events from its standard input, a line each, and answers each event with a line on its
+standard output. The end of the input ends the worker, whatever it computes. On Linux the end of its parent kills it too,
+even while it is stopped or hangs. A new Python imports the modules that need JAX after the first line, which holds JAX's
+settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
-from dorylax.parent_death import end_with_parent
+from dorylax.parent_death import call_this_process, end_with_parent
 from dorylax.serverless.backends.local.lines import READY, content_of, line_of
 from dorylax.serverless.handler.settings import SandboxSettings
 
@@ -29,9 +29,9 @@ class Streams(NamedTuple):
 
 
 def private_streams() -> Streams:
-    """Takes standard input and output for the pool alone.
+    """Take standard input and output for the pool alone.
 
-    From now on what Python or libraries print goes to the standard error, and what they read is empty.
+    From now on Python and libraries print to the standard error and read nothing.
     """
     streams = Streams(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     sys.stdout.flush()
@@ -42,10 +42,10 @@ def private_streams() -> Streams:
 
 
 def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQueue[bytes]:
-    """Reads lines in a thread, so that the end of input is seen at once.
+    """Read lines in a thread, which sees the end of the input at once.
 
     Args:
-        requests: where they come from.
+        requests: the input.
         at_end: called at the end, in that thread.
     """
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -60,10 +60,11 @@ def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQu
 
 
 def main() -> None:
-    """Serves until the input ends."""
+    """Serve until the input ends."""
     # Its parent decides when it ends; Ctrl-C in a terminal goes to all processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
+    call_this_process("dorylax worker")
     streams = private_streams()
     lines = read_lines(streams.requests, _exit)
     settings = SandboxSettings.from_line(lines.get())

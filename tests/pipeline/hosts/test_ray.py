@@ -14,7 +14,7 @@ import jax
 import pytest
 from support.lost_hosts import lose
 from support.pipelines import farthest, messy_data, running, train_pipeline, train_single
-from support.processes import alive, until
+from support.processes import alive, until, workers_of
 from support.ray_cluster import RayCluster
 
 from dorylax.pipeline.config import PipelineConfig
@@ -104,7 +104,7 @@ def test_a_host_that_is_killed_leaves_neither_workers_nor_sockets(ray_cluster: R
     with running("gcn", DATA, config(ray_cluster, tensor=LOCAL, max_losses=0)) as run:
         run.run_epoch()
         pid = launched(run).pids[0]
-        workers = {one.pid for one in alive() if one.parent == pid}
+        workers = set(workers_of(pid))
         folders = socket_folders(pid)
         assert workers
         assert len(folders) == 1
