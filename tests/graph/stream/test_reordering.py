@@ -19,8 +19,6 @@ from dorylax.graph import Graph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.npz import ORDER, open_npz
 from dorylax.graph.stream import moving, reorder_archive, reordering
-from dorylax.graph.stream.archive_reader import HeldRows
-from dorylax.graph.stream.moving import Move
 from dorylax.graph.stream.reorder_archive import write_in_order
 from dorylax.graph.validate import GraphError
 
@@ -80,8 +78,6 @@ def graphs() -> dict[str, Graph]:
         "weighted, symmetric": weighted.symmetrise(),
         "without ids": messy.symmetrise().without_edge_ids(),
         "no edges": Graph.from_coo([], [], 7),
-        # A row that is longer than a bucket.
-        "hub": Graph.from_coo(np.append(ends[0], rng.integers(0, 30, 150)), np.append(ends[1], [3] * 150), 30),
     }
 
 
@@ -122,12 +118,6 @@ def test_as_in_memory(tmp_path_factory: pytest.TempPathFactory, kind: str, seed:
     same(Dataset.from_npz(folder / "saved.npz"), given_data)
     with open_npz(folder / "back.npz") as archive:
         assert ORDER not in archive
-
-
-def test_more_files_than_may_be_opened_are_refused(tmp_path: Path) -> None:
-    move = Move(np.arange(5000, dtype=np.int32), tmp_path, 4 * 64 + 100)
-    with pytest.raises(GraphError, match=r"would take 1,\d\d\d files at once, and at most 1,000 are opened: give more"):
-        list(move.rows(HeldRows(np.zeros((5000, 1), np.float32))))
 
 
 def test_rows_that_do_not_ascend_keep_their_edge_ids(tmp_path: Path) -> None:
