@@ -189,6 +189,18 @@ def test_a_holder_may_be_waited_for(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_who_waited_for_one_that_was_killed_is_named(tmp_path: Path) -> None:
+    process = _holder(tmp_path)
+
+    def dies(_: str) -> None:
+        process.kill()
+        process.communicate(timeout=30)
+
+    with locked(tmp_path, waiting=dies), pytest.raises(FolderHeldError, match="this process"), locked(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_holder_that_goes_on_is_waited_for(tmp_path: Path) -> None:
     process = _holder(tmp_path)
     let_go: list[bool] = []

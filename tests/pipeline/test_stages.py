@@ -16,6 +16,7 @@ from dorylax import ops
 from dorylax.clock.threads import Threads
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.stages import stage_cost, stage_effort
 from dorylax.program.model.flax_nnx import take_apart
 
 DATA = messy_data()
@@ -51,3 +52,13 @@ def test_tasks_tell_their_effort(monkeypatch: pytest.MonkeyPatch, model: Any, kn
     assert asked["tensor"]
     assert all(effort is None or effort > 0 for efforts in asked.values() for effort in efforts)
     assert (None not in asked["graph"] + asked["tensor"]) == known
+
+
+def test_the_effort_of_a_stage_counts_padding() -> None:
+    """What a call takes does not depend on how many of its rows are real."""
+    parts = take_apart(make_model("gcn", DATA))
+    plan = Pipeline.of(parts, DATA, optimizer(), PipelineConfig(servers=1, intervals=2)).prepared.plan
+    for step in plan.steps:
+        if step.kind == "stage":
+            cost = stage_cost(step, 40)
+            assert stage_effort(step, 40) == cost.flops + cost.bytes_in + cost.bytes_out

@@ -36,6 +36,13 @@ def test_lines(tmp_path):
     assert metrics.read(path) == RECORDS
 
 
+def test_each_line_is_out_at_once(tmp_path):
+    writer = metrics.MetricsWriter(tmp_path / "metrics.jsonl")
+    writer.started(10, 0)
+    writer.epoch(RECORDS[0])
+    assert metrics.read(tmp_path / "metrics.jsonl") == RECORDS[:1]
+
+
 def test_the_lines_are_on_disk_when_the_run_ends(tmp_path, monkeypatch):
     synced = []
     monkeypatch.setattr(metrics, "sync_file", synced.append)
