@@ -143,7 +143,9 @@ def _warmed(key: Any, environment: Mapping[str, str], preload: Sequence[str]) ->
     null, command = subprocess.DEVNULL, [sys.executable, "-m", __name__, str(os.getpid()), *preload]
     with theirs, contextlib.ExitStack() as undo:
         undo.enter_context(requests)
-        process = subprocess.Popen(command, stdin=theirs, stdout=null, env=dict(environment), start_new_session=True)
+        process = subprocess.Popen(
+            command, stdin=theirs.fileno(), stdout=null, env=dict(environment), start_new_session=True
+        )
         undo.pop_all()
     _WARM.append(_Warm(key, requests, process))
     return _WARM[-1]
@@ -151,7 +153,8 @@ def _warmed(key: Any, environment: Mapping[str, str], preload: Sequence[str]) ->
 
 def _fork(warm: _Warm, request: bytes, *, stderr: bool) -> Forked:
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-        streams, far = [], [2]
+        streams: list[IO[bytes]] = []
+        far = [2]
         for mode in ("rb", "rb", "wb") if stderr else ("rb", "wb"):  # the last one is its standard input
             near, other = os.pipe() if mode == "rb" else os.pipe()[::-1]
             theirs.callback(os.close, other)
@@ -162,7 +165,8 @@ def _fork(warm: _Warm, request: bytes, *, stderr: bool) -> Forked:
         if not descriptors:
             raise ChildProcessError("the warm process has ended, or was refused a fork")
         ours.pop_all()
-    return Forked(int(pid), *descriptors, *streams)
+    handle, status = descriptors
+    return Forked(int(pid), handle, status, *streams)
 
 
 @atexit.register

@@ -1,14 +1,14 @@
-"""Files that an earlier version has written, in tests/golden/old_files: how they were made, and facts read from them.
+"""Files of an earlier version, in tests/golden/old_files: the script that made them, and the facts read from them.
 
 `python tests/golden/old_files.py FOLDER` makes them with the dorylax that Python imports. The repository has those of the
-wheel of commit cad1e655, made in an environment of its own:
+wheel of commit cad1e655, made in a separate environment:
 
     git archive cad1e655 | tar -x -C SOURCES
     pip wheel --no-deps -w WHEELS SOURCES && pip install --no-deps --target PACKAGES WHEELS/dorylax-*.whl
     PYTHONPATH=PACKAGES:tests python tests/golden/old_files.py tests/golden/old_files
 
-`files.tar.xz` holds the files, `results.json` the facts and the results of uninterrupted runs. Nobody makes them
-again: later versions must go on reading them. A new layout gets an archive beside this one.
+`files.tar.xz` holds the files, `results.json` the facts and the results of uninterrupted runs. Do not make them
+again: later versions must keep reading them. A new layout gets an archive beside this one.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from dorylax import Dataset, Graph, RunConfig, Trainer, experiments, load
 from dorylax.cli import main
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.partition import Partition
+from dorylax.inference.loader import Model
 from dorylax.layers import GCN
 from dorylax.program import DataSpec, optimise, trace
 from dorylax.program.artefact.export import save
@@ -84,7 +85,7 @@ _SWEEP = {
 
 
 def make() -> None:
-    """Writes all files into the current folder, and results.json: what they say, and what whole runs come to."""
+    """Writes the archive of all files and results.json into the current folder."""
     _make_archives()
     command("partition", "--data", "plain.npz", "--servers", "2", "--intervals", "2", "--out", "parts")
     whole = {}
@@ -183,13 +184,14 @@ def _sweep() -> Any:
     return json.loads(frame[["pipeline.mode", "epoch", "loss", "val_accuracy", "dollars"]].to_json(orient="values"))
 
 
-def _outputs() -> dict[str, Any]:
+def _outputs() -> dict[str, str]:
     """Names of the files that commands write, with the columns, fields or members of each."""
     command("partition", "--data", "plain.npz", "--servers", "2", "--intervals", "2", "--out", "new/parts")
     command("export", "single", "--out", "new/model.zip")
     command("predict", "--run", "single", "--out", "new/predicted.npz")
     command("reorder", "edges.npz", "--out", "new/reordered.npz")
-    return {name: contents(name) for name in ("new", "sweep")}
+    assert run_sweep(["--sweep", "sweep.yaml", "--out", "new/sweep", "--no-report", "--jobs", "1"]) == 0
+    return contents("new")
 
 
 def contents(folder: str) -> dict[str, str]:
@@ -228,7 +230,7 @@ def predictions(name: str) -> dict[str, Any]:
 
 
 def facts_of_run(name: str) -> dict[str, Any]:
-    """All that a finished run has come to; of one on the real clock only what cannot vary."""
+    """Results and files of a finished run; on the real clock, only those that cannot vary."""
     lines = [json.loads(line) for line in Path(name, "metrics.jsonl").read_text().splitlines()]
     summary = json.loads(Path(name, "summary.json").read_text())
     found = {"epochs": [line["epoch"] for line in lines], "stopped": summary["stopped"], "files": contents(name)}
@@ -244,7 +246,7 @@ def facts_of_run(name: str) -> dict[str, Any]:
 
 
 def command(*words: str) -> str:
-    """Runs the command line; gives what it prints."""
+    """Runs the command line; returns its output."""
     out = StringIO()
     with redirect_stdout(out):
         assert main(words) == 0, words
@@ -252,7 +254,7 @@ def command(*words: str) -> str:
 
 
 def _arrays(data: Dataset) -> dict[str, Any]:
-    """Hashes of all that a data set holds."""
+    """Hashes of all arrays of a data set."""
     graph = data.graph
     offsets, sources = graph.host_rows()
     arrays = {"offsets": offsets, "sources": sources, "edge_ids": graph.edge_ids, "features": data.features}
@@ -263,18 +265,20 @@ def _arrays(data: Dataset) -> dict[str, Any]:
 
 
 def _hash(array: np.ndarray) -> str:
+    if array.dtype == object:  # no array
+        return "absent"
     return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()[:12]}"
 
 
-def _exported() -> list[Any]:
-    """Outputs of the exported model on a graph of its own."""
-    model = runpy.run_path("model.zip")["Model"]()
-    found: list[Any] = model(np.array([[0, 1, 2, 2], [1, 2, 0, 2]]), np.linspace(-1, 1, 20).reshape(4, 5)).tolist()
-    return found
+def _exported() -> dict[str, Any]:
+    """Outputs of the exported model on another graph: by the code in the file, and by the loader of this version."""
+    models = {"alone": runpy.run_path("model.zip")["Model"](), "loaded": Model("model.zip")}
+    graph, x = np.array([[0, 1, 2, 2], [1, 2, 0, 2]]), np.linspace(-1, 1, 20).reshape(4, 5)
+    return {name: model(graph, x).tolist() for name, model in models.items()}
 
 
 def _called(path: Path) -> list[Any]:
-    """Outputs of a stage; wherever it counts rows there are four."""
+    """Outputs of a stage for four rows."""
     stage = load_stage(path)
     inputs = []
     for spec in stage.inputs:
@@ -292,7 +296,7 @@ FACTS: dict[str, Callable[[], Any]] = {
     "stages": lambda: {path.stem: _called(path) for path in sorted(Path("stages").glob("*.stage"))},
     "outputs": _outputs,
 }
-"""What the files in the current folder say, by subject."""
+"""Readers of the files in the current folder, by subject."""
 
 if __name__ == "__main__":
     Path(sys.argv[1]).mkdir()

@@ -46,7 +46,7 @@ def recorded(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("subject", list(old_files.FACTS))
-def test_old_files_say_what_they_said(subject: str) -> None:
+def test_old_files_are_read_as_their_own_version_read_them(subject: str) -> None:
     assert plain(old_files.FACTS[subject]()) == recorded(RECORDED["facts"][subject])
 
 
