@@ -53,6 +53,23 @@ def test_of_several_uses_those_that_are_not_served_yet_are_given_up():
         assert clock.run(main()) == [2.75, 3.75]  # shares for half a second: 2 of its 8 are served, and 6 at full speed
 
 
+def test_ends_at_one_time_go_by_order():
+    happened = []
+    with VirtualClock() as clock:
+        network = clock.shared(equally)
+
+        async def one(name, order):
+            await clock.sleep(((Use((network,), 4.0),),), order)
+            happened.append(name)
+
+        async def main():
+            await asyncio.gather(one("a", (2,)), one("b", (1, 5)), one("c", (1,)))
+
+        clock.run(main())
+        assert clock.now() == 1.5
+    assert happened == ["c", "b", "a"]
+
+
 def test_nothing_is_shared_on_the_real_clock():
     with RealClock() as clock, pytest.raises(TypeError, match="only the virtual clock"):
         clock.run(clock.sleep((1.0,), ()))
