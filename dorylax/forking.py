@@ -116,9 +116,11 @@ _UNFIT: set[Any] = set()  # keys of warm processes that could not be forked
 def _forked(module: str, environment: Mapping[str, str], preload: Sequence[str], *, stderr: bool) -> Forked:
     """Fork a warm process, started on demand; raises OSError if that fails."""
     status = Path("/proc/thread-self/status").read_text("utf-8", "replace").splitlines()
-    inherited = *(one for one in status if one.split(":")[0] in _INHERITED), Path("/proc/self/limits").read_text()
+    namespaces = sorted(map(os.readlink, Path("/proc/thread-self/ns").iterdir()))
+    inherited = (*(one for one in status if one.split(":")[0] in _INHERITED), *namespaces)
+    limits = Path("/proc/self/limits").read_text()
     read_early = frozenset((name, value) for name, value in environment.items() if name not in _READ_LATE)
-    key = os.getpid(), os.getcwd(), sys.executable, tuple(preload), inherited, read_early
+    key = os.getpid(), os.getcwd(), sys.executable, tuple(preload), inherited, limits, read_early
     request = json.dumps([module, dict(environment)]).encode("ascii")
     if key in _UNFIT or len(request) > _LONGEST_REQUEST:
         raise OSError("this process cannot be forked")
