@@ -23,7 +23,6 @@ NEVER = -2
 """The epoch of rows that were not read."""
 
 Params = dict[str, np.ndarray]
-M = TypeVar("M", bound="Model")
 T = TypeVar("T")
 
 
@@ -140,19 +139,32 @@ class Model(Protocol):
         ...
 
 
-def once(method: Callable[[M, int, int], T]) -> Callable[[M, int, int], T]:
+def once(method: Callable[..., T]) -> Callable[..., T]:
     """Computes what belongs to an interval in an epoch when it is first asked for, and keeps it."""
 
     @functools.wraps(method)
-    def kept(model: M, k: int, e: int) -> T:
+    def kept(model: Any, *which: int) -> T:
         known = vars(model).setdefault("known", {})
-        key = (method.__name__, k, e)
+        key = (method.__name__, *which)
         if key not in known:
-            known[key] = method(model, k, e)
+            known[key] = method(model, *which)
         found: T = known[key]
         return found
 
     return kept
+
+
+class Layers:
+    """A model whose methods take a layer, an interval and an epoch: `product_1` is `product` of layer 1."""
+
+    def __init__(self, run: Replay) -> None:
+        self.run = run
+
+    def __getattr__(self, name: str) -> Any:
+        method, _, layer = name.rpartition("_")
+        if not layer.isdigit():
+            raise AttributeError(name)
+        return functools.partial(getattr(self, method), int(layer))
 
 
 class Replay:
@@ -257,7 +269,7 @@ class Replay:
         return float(-(weights * logs[places, labels]).sum()), weights[:, None] * cotangent
 
 
-class GCN:
+class GCN(Layers):
     """`y = Ã dropout(x) W + b`, twice, with ReLU between; Ã scales rows, sums neighbours, and scales once more.
 
     Published are rows of the product with W, scaled: `product_0` and `product_1`, whose sums over in-edges are read; and
@@ -269,52 +281,38 @@ class GCN:
     pushed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, run: Replay) -> None:
-        self.run = run
+        super().__init__(run)
         degrees = run.loops + np.bincount(run.problem.targets, minlength=len(run.loops))
         self.scales = [(degrees[rows] ** -0.5)[:, None] for rows in run.problem.intervals]
         self.loops = [run.loops[rows][:, None] for rows in run.problem.intervals]
 
     @once
-    def product_0(self, k: int, e: int) -> np.ndarray:
-        return self.scales[k] * (self.input_0(k, e) @ self.run.weights(k, e)["convs/0/kernel"])
+    def product(self, layer: int, k: int, e: int) -> np.ndarray:
+        return self.scales[k] * (self.input(layer, k, e) @ self.run.weights(k, e)[f"convs/{layer}/kernel"])
 
     @once
-    def product_1(self, k: int, e: int) -> np.ndarray:
-        return self.scales[k] * (self.input_1(k, e) @ self.run.weights(k, e)["convs/1/kernel"])
-
-    @once
-    def cotangent_1(self, k: int, e: int) -> np.ndarray:
-        return self.scales[k] * self.run.loss(k, self.output_1(k, e))[1]
-
-    @once
-    def cotangent_0(self, k: int, e: int) -> np.ndarray:
+    def cotangent(self, layer: int, k: int, e: int) -> np.ndarray:
+        if layer == 1:
+            return self.scales[k] * self.run.loss(k, self.output(1, k, e))[1]
         inner = self.summed("cotangent_1", k, e) @ self.run.weights(k, e)["convs/1/kernel"].T
         kept = self.run.kept_rows(1, k, e, inner.shape[1])
-        return self.scales[k] * kept * inner * (self.output_0(k, e) > 0)
+        return self.scales[k] * kept * inner * (self.output(0, k, e) > 0)
 
-    def input_0(self, k: int, e: int) -> np.ndarray:
-        x = self.run.problem.features[self.run.problem.intervals[k]]
-        return self.run.kept_rows(0, k, e, x.shape[1]) * x
-
-    def input_1(self, k: int, e: int) -> np.ndarray:
-        y = self.output_0(k, e)
-        return self.run.kept_rows(1, k, e, y.shape[1]) * np.maximum(y, 0)
+    def input(self, layer: int, k: int, e: int) -> np.ndarray:
+        x = np.maximum(self.output(0, k, e), 0) if layer else self.run.problem.features[self.run.problem.intervals[k]]
+        return self.run.kept_rows(layer, k, e, x.shape[1]) * x
 
     @once
-    def output_0(self, k: int, e: int) -> np.ndarray:
-        return self.summed("product_0", k, e) + self.run.weights(k, e)["convs/0/bias"]
-
-    @once
-    def output_1(self, k: int, e: int) -> np.ndarray:
-        return self.summed("product_1", k, e) + self.run.weights(k, e)["convs/1/bias"]
+    def output(self, layer: int, k: int, e: int) -> np.ndarray:
+        return self.summed(f"product_{layer}", k, e) + self.run.weights(k, e)[f"convs/{layer}/bias"]
 
     @once
     def gradient(self, k: int, e: int) -> tuple[float, Params]:
-        loss, cotangent = self.run.loss(k, self.output_1(k, e))
+        loss, cotangent = self.run.loss(k, self.output(1, k, e))
         return loss, {
-            "convs/0/kernel": self.input_0(k, e).T @ self.summed("cotangent_0", k, e),
-            "convs/0/bias": (self.cotangent_0(k, e) / self.scales[k]).sum(axis=0),
-            "convs/1/kernel": self.input_1(k, e).T @ self.summed("cotangent_1", k, e),
+            "convs/0/kernel": self.input(0, k, e).T @ self.summed("cotangent_0", k, e),
+            "convs/0/bias": (self.cotangent(0, k, e) / self.scales[k]).sum(axis=0),
+            "convs/1/kernel": self.input(1, k, e).T @ self.summed("cotangent_1", k, e),
             "convs/1/bias": cotangent.sum(axis=0),
         }
 
@@ -327,7 +325,7 @@ class GCN:
         )
 
 
-class SAGE:
+class SAGE(Layers):
     """`y = x W_self + (max of neighbours' x) W_neighbours + b` with x after dropout, twice, with ReLU between.
 
     Published are both layers' inputs after dropout, and ones, by which it is counted how many neighbours have the maximum.
@@ -338,32 +336,17 @@ class SAGE:
     published: ClassVar[tuple[str, ...]] = ("input_0", "input_1", "ones")
     pushed: ClassVar[tuple[str, ...]] = ("push_1",)
 
-    def __init__(self, run: Replay) -> None:
-        self.run = run
-
-    def input_0(self, k: int, e: int) -> np.ndarray:
-        x = self.run.problem.features[self.run.problem.intervals[k]]
-        return self.run.kept_rows(0, k, e, x.shape[1]) * x
-
     @once
-    def input_1(self, k: int, e: int) -> np.ndarray:
-        y = self.output(0, k, e)
-        return self.run.kept_rows(1, k, e, y.shape[1]) * np.maximum(y, 0)
+    def input(self, layer: int, k: int, e: int) -> np.ndarray:
+        x = np.maximum(self.output(0, k, e), 0) if layer else self.run.problem.features[self.run.problem.intervals[k]]
+        return self.run.kept_rows(layer, k, e, x.shape[1]) * x
 
     def ones(self, k: int, e: int) -> np.ndarray:
-        return np.ones_like(self.input_1(k, e))
-
-    @once
-    def maximum_0(self, k: int, e: int) -> np.ndarray:
-        return self.maximum("input_0", k, e)
-
-    @once
-    def maximum_1(self, k: int, e: int) -> np.ndarray:
-        return self.maximum("input_1", k, e)
+        return np.ones_like(self.input(1, k, e))
 
     @once
     def push_1(self, k: int, e: int) -> np.ndarray:
-        edges, highest, read = self.run.incoming[k], self.maximum_1(k, e), self.run.read("input_1", k, e)
+        edges, highest, read = self.run.incoming[k], self.maximum(1, k, e), self.run.read("input_1", k, e)
         _, cotangent = self.run.loss(k, self.output(1, k, e))
         chosen = read[edges.neighbours] == highest[edges.rows]
         parts = cotangent @ self.run.weights(k, e)["convs/1/kernel_neighbours"].T
@@ -377,26 +360,27 @@ class SAGE:
         inner = self.run.collect("push_1", k, e) + cotangent @ weights["convs/1/kernel_self"].T
         inner = self.run.kept_rows(1, k, e, y.shape[1]) * inner * (y > 0)
         return loss, {
-            "convs/0/kernel_self": self.input_0(k, e).T @ inner,
-            "convs/0/kernel_neighbours": self.maximum_0(k, e).T @ inner,
+            "convs/0/kernel_self": self.input(0, k, e).T @ inner,
+            "convs/0/kernel_neighbours": self.maximum(0, k, e).T @ inner,
             "convs/0/bias": inner.sum(axis=0),
-            "convs/1/kernel_self": self.input_1(k, e).T @ cotangent,
-            "convs/1/kernel_neighbours": self.maximum_1(k, e).T @ cotangent,
+            "convs/1/kernel_self": self.input(1, k, e).T @ cotangent,
+            "convs/1/kernel_neighbours": self.maximum(1, k, e).T @ cotangent,
             "convs/1/bias": cotangent.sum(axis=0),
         }
 
     def output(self, layer: int, k: int, e: int) -> np.ndarray:
         """y, of a layer."""
         weights = self.run.weights(k, e)
-        x, highest = getattr(self, f"input_{layer}")(k, e), getattr(self, f"maximum_{layer}")(k, e)
+        x, highest = self.input(layer, k, e), self.maximum(layer, k, e)
         found = x @ weights[f"convs/{layer}/kernel_self"] + highest @ weights[f"convs/{layer}/kernel_neighbours"]
         return found + weights[f"convs/{layer}/bias"]
 
-    def maximum(self, name: str, k: int, e: int) -> np.ndarray:
+    @once
+    def maximum(self, layer: int, k: int, e: int) -> np.ndarray:
         """Over neighbours, and 0 where there are none."""
-        edges, own = self.run.incoming[k], getattr(self, name)(k, e)
+        edges, own = self.run.incoming[k], self.input(layer, k, e)
         highest = np.full(own.shape, -np.inf)
-        np.maximum.at(highest, edges.rows, self.run.read(name, k, e)[edges.neighbours])
+        np.maximum.at(highest, edges.rows, self.run.read(f"input_{layer}", k, e)[edges.neighbours])
         return np.where(highest == -np.inf, 0, highest)
 
 
@@ -433,7 +417,7 @@ class Cotangents(NamedTuple):
     loop_scores: np.ndarray
 
 
-class GAT:
+class GAT(Layers):
     """Attention over neighbours and the added loop, twice, with ELU between; dropout of rows and of coefficients.
 
     Published are the products with W, and of each row its part of the score as a source; an interval may read them of
@@ -443,88 +427,45 @@ class GAT:
     published: ClassVar[tuple[str, ...]] = ("source_0", "product_0", "source_1", "product_1")
     pushed: ClassVar[tuple[str, ...]] = ("push_product_1", "push_source_1", "push_product_0", "push_source_0")
 
-    def __init__(self, run: Replay) -> None:
-        self.run = run
+    @once
+    def source(self, layer: int, k: int, e: int) -> np.ndarray:
+        return (self.product(layer, k, e) * self.run.weights(k, e)[f"convs/{layer}/attention_source"]).sum(axis=2)
 
     @once
-    def product_0(self, k: int, e: int) -> np.ndarray:
-        return self.product(0, k, e)
+    def push_product(self, layer: int, k: int, e: int) -> np.ndarray:
+        """What neighbours' products get."""
+        passed, got, edges = self.attend(layer, k, e), self.cotangents(layer, k, e), self.run.incoming[k]
+        parts = (passed.shares * passed.kept)[:, :, None] * got.y[edges.rows]
+        return sums(edges.neighbours, parts, self.run.loops)
 
     @once
-    def product_1(self, k: int, e: int) -> np.ndarray:
-        return self.product(1, k, e)
-
-    @once
-    def source_0(self, k: int, e: int) -> np.ndarray:
-        return (self.product(0, k, e) * self.run.weights(k, e)["convs/0/attention_source"]).sum(axis=2)
-
-    @once
-    def source_1(self, k: int, e: int) -> np.ndarray:
-        return (self.product(1, k, e) * self.run.weights(k, e)["convs/1/attention_source"]).sum(axis=2)
-
-    @once
-    def push_product_0(self, k: int, e: int) -> np.ndarray:
-        return self.push_product(self.layer_0(k, e), self.cotangents_0(k, e), k)
-
-    @once
-    def push_product_1(self, k: int, e: int) -> np.ndarray:
-        return self.push_product(self.layer_1(k, e), self.cotangents_1(k, e), k)
-
-    @once
-    def push_source_0(self, k: int, e: int) -> np.ndarray:
-        return self.push_source(self.cotangents_0(k, e), k)
-
-    @once
-    def push_source_1(self, k: int, e: int) -> np.ndarray:
-        return self.push_source(self.cotangents_1(k, e), k)
-
-    @once
-    def layer_0(self, k: int, e: int) -> Attention:
-        return self.attend(0, k, e)
-
-    @once
-    def layer_1(self, k: int, e: int) -> Attention:
-        return self.attend(1, k, e)
-
-    @once
-    def cotangents_0(self, k: int, e: int) -> Cotangents:
-        layer = self.layer_0(k, e)
-        flat = layer.y.reshape(len(layer.y), -1)
-        inner = self.backward_1(k, e)[0] * self.run.kept_rows(1, k, e, flat.shape[1])
-        inner *= np.where(flat > 0, 1, np.exp(np.minimum(flat, 0)))
-        return self.cotangents(layer, inner.reshape(layer.y.shape), k)
-
-    @once
-    def cotangents_1(self, k: int, e: int) -> Cotangents:
-        layer = self.layer_1(k, e)
-        _, cotangent = self.run.loss(k, layer.y[:, 0])
-        return self.cotangents(layer, cotangent[:, None], k)
-
-    @once
-    def backward_1(self, k: int, e: int) -> tuple[np.ndarray, Params]:
-        return self.backward(1, k, e)
+    def push_source(self, layer: int, k: int, e: int) -> np.ndarray:
+        """What neighbours' parts of scores get."""
+        return sums(self.run.incoming[k].neighbours, self.cotangents(layer, k, e).scores, self.run.loops)
 
     @once
     def gradient(self, k: int, e: int) -> tuple[float, Params]:
-        loss, _ = self.run.loss(k, self.layer_1(k, e).y[:, 0])
-        return loss, self.backward(0, k, e)[1] | self.backward_1(k, e)[1]
+        loss, _ = self.run.loss(k, self.attend(1, k, e).y[:, 0])
+        return loss, self.backward(0, k, e)[1] | self.backward(1, k, e)[1]
 
     def input(self, layer: int, k: int, e: int) -> np.ndarray:
         """x, of a layer, after dropout."""
         if layer == 0:
             x = self.run.problem.features[self.run.problem.intervals[k]]
         else:
-            y = self.layer_0(k, e).y
+            y = self.attend(0, k, e).y
             y = y.reshape(len(y), -1)
             x = np.where(y > 0, y, np.expm1(np.minimum(y, 0)))
         return self.run.kept_rows(layer, k, e, x.shape[1]) * x
 
+    @once
     def product(self, layer: int, k: int, e: int) -> np.ndarray:
         """x W, by heads."""
         weights = self.run.weights(k, e)
         flat = self.input(layer, k, e) @ weights[f"convs/{layer}/kernel"]
         return flat.reshape(len(flat), *weights[f"convs/{layer}/attention_source"].shape)
 
+    @once
     def attend(self, layer: int, k: int, e: int) -> Attention:
         """The forward pass of a layer."""
         run, edges, rows, weights = (
@@ -536,7 +477,7 @@ class GAT:
         z, read = self.product(layer, k, e), run.read(f"product_{layer}", k, e)
         targets = (z * weights[f"convs/{layer}/attention_target"]).sum(axis=2)
         scores = run.read(f"source_{layer}", k, e)[edges.neighbours] + targets[edges.rows]
-        loop_scores = getattr(self, f"source_{layer}")(k, e) + targets
+        loop_scores = self.source(layer, k, e) + targets
         slopes, loop_slopes = np.where(scores >= 0, 1, 0.2), np.where(loop_scores >= 0, 1, 0.2)
         powers = np.exp(scores * slopes)
         loop_powers = np.exp(loop_scores * loop_slopes) * run.loops[rows][:, None]
@@ -552,33 +493,30 @@ class GAT:
         y = y + (loop_shares * loop_kept)[:, :, None] * z + weights[f"convs/{layer}/bias"].reshape(1, heads, -1)
         return Attention(self.input(layer, k, e), z, read, slopes, loop_slopes, shares, loop_shares, kept, loop_kept, y)
 
-    def cotangents(self, layer: Attention, y: np.ndarray, k: int) -> Cotangents:
+    @once
+    def cotangents(self, layer: int, k: int, e: int) -> Cotangents:
         """Back to the scores, from what y gets."""
-        edges = self.run.incoming[k]
-        shares = layer.kept * (y[edges.rows] * layer.read[edges.neighbours]).sum(axis=2)
-        loop_shares = layer.loop_kept * (y * layer.z).sum(axis=2)
-        mean = sums(edges.rows, layer.shares * shares, loop_shares) + layer.loop_shares * loop_shares
+        passed, edges = self.attend(layer, k, e), self.run.incoming[k]
+        if layer == 1:
+            y = self.run.loss(k, passed.y[:, 0])[1][:, None]
+        else:
+            flat = passed.y.reshape(len(passed.y), -1)
+            inner = self.backward(1, k, e)[0] * self.run.kept_rows(1, k, e, flat.shape[1])
+            y = (inner * np.where(flat > 0, 1, np.exp(np.minimum(flat, 0)))).reshape(passed.y.shape)
+        shares = passed.kept * (y[edges.rows] * passed.read[edges.neighbours]).sum(axis=2)
+        loop_shares = passed.loop_kept * (y * passed.z).sum(axis=2)
+        mean = sums(edges.rows, passed.shares * shares, loop_shares) + passed.loop_shares * loop_shares
         return Cotangents(
             y,
-            layer.slopes * layer.shares * (shares - mean[edges.rows]),
-            layer.loop_slopes * layer.loop_shares * (loop_shares - mean),
+            passed.slopes * passed.shares * (shares - mean[edges.rows]),
+            passed.loop_slopes * passed.loop_shares * (loop_shares - mean),
         )
 
-    def push_product(self, layer: Attention, cotangents: Cotangents, k: int) -> np.ndarray:
-        """What neighbours' products get."""
-        edges = self.run.incoming[k]
-        return sums(
-            edges.neighbours, (layer.shares * layer.kept)[:, :, None] * cotangents.y[edges.rows], self.run.loops
-        )
-
-    def push_source(self, cotangents: Cotangents, k: int) -> np.ndarray:
-        """What neighbours' parts of scores get."""
-        return sums(self.run.incoming[k].neighbours, cotangents.scores, self.run.loops)
-
+    @once
     def backward(self, layer: int, k: int, e: int) -> tuple[np.ndarray, Params]:
         """What the layer's input gets, before its dropout, and the layer's parameters."""
         weights, edges = self.run.weights(k, e), self.run.incoming[k]
-        passed, got = getattr(self, f"layer_{layer}")(k, e), getattr(self, f"cotangents_{layer}")(k, e)
+        passed, got = self.attend(layer, k, e), self.cotangents(layer, k, e)
         source, target = (weights[f"convs/{layer}/attention_{end}"] for end in ("source", "target"))
         of_source = self.run.collect(f"push_source_{layer}", k, e) + got.loop_scores
         of_target = sums(edges.rows, got.scores, got.loop_scores) + got.loop_scores
