@@ -7,22 +7,16 @@ open if every one of its requests is allowed, with the targets and the condition
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dorylax.serverless.deploy.names import Names
 from support.iam import Request, Values
 
 
-class Way(NamedTuple):
-    """A way.
+class Way:
+    """A way: what is done, and the requests, all of which it needs."""
 
-    Attributes:
-        name: what is done.
-        requests: all of which it needs.
-    """
-
-    name: str
-    requests: tuple[Request, ...]
+    def __init__(self, name: str, *requests: Request) -> None:
+        self.name, self.requests = name, requests
 
 
 ON_IAM = {
@@ -129,22 +123,22 @@ def ways(names: Names, bucket: str) -> Iterator[Way]:
         for action in actions:
             for target in others[kind]:
                 for context in unbounded if kind == "role" else ({},):
-                    yield _way(f"{action} on {target}", Request(f"iam:{action}", target, context))
+                    yield Way(f"{action} on {target}", Request(f"iam:{action}", target, context))
     # With the boundary, too: nobody but IAM's own conditions says who may take the role.
     bounded = {"iam:PermissionsBoundary": (names.boundary_arn,)}
     for action in ("DeleteRolePermissionsBoundary", "AttachRolePolicy", "UpdateAssumeRolePolicy"):
-        yield _way(f"{action} on the bounded role", Request(f"iam:{action}", names.role_arn, bounded))
-    yield _way("take the role oneself", Request("sts:AssumeRole", names.role_arn))
+        yield Way(f"{action} on the bounded role", Request(f"iam:{action}", names.role_arn, bounded))
+    yield Way("take the role oneself", Request("sts:AssumeRole", names.role_arn))
     for role in others["role"]:
         for service, actions in WITH_A_PASSED_ROLE.items():
             passing = Request("iam:PassRole", role, {"iam:PassedToService": (f"{service}.amazonaws.com",)})
-            yield _way(f"pass {role} to {service}", passing)
+            yield Way(f"pass {role} to {service}", passing)
             for action in actions:
-                yield _way(f"{service}:{action} with {role}", passing, Request(f"{service}:{action}", "*"))
+                yield Way(f"{service}:{action} with {role}", passing, Request(f"{service}:{action}", "*"))
     yield from _with_functions(names, others["role"][1:], unbounded)
     for service, actions in WITHOUT_ONE.items():
         for action in actions:
-            yield _way(f"{service}:{action}", Request(f"{service}:{action}", "*"))
+            yield Way(f"{service}:{action}", Request(f"{service}:{action}", "*"))
     yield from _with_data(names, bucket)
 
 
@@ -159,7 +153,7 @@ def _with_functions(names: Names, roles: tuple[str, ...], unbounded: tuple[dict[
     }
     for role in roles:
         passing = Request("iam:PassRole", role, to_lambda)
-        yield _way(f"a function with {role}", passing, Request("lambda:CreateFunction", names.function_arn))
+        yield Way(f"a function with {role}", passing, Request("lambda:CreateFunction", names.function_arn))
     for context in unbounded:
         # The way of issue 19: a role without a boundary, all rights, and a function that has them.
         steps = [Request(f"iam:{action}", names.role_arn, context) for action in ("CreateRole", "PutRolePolicy")]
@@ -167,20 +161,20 @@ def _with_functions(names: Names, roles: tuple[str, ...], unbounded: tuple[dict[
         steps += [
             Request(f"lambda:{action}", names.function_arn) for action in ("UpdateFunctionCode", "InvokeFunction")
         ]
-        yield _way("an unbounded role for one's own function", *steps)
+        yield Way("an unbounded role for one's own function", *steps)
     for action in ("UpdateFunctionCode", "UpdateFunctionConfiguration", "InvokeFunction", "CreateFunction"):
-        yield _way(f"{action} of another function", Request(f"lambda:{action}", other))
+        yield Way(f"{action} of another function", Request(f"lambda:{action}", other))
     for action in ("CreateFunction", "UpdateFunctionConfiguration"):
-        yield _way(f"{action} in another network", Request(f"lambda:{action}", names.function_arn, network))
+        yield Way(f"{action} in another network", Request(f"lambda:{action}", names.function_arn, network))
     for action in ON_FUNCTIONS:
         for target in (names.function_arn, other, version, "*"):
-            yield _way(f"{action} on {target}", Request(f"lambda:{action}", target))
+            yield Way(f"{action} on {target}", Request(f"lambda:{action}", target))
     for action in ("AddLayerVersionPermission", "PublishLayerVersion"):
-        yield _way(action, Request(f"lambda:{action}", layer))
+        yield Way(action, Request(f"lambda:{action}", layer))
     for service, target in (("lambda", names.function_arn), ("iam", names.role_arn), ("ecr", names.repository_arn)):
         tag = {"aws:TagKeys": ("team", "dorylax"), "aws:RequestTag/dorylax": (names.name,)}
         action = f"{service}:{'TagRole' if service == 'iam' else 'TagResource'}"
-        yield _way(
+        yield Way(
             f"{action} with tags that others go by", Request(action, target, tag | {"aws:RequestTag/team": ("x",)})
         )
 
@@ -190,23 +184,19 @@ def _with_data(names: Names, bucket: str) -> Iterator[Way]:
     log = names.log_group_arn + "-other:*"
     for action in ON_REPOSITORIES:
         for target in (names.repository_arn, "*"):
-            yield _way(f"{action} on {target}", Request(f"ecr:{action}", target))
+            yield Way(f"{action} on {target}", Request(f"ecr:{action}", target))
     for action in ("SetRepositoryPolicy", "PutImage", "BatchDeleteImage", "DeleteRepository"):
-        yield _way(f"{action} on another repository", Request(f"ecr:{action}", other))
+        yield Way(f"{action} on another repository", Request(f"ecr:{action}", other))
     for action in ON_LOGS:
         for target in (f"{names.log_group_arn}:*", log, "*"):
-            yield _way(f"{action} on {target}", Request(f"logs:{action}", target))
+            yield Way(f"{action} on {target}", Request(f"logs:{action}", target))
     for action in ("FilterLogEvents", "DeleteLogGroup"):
-        yield _way(f"{action} of another log group", Request(f"logs:{action}", log))
+        yield Way(f"{action} of another log group", Request(f"logs:{action}", log))
     arn = names.bucket_arn(bucket)
     for action in ON_BUCKETS:
-        yield _way(action, Request(f"s3:{action}", arn))
+        yield Way(action, Request(f"s3:{action}", arn))
     for action in ON_OBJECTS:
-        yield _way(action, Request(f"s3:{action}", f"{arn}/stages/{0:064x}"))
+        yield Way(action, Request(f"s3:{action}", f"{arn}/stages/{0:064x}"))
     for action in ("PutObject", "GetObject", "DeleteObject"):
-        yield _way(f"{action} outside of the prefix", Request(f"s3:{action}", f"{arn}/stages2/{0:064x}"))
-    yield _way("list what is outside of the prefix", Request("s3:ListBucket", arn, {"s3:prefix": ("other/",)}))
-
-
-def _way(name: str, *requests: Request) -> Way:
-    return Way(name, requests)
+        yield Way(f"{action} outside of the prefix", Request(f"s3:{action}", f"{arn}/stages2/{0:064x}"))
+    yield Way("list what is outside of the prefix", Request("s3:ListBucket", arn, {"s3:prefix": ("other/",)}))

@@ -62,6 +62,15 @@ class MockedAws:
         with self.unrecorded():
             client("iam").create_policy(PolicyName=names.boundary, PolicyDocument=document)
 
+    def make_network(self) -> dict[str, tuple[str, ...]]:
+        """Makes two subnets and a security group, as settings of a deployment: such calls are not on record."""
+        ec2 = client("ec2")
+        with self.unrecorded():
+            vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+            subnets = [ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{k}.0/24")["Subnet"]["SubnetId"] for k in range(2)]
+            group = ec2.create_security_group(GroupName="gnn", Description="gnn", VpcId=vpc)["GroupId"]
+        return {"subnets": tuple(subnets), "security_groups": (group,)}
+
     @contextlib.contextmanager
     def unrecorded(self) -> Iterator[None]:
         """Calls in here are not on record."""

@@ -68,12 +68,7 @@ def teardown(clients: Clients, **options: Any) -> list[str]:
 
 @pytest.fixture
 def vpc(aws: MockedAws, clients: Clients) -> dict[str, tuple[str, ...]]:
-    """Two subnets and a security group."""
-    ec2 = clients("ec2")
-    network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnets = [ec2.create_subnet(VpcId=network, CidrBlock=f"10.0.{k}.0/24")["Subnet"]["SubnetId"] for k in range(2)]
-    group = ec2.create_security_group(GroupName="gnn", Description="gnn", VpcId=network)["GroupId"]
-    return {"subnets": tuple(subnets), "security_groups": (group,)}
+    return aws.make_network()
 
 
 def test_deployed_twice_the_second_time_changes_nothing(aws: MockedAws, clients: Clients) -> None:
@@ -219,20 +214,28 @@ def test_teardown_waits_for_network_interfaces_with_the_role_in_place(
     assert teardown(clients) == ["role", "log group", "repository"]
 
 
-def test_a_new_role_that_lambda_does_not_know_yet(
-    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "new",
+    [
+        ("lambda", "create_function", "InvalidParameterValueException", "The role cannot be assumed by Lambda."),
+        ("iam", "put_role_policy", "AccessDenied", "User: me is not authorized to perform: iam:PutRolePolicy"),
+    ],
+    ids=["a role that Lambda does not know yet", "a boundary that IAM does not know yet"],
+)
+def test_what_is_new_may_be_refused_at_first(
+    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch, new: tuple[str, str, str, str]
 ) -> None:
-    create, refusals, waited = clients("lambda").create_function, 3, []
+    service, operation, code, message = new
+    call, waited = getattr(clients(service), operation), []
 
     def unknown_at_first(**arguments: Any) -> Any:
-        if len(waited) < refusals:
-            message = "The role defined for the function cannot be assumed by Lambda."
-            raise refusal("InvalidParameterValueException", message, "CreateFunction")
-        return create(**arguments)
+        if len(waited) < 3:
+            raise refusal(code, message, operation)
+        return call(**arguments)
 
-    monkeypatch.setattr(clients("lambda"), "create_function", unknown_at_first)
+    monkeypatch.setattr(clients(service), operation, unknown_at_first)
     deploy(clients, aws, wanted(), sleep=waited.append)
-    assert waited == [2.0] * refusals
+    assert waited == [2.0] * 3
     assert deploy(clients, aws, wanted()) == []
 
 
@@ -370,23 +373,6 @@ def test_a_deployment_of_an_older_release_is_mended(aws: MockedAws, clients: Cli
     calls = aws.calls[start:]
     # Or the deployer's policy forbids the second.
     assert calls.index("iam:PutRolePermissionsBoundary") < calls.index("iam:PutRolePolicy")
-    assert deploy(clients, aws, wanted()) == []
-
-
-def test_a_boundary_that_iam_does_not_know_yet(
-    aws: MockedAws, clients: Clients, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put, refusals, waited = clients("iam").put_role_policy, 2, []
-
-    def unknown_at_first(**arguments: Any) -> Any:
-        if len(waited) < refusals:
-            message = "User: me is not authorized to perform: iam:PutRolePolicy on resource: role gnn-eu-west-1"
-            raise refusal("AccessDenied", message, "PutRolePolicy")
-        return put(**arguments)
-
-    monkeypatch.setattr(clients("iam"), "put_role_policy", unknown_at_first)
-    deploy(clients, aws, wanted(), sleep=waited.append)
-    assert waited == [2.0] * refusals
     assert deploy(clients, aws, wanted()) == []
 
 

@@ -46,15 +46,6 @@ BY_OTHERS = {
 }
 
 
-def make_network(clients: Clients) -> dict[str, tuple[str, ...]]:
-    """Makes two subnets and a security group, as settings of a deployment."""
-    ec2 = clients("ec2")
-    network = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    subnets = [ec2.create_subnet(VpcId=network, CidrBlock=f"10.0.{k}.0/24")["Subnet"]["SubnetId"] for k in range(2)]
-    group = ec2.create_security_group(GroupName="gnn", Description="gnn", VpcId=network)["GroupId"]
-    return {"subnets": tuple(subnets), "security_groups": (group,)}
-
-
 def live(clients: Clients, aws: MockedAws, network: dict[str, tuple[str, ...]]) -> None:
     """Makes a deployment, changes it, has others change it (off the record), mends it, and takes it away."""
     with aws.unrecorded():
@@ -123,8 +114,7 @@ def test_who_deploys_may_make_every_call_of_a_deployment_s_life_and_has_no_right
     aws: MockedAws, with_network: bool
 ) -> None:
     clients = Clients(REGION)
-    with aws.unrecorded():
-        network = make_network(clients) if with_network else {}
+    network = aws.make_network() if with_network else {}
     live(clients, aws, network)
     clients.close()
     policy = deployer(network)
