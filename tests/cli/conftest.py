@@ -13,6 +13,14 @@ from dorylax.cli import main
 TINY = ("--set", "data.size=tiny", "--epochs", "2")
 
 
+_SCENARIO = """
+graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
+model: {name: gcn, hidden_features: 8}
+train: {epochs: 20}
+pipeline: {servers: 2, intervals: 3}
+"""
+
+
 class Answer(NamedTuple):
     code: int
     out: str
@@ -31,6 +39,14 @@ def dorylax(capsys: pytest.CaptureFixture[str]) -> Command:
         return Answer(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> str:
+    """The file of a small scenario."""
+    path = tmp_path / "small.yaml"
+    path.write_text(_SCENARIO)
+    return str(path)
 
 
 @pytest.fixture(scope="session")

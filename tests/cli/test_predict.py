@@ -57,12 +57,6 @@ def test_npz_and_csv_agree(dorylax, trained: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"p.npz", "p.csv"}
 
 
-def test_a_missing_file(dorylax, trained: Path) -> None:
-    code, _, err = dorylax("predict", "--run", str(trained), "--data", "none.npz")
-    assert code == 2
-    assert "none.npz" in err
-
-
 def test_what_cannot_be_is_one_line(dorylax, trained: Path, tmp_path: Path) -> None:
     for words, message in (
         (

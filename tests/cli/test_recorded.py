@@ -37,14 +37,9 @@ def test_with_the_values_of_then(dorylax, begun: tuple[str, ...], tmp_path: Path
     assert (tmp_path / "run" / "seed-1" / "summary.json").is_file()
 
 
-def test_but_what_is_given_now_is_compared(dorylax, begun: tuple[str, ...]) -> None:
-    code, _, err = dorylax(*begun, "--resume", "--set", "data.row_normalise=false")
-    assert code == 2
-    assert "data.row_normalise" in err
-
-
-def test_and_so_is_a_recipe_that_is_given_now(dorylax, begun: tuple[str, ...]) -> None:
-    code, _, err = dorylax(*begun, "--resume", "--recipe", "default")
+@pytest.mark.parametrize("given", [("--set", "data.row_normalise=false"), ("--recipe", "default")])
+def test_but_what_is_given_now_is_compared(dorylax, begun: tuple[str, ...], given: tuple[str, str]) -> None:
+    code, _, err = dorylax(*begun, "--resume", *given)
     assert code == 2
     assert "data.row_normalise" in err
 

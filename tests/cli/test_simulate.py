@@ -11,20 +11,6 @@ import pytest
 from dorylax.simulation.comparisons import COMPARISONS, Comparison
 from dorylax.simulation.scenario import GraphSizes
 
-TEXT = """
-graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
-model: {name: gcn, hidden_features: 8}
-train: {epochs: 20}
-pipeline: {servers: 2, intervals: 3}
-"""
-
-
-@pytest.fixture
-def scenario(tmp_path: Path) -> str:
-    path = tmp_path / "small.yaml"
-    path.write_text(TEXT)
-    return str(path)
-
 
 def test_table(dorylax, scenario: str) -> None:
     code, out, err = dorylax("simulate", "--scenario", scenario, "--backend", "functions", "--backend", "cpu")

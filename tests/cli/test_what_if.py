@@ -15,20 +15,7 @@ from support.processes import until
 
 from dorylax.simulation.search import COLUMNS
 
-TEXT = """
-graph: {vertices: 2000, edges: 40000, features: 30, classes: 4}
-model: {name: gcn, hidden_features: 8}
-train: {epochs: 20}
-pipeline: {servers: 2, intervals: 3}
-"""
 GRID = "servers=1..3,functions=2|4,backend=functions|cpu"
-
-
-@pytest.fixture
-def scenario(tmp_path: Path) -> str:
-    path = tmp_path / "small.yaml"
-    path.write_text(TEXT)
-    return str(path)
 
 
 def words(scenario: str, *more: str, grid: str = GRID) -> tuple[str, ...]:

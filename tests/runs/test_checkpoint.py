@@ -227,19 +227,12 @@ def test_one_of_before_there_were_digests_is_read(tmp_path):
     assert Checkpoints(tmp_path).restore().record == {"which": 1}
 
 
-def test_one_of_after_there_were_digests_must_have_its_own(tmp_path):
+@pytest.mark.parametrize("schema", [2, 3])
+def test_without_a_digest_a_schema_of_after_there_were_digests_is_damage(tmp_path, schema):
     store = Checkpoints(tmp_path)
     store.save(1, ARRAYS, {"which": 1})
-    change(store.save(2, ARRAYS, {"which": 2}) / "manifest.json", seal=False)
-    with pytest.warns(CheckpointWarning, match="its schema number is 2, and it has no digest"):
-        assert store.restore().record == {"which": 1}
-
-
-def test_a_schema_that_was_not_written_is_damage(tmp_path):
-    store = Checkpoints(tmp_path)
-    store.save(1, ARRAYS, {"which": 1})
-    change(store.save(2, ARRAYS, {"which": 2}) / "manifest.json", seal=False, schema=3)
-    with pytest.warns(CheckpointWarning, match="its schema number is 3, and it has no digest"):
+    change(store.save(2, ARRAYS, {"which": 2}) / "manifest.json", seal=False, schema=schema)
+    with pytest.warns(CheckpointWarning, match=f"its schema number is {schema}, and it has no digest"):
         assert store.restore().record == {"which": 1}
 
 
@@ -279,14 +272,6 @@ def test_what_this_process_cannot_read_now_is_no_damage(tmp_path, monkeypatch, w
             store.restore()
     store.save(3, ARRAYS, {"which": 3})
     assert store.epochs() == [2, 3]  # nothing else was dropped than what is too many
-
-
-def test_all_damaged_is_an_error(tmp_path):
-    store = Checkpoints(tmp_path)
-    store.save(1, ARRAYS, {})
-    flip(tmp_path / "epoch-00000001" / "record.json")
-    with pytest.warns(CheckpointWarning), pytest.raises(CheckpointError, match=r"every checkpoint.*damaged"):
-        store.restore()
 
 
 @pytest.mark.filterwarnings("error")

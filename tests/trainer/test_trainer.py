@@ -313,26 +313,19 @@ def test_a_second_sigterm_ends_it_in_the_middle(trainer, watcher, tmp_path):
     assert trainer(run_directory=tmp_path, resume=True).fit().first_epoch == 10
 
 
-def test_without_run_directory_sigterm_is_not_caught(trainer, watcher):
+@pytest.mark.parametrize(
+    ("epochs", "in_a_directory"), [(20, False), (12, True)], ids=["no run directory", "last epoch"]
+)
+def test_a_sigterm_that_cannot_stop_the_run_is_passed_on(trainer, watcher, tmp_path, *, epochs, in_a_directory):
     caught = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
+    options = {"run_directory": tmp_path} if in_a_directory else {}
     try:
-        result = trainer(observers=[watcher(interrupt(signal.SIGTERM))]).fit()
+        result = trainer(epochs=epochs, observers=[watcher(interrupt(signal.SIGTERM))], **options).fit()
     finally:
         signal.signal(signal.SIGTERM, before)
     assert caught == [signal.SIGTERM]
     assert result.stopped == "epochs"
-
-
-def test_sigterm_in_the_last_epoch_is_passed_on(trainer, watcher, tmp_path):
-    caught = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: caught.append(number))
-    try:
-        result = trainer(epochs=12, run_directory=tmp_path, observers=[watcher(interrupt(signal.SIGTERM))]).fit()
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert result.stopped == "epochs"
-    assert caught == [signal.SIGTERM]
 
 
 def test_ctrl_c_finishes_the_epoch_first(trainer, watcher, tmp_path, same):
@@ -425,15 +418,7 @@ def test_checkpoint_of_another_run_is_refused(trainer, net, tmp_path):
         trainer(optimize=False, **options).fit()
 
 
-def test_other_labels_are_another_run(trainer, data, tmp_path):
-    options = {"run_directory": tmp_path, "resume": True, "epochs": 2}
-    trainer(**options).fit()
-    other = dataclasses.replace(data, labels=data.labels[::-1].copy())
-    with pytest.raises(CheckpointMismatchError, match="labels_and_masks"):
-        trainer(data=other, **options).fit()
-
-
-def test_other_edges_or_features_are_another_run(trainer, data, tmp_path):
+def test_other_edges_features_or_labels_are_another_run(trainer, data, tmp_path):
     options = {"run_directory": tmp_path, "resume": True, "epochs": 2}
     trainer(**options).fit()
     sources = data.graph.incoming.neighbours.copy()
@@ -443,6 +428,7 @@ def test_other_edges_or_features_are_another_run(trainer, data, tmp_path):
     for change, name in (
         ({"graph": Graph(data.graph.incoming.offsets, sources)}, r"data\.graph"),
         ({"features": features}, r"data\.feature_values"),
+        ({"labels": data.labels[::-1].copy()}, "labels_and_masks"),
     ):
         with pytest.raises(CheckpointMismatchError, match=name):
             trainer(data=dataclasses.replace(data, **change), **options).fit()
