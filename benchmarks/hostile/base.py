@@ -61,13 +61,9 @@ def tried(fault: str, count: int, trial: Callable[[int], tuple[Outcome, str]]) -
     """A line of trials that are numbered from 0."""
     tally = Tally()
     for number in range(count):
-        tally.add(*_judged(trial, number))
+        outcome, why = trial(number)
+        tally.add(outcome, f"trial {number}", why)
     return tally.line(fault)
-
-
-def _judged(trial: Callable[[int], tuple[Outcome, str]], number: int) -> tuple[Outcome, str, str]:
-    outcome, why = trial(number)
-    return outcome, f"trial {number}", why
 
 
 def some(number: int, most: int, rng: random.Random) -> Sequence[int]:

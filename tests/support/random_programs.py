@@ -36,10 +36,6 @@ def _scaled_gradient(x: Any) -> Any:
 _scaled_gradient.defvjp(lambda x: (x, None), lambda _, g: (0.5 * g,))
 
 
-def _linear(ctx: Any, x: Any, y: Any) -> Any:
-    return x @ ctx.draw(x.shape[1], ctx.width)
-
-
 def _attention(ctx: Any, x: Any, y: Any) -> Any:
     z = x @ ctx.draw(x.shape[1], ctx.width)
     scores = ops.scatter_src(ctx.graph, z @ ctx.draw(ctx.width)) + ops.scatter_dst(ctx.graph, z @ ctx.draw(ctx.width))
@@ -61,10 +57,6 @@ def _edge_network(ctx: Any, x: Any, y: Any) -> Any:
 def _edge_dropout(ctx: Any, x: Any, y: Any) -> Any:
     keep = jax.random.bernoulli(ctx.key(), 0.7, (ctx.graph.num_edges,))
     return ops.gather(ctx.graph, x, keep.astype(x.dtype) * ctx.weight)
-
-
-def _dropout(ctx: Any, x: Any, y: Any) -> Any:
-    return jnp.where(jax.random.bernoulli(ctx.key(), 0.6, x.shape), x / 0.6, 0)
 
 
 def _scan_of_gathers(ctx: Any, x: Any, y: Any) -> Any:
@@ -95,14 +87,6 @@ def _remat(ctx: Any, x: Any, y: Any) -> Any:
     )
 
 
-def _embedding(ctx: Any, x: Any, y: Any) -> Any:
-    return ctx.draw(x.shape[1], ctx.width)[jnp.argmax(x, axis=1)] * jax.nn.sigmoid(x[:, :1])
-
-
-def _add(ctx: Any, x: Any, y: Any) -> Any:
-    return x + y @ ctx.draw(y.shape[1], x.shape[1])
-
-
 def _shared(ctx: Any, x: Any, y: Any) -> Any:
     kernel = ctx.draw(x.shape[1], x.shape[1])
     return jnp.tanh(ops.gather(ctx.graph, jnp.tanh(x @ kernel), reduce="mean") @ kernel)
@@ -113,12 +97,8 @@ def _dead(ctx: Any, x: Any, y: Any) -> Any:
     return x
 
 
-def _switched(ctx: Any, x: Any, y: Any) -> Any:
-    return jax.lax.cond(ctx.draw(1)[0] > 0, jnp.tanh, jnp.sin, x)
-
-
 OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "linear": _linear,
+    "linear": lambda ctx, x, y: x @ ctx.draw(x.shape[1], ctx.width),
     "bias": lambda ctx, x, y: jnp.tanh(x + ctx.draw(x.shape[1])),
     "relu": lambda ctx, x, y: jax.nn.relu(x),
     "silu": lambda ctx, x, y: jax.nn.silu(x),
@@ -135,20 +115,20 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "attention with loops": _attention_with_loops,
     "edge network": _edge_network,
     "edge dropout": _edge_dropout,
-    "dropout": _dropout,
+    "dropout": lambda ctx, x, y: jnp.where(jax.random.bernoulli(ctx.key(), 0.6, x.shape), x / 0.6, 0),
     "scan of gathers": _scan_of_gathers,
     "scan of columns": _scan_of_columns,
     "heads": _heads,
     "remat": _remat,
-    "embedding": _embedding,
-    "add": _add,
+    "embedding": lambda ctx, x, y: ctx.draw(x.shape[1], ctx.width)[jnp.argmax(x, axis=1)] * jax.nn.sigmoid(x[:, :1]),
+    "add": lambda ctx, x, y: x + y @ ctx.draw(y.shape[1], x.shape[1]),
     "concatenate": lambda ctx, x, y: jnp.concatenate([x, y], axis=-1)[:, -4:],
     "multiply": lambda ctx, x, y: x * jnp.tanh(y[:, :1]),
     "cumulate": lambda ctx, x, y: jnp.cumsum(x, axis=1) / x.shape[1],
     "sort": lambda ctx, x, y: jnp.sort(x, axis=1),
     "shared": _shared,
     "dead": _dead,
-    "switched": _switched,
+    "switched": lambda ctx, x, y: jax.lax.cond(ctx.draw(1)[0] > 0, jnp.tanh, jnp.sin, x),
     "clip": lambda ctx, x, y: _soft_clip(x),
     "scaled gradient": lambda ctx, x, y: _scaled_gradient(x),
     "stop": lambda ctx, x, y: x + jax.lax.stop_gradient(jnp.sin(x)),

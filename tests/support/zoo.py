@@ -142,7 +142,7 @@ LAYERS: dict[str, Case] = {
     "SAGEConv max": _nnx(SAGEConv, F, C, aggregation="max"),
     "GINConv": _nnx(GINConv, F, C, hidden_features=4, train_epsilon=True, norm="layer"),
     "SGConv": _nnx(SGConv, F, C, num_propagations=3, inputs=("x", "weight")),
-    "APPNPConv": Case(lambda dtype: _after_linear(APPNPConv(num_propagations=3, rngs=nnx.Rngs(1)), dtype)),
+    "APPNPConv": Case(lambda dtype: AfterLinear(APPNPConv(num_propagations=3, rngs=nnx.Rngs(1)), dtype)),
     "GCN2Conv": Case(lambda dtype: Wrapped(GCN2Conv(F, layer=2, param_dtype=dtype, rngs=nnx.Rngs(1)))),
     "MPNNConv": _nnx(MPNNConv, F, C, hidden_features=4, edge_features=D, aggregation="max", inputs=("x", "edges")),
 }
@@ -176,16 +176,13 @@ USERS: dict[str, Case] = {
 ALL = LAYERS | MODELS | USERS
 
 
-class _Linear(nnx.Module):
+class AfterLinear(nnx.Module):
     def __init__(self, conv: Any, dtype: Any) -> None:
         self.linear = nnx.Linear(F, C, param_dtype=dtype, rngs=nnx.Rngs(1))
         self.conv = conv
 
     def __call__(self, graph: Any, x: Any) -> Any:
         return self.conv(graph, self.linear(x))
-
-
-_after_linear = _Linear
 
 
 @functools.cache

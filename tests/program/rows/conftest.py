@@ -204,10 +204,7 @@ class Harness:
                 _assert_close(a, base)
         if not sizes:
             return
-        parts = [
-            {"vertex": [5, 0, 3, 7], "edge": [8, 1, 2, 5, 9]},
-            {"vertex": [1, 2, 4, 6], "edge": [0, 3, 4, 6, 7]},
-        ]
+        parts = [{"vertex": [5, 0, 3, 7], "edge": [8, 1, 2, 5, 9]}, {"vertex": [1, 2, 4, 6], "edge": [0, 3, 4, 6, 7]}]
         pieces = [some(part) for part in parts]
         for k, (kind, base) in enumerate(zip(results, whole, strict=True)):
             if isinstance(kind, Rows):

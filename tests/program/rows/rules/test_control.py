@@ -66,10 +66,7 @@ def test_while(rows: Any):
     assert rows.results(fun, X, (FREE, (6,))) == [V, FREE]
     assert rows.results(
         lambda x: lax.while_loop(lambda c: c[1] < 3, lambda c: (c[0] * 2, c[1] + 1), (x.sum(0), 0)), X
-    ) == [
-        SUM,
-        FREE,
-    ]
+    ) == [SUM, FREE]
 
 
 def test_while_with_a_condition_of_each_row(rows: Any):
