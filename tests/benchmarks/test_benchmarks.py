@@ -42,7 +42,7 @@ PRINTS = {
     "larger": r"losses \d.*; peak \d(.*\n)+(.*nothing was streamed|epochs take \d.* × the larger bound)",
     "latency_hiding": r"pipe / bound +\d",
     "memory": r"communities:gcn:data.size=tiny +\S+ GiB",
-    "mutation": r"1 mutants: 1 killed, 0 survive",
+    "mutation": r"1 planted faults: 1 killed",
     "outside_models": r"\| SIGN \|.*\n\n(.*\n)+\| SAGPool \|",
     "paper": r"gcn-reddit-small +functions / cpu: T \d.*\n.*\n +graph.cut_ratio -25% ",
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",

@@ -1,4 +1,4 @@
-"""The list of planted faults fits this checkout. `benchmarks/mutation.py --faults` runs the tests that it names."""
+"""The list of planted faults fits this checkout. `benchmarks/mutation.py` runs the tests that it names."""
 
 from __future__ import annotations
 
