@@ -19,7 +19,7 @@ from pathlib import Path
 from harness.command_line import parsed, parser_of, write_json
 from hostile.base import Line
 
-FAMILIES = ("contention", "damage", "hung_workers", "io_errors", "power_loss")
+FAMILIES = ("contention", "damage", "io_errors", "power_loss")
 
 
 def try_family(name: str, *, tiny: bool) -> list[Line]:
