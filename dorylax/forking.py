@@ -1,8 +1,8 @@
 """Start processes as forks of a warm process, which has imported their modules and has a single thread.
 
-A fork takes milliseconds; a new Python imports JAX for one or two seconds. A process with threads, such as XLA's, cannot be
-forked safely. So the owner starts a warm process at the first call of `start` and sends it a request for each fork. The warm
-process reports how its forks end, and ends with its owner. `multiprocessing.forkserver` does not fit: it passes on neither
+A fork takes milliseconds; a new Python imports JAX for one or two seconds. A fork of a process with XLA's threads may hang.
+So the owner starts a warm process at the first call of `start` and sends it a request for each fork. The warm process
+reports how its forks end, and ends with its owner. `multiprocessing.forkserver` does not fit: it passes on neither
 environments nor standard streams, and imports the same modules for the whole program.
 """
 
@@ -115,12 +115,11 @@ _UNFIT: set[Any] = set()  # keys of warm processes that could not be forked
 
 def _forked(module: str, environment: Mapping[str, str], preload: Sequence[str], *, stderr: bool) -> Forked:
     """Fork a warm process, started on demand; raises OSError if that fails."""
-    status = Path("/proc/thread-self/status").read_text("utf-8", "replace").splitlines()
+    status, limits = (Path(f"/proc/thread-self/{name}").read_text("utf-8", "replace") for name in ("status", "limits"))
     namespaces = sorted(map(os.readlink, Path("/proc/thread-self/ns").iterdir()))
-    inherited = (*(one for one in status if one.split(":")[0] in _INHERITED), *namespaces)
-    limits = Path("/proc/self/limits").read_text()
+    inherited = (*(one for one in status.splitlines() if one.split(":")[0] in _INHERITED), limits, *namespaces)
     read_early = frozenset((name, value) for name, value in environment.items() if name not in _READ_LATE)
-    key = os.getpid(), os.getcwd(), sys.executable, tuple(preload), inherited, limits, read_early
+    key = os.getpid(), os.getcwd(), sys.executable, tuple(preload), inherited, read_early
     request = json.dumps([module, dict(environment)]).encode("ascii")
     if key in _UNFIT or len(request) > _LONGEST_REQUEST:
         raise OSError("this process cannot be forked")

@@ -64,13 +64,15 @@ def warm() -> list[int]:
 
 
 def test_a_fork_is_as_a_new_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state()  # before anything changes
+    before = state()
     monkeypatch.chdir(tmp_path)
+    assert state()["folder"] == str(tmp_path)
     given = environment(TMPDIR=str(tmp_path), COLUMNS="77")
     del given["HOME"]
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     umask, mask = os.umask(0o027), signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     try:
+        assert state()["inherited"][0] != before["inherited"][0]
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
         forked, new = (state(env=given, fork=fork) for fork in (True, False))
     finally:
@@ -86,7 +88,7 @@ def test_a_fork_is_as_a_new_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_forks_draw_other_numbers() -> None:
-    first, second = state(), state()
+    first, second = (state(preload=(_MODULE, "numpy.random")) for _ in range(2))
     assert first["parent"] == second["parent"]
     assert not set(first["drawn"]) & set(second["drawn"])
 
@@ -147,7 +149,8 @@ def test_a_killed_warm_process_loses_its_forks_and_is_replaced() -> None:
 
 def test_a_warm_process_with_threads_is_not_forked(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(3600,), daemon=True).start()"
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(3600,), daemon=True).start()\n"
+        f"open({str(tmp_path / 'starts')!r}, 'a').write('x')"
     )
     given = environment()
     given["PYTHONPATH"] = os.pathsep.join([str(tmp_path), given["PYTHONPATH"]])
@@ -156,6 +159,9 @@ def test_a_warm_process_with_threads_is_not_forked(tmp_path: Path) -> None:
         with running(env=given) as child:
             assert isinstance(child, subprocess.Popen)
             assert children() - before == {child.pid}
+            child.stdin.write(b"tell\n")
+            child.stdout.readline()
+    assert (tmp_path / "starts").read_text() == "xxx"  # of a warm process and two new ones
     forking._end_all()
     with running(env=environment(LONG="x" * 120_000)) as child:  # no message
         assert isinstance(child, subprocess.Popen)
