@@ -1,9 +1,8 @@
 """Start processes as forks of a warm process, which has imported their modules and has a single thread.
 
 A fork takes milliseconds; a new Python imports JAX for one or two seconds. A fork of a process with XLA's threads may hang.
-So the owner starts a warm process at the first call of `start` and sends it a request for each fork. The warm process
-reports how its forks end, and ends with its owner. `multiprocessing.forkserver` does not fit: it passes on neither
-environments nor standard streams, and imports the same modules for the whole program.
+So the owner starts a warm process at the first call of `start` and sends it a request for each fork. The warm process ends
+with its owner. `multiprocessing.forkserver` passes on neither environments nor standard streams.
 """
 
 from __future__ import annotations
@@ -71,22 +70,19 @@ class Forked:
         self.pid, self.returncode = pid, cast("int | None", None)
         self.stdin, self.stdout, self.stderr = streams[0], streams[1], streams[2] if streams[2:] else None
         self._handle, self._status, self._lock = handle, status, threading.Lock()
-        os.set_blocking(status, False)
         for descriptor in (handle, status):  # not before: another thread may wait for it
             weakref.finalize(self, os.close, descriptor)
 
     def poll(self) -> int | None:
         """See `subprocess.Popen`. If its exit status is lost, the warm process has been killed and has taken it along."""
-        with self._lock, contextlib.suppress(BlockingIOError):
-            if self.returncode is None:
+        with self._lock:
+            if self.returncode is None and self._has_ended(0):
                 self.returncode = int(os.read(self._status, 8) or -signal.SIGKILL)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """See `subprocess.Popen`."""
-        told = select.poll()
-        told.register(self._status, select.POLLIN)
-        told.poll(None if timeout is None else 1000 * timeout)
+        self._has_ended(None if timeout is None else 1000 * timeout)
         if (code := self.poll()) is None:
             raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
         return code
@@ -100,6 +96,11 @@ class Forked:
     def kill(self) -> None:
         """See `subprocess.Popen`."""
         self.send_signal(signal.SIGKILL)
+
+    def _has_ended(self, milliseconds: float | None) -> bool:
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        return bool(poll.poll(milliseconds))
 
 
 class _Warm(NamedTuple):
@@ -141,12 +142,11 @@ def _forked(module: str, environment: Mapping[str, str], preload: Sequence[str],
 def _warmed(key: Any, environment: Mapping[str, str], preload: Sequence[str]) -> _Warm:
     requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     requests.settimeout(_LONGEST_SECONDS)
-    null, command = subprocess.DEVNULL, [sys.executable, "-m", __name__, str(os.getpid()), *preload]
+    command, env = [sys.executable, "-m", __name__, str(os.getpid()), *preload], dict(environment)
     with theirs, contextlib.ExitStack() as undo:
         undo.enter_context(requests)
-        process = subprocess.Popen(
-            command, stdin=theirs.fileno(), stdout=null, env=dict(environment), start_new_session=True
-        )
+        silent = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=theirs.fileno(), stdout=silent, env=env, start_new_session=True)
         undo.pop_all()
     _WARM.append(_Warm(key, requests, process))
     return _WARM[-1]
@@ -154,8 +154,7 @@ def _warmed(key: Any, environment: Mapping[str, str], preload: Sequence[str]) ->
 
 def _fork(warm: _Warm, request: bytes, *, stderr: bool) -> Forked:
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-        streams: list[IO[bytes]] = []
-        far = [2]
+        streams, far = list[IO[bytes]](), [2]
         for mode in ("rb", "rb", "wb") if stderr else ("rb", "wb"):  # the last one is its standard input
             near, other = os.pipe() if mode == "rb" else os.pipe()[::-1]
             theirs.callback(os.close, other)
@@ -166,8 +165,7 @@ def _fork(warm: _Warm, request: bytes, *, stderr: bool) -> Forked:
         if not descriptors:
             raise ChildProcessError("the warm process has ended, or was refused a fork")
         ours.pop_all()
-    handle, status = descriptors
-    return Forked(int(pid), handle, status, *streams)
+    return Forked(int(pid), descriptors[0], descriptors[1], *streams)
 
 
 @atexit.register

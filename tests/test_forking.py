@@ -72,7 +72,7 @@ def test_a_fork_is_as_a_new_python(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     umask, mask = os.umask(0o027), signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     try:
-        assert state()["inherited"][0] != before["inherited"][0]
+        assert state(env=given)["inherited"][0] != before["inherited"][0]
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
         forked, new = (state(env=given, fork=fork) for fork in (True, False))
     finally:
