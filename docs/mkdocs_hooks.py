@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shutil
 import tempfile
@@ -44,8 +45,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """Links to files of the checkout lead to their pages; those that have none are text."""
-    outside = {page: name for name, page in PAGES.items()}
-    folder = ROOT / "docs" if page.file.src_uri not in outside else ROOT
+    own = page.file.src_uri
+    folder = ROOT if own in PAGES.values() else (ROOT / "docs" / own).parent
 
     def linked(match: re.Match[str]) -> str:
         text, target = match.groups()
@@ -54,7 +55,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
             return match[0]
         path = (folder / name).resolve().relative_to(ROOT.resolve()).as_posix()
         there = PAGES.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
-        return text if there is None else f"[{text}]({there}{'#' + anchor if anchor else ''})"
+        if there is None:
+            return text
+        there = posixpath.relpath(there, posixpath.dirname(own) or ".")
+        return f"[{text}]({there}{'#' + anchor if anchor else ''})"
 
     markdown = markdown.replace("](docs/images/", "](images/")
     return re.sub(r"(?m)^((?!\s*(?:[-*|>#]|\d+\. )).+)\n(?=[-*] )", r"\1\n\n", _LINK.sub(linked, markdown))
