@@ -39,7 +39,12 @@ _INHERITED = {"Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "CapEff", "No
 
 
 def start(
-    module: str, environment: Mapping[str, str], *, preload: Sequence[str], stderr: bool = False, fork: bool = True
+    module: str,
+    environment: Mapping[str, str],
+    *,
+    preload: Sequence[str],
+    stderr: bool = False,
+    fork: bool | None = None,
 ) -> subprocess.Popen[bytes] | Forked:
     """Run the function `main` of a module in a process, in a session of its own, with pipes to its standard streams.
 
@@ -48,11 +53,13 @@ def start(
         environment: Environment variables of the process.
         preload: Modules for the warm process to import.
         stderr: Whether its standard error is a pipe too; otherwise it is that of this process.
-        fork: Whether to fork it, on Linux; otherwise, or if that fails, it is a new Python.
+        fork: Whether to fork it, on Linux; by default unless DORYLAX_FORK=0. If that fails it is a new Python.
 
     Raises:
         OSError: The system refuses.
     """
+    if fork is None:
+        fork = os.environ.get("DORYLAX_FORK") != "0"
     if fork and sys.platform == "linux":  # elsewhere libraries of the system may not survive a fork
         with contextlib.suppress(OSError), _LOCK:
             return _forked(module, environment, preload, stderr=stderr)

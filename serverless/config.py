@@ -76,11 +76,6 @@ class TensorConfig(Section):
     cold_start: Annotated[float, Field(ge=0), Unit("seconds")] = Field(
         default=0.0, description="extra seconds that a worker takes to start"
     )
-    fork: bool = Field(
-        default=True,
-        description="fork local workers and host processes from a warm process that has imported their modules (Linux); "
-        "false: start each as a new Python",
-    )
     streaming: bool = Field(
         default=False, description="workers compute on the first half of the rows while the second half arrives"
     )

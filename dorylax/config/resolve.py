@@ -64,7 +64,7 @@ _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in 
 _QUIET = ("single", "pipeline", "tensor")
 NO_IDENTITY = (
     *("single.memory", "single.memory_limit", "single.scratch"),
-    *("data.verify", "pipeline.trace", "tensor.fork", "train.checkpoints", "train.recipe"),
+    *("data.verify", "pipeline.trace", "train.checkpoints", "train.recipe"),
     *map(RayConfig.key, RayConfig.options()),
 )
 """Say whether a run begins, where, what it tells of itself, and where values come from; nothing about what it trains."""

@@ -58,7 +58,6 @@ class Processes:
     """See `Launched`."""
 
     def __init__(self, specs: Sequence[HostSpec], threads: int, on_end: OnEnd) -> None:
-        self._fork = all(one.run.config.tensor.fork for one in specs)
         self._names, self._on_end = [one.name for one in specs], on_end
         self._specs = [one.to_bytes() for one in specs]
         self._environment = {"NPROC": str(threads), **os.environ}  # for XLA; a user's value comes first
@@ -73,7 +72,7 @@ class Processes:
         """
         begun = []
         for number in numbers:
-            process = _Process(self._names[number], self._environment, self._told_end(number), fork=self._fork)
+            process = _Process(self._names[number], self._environment, self._told_end(number))
             self._processes[number] = process
             begun.append(process)
         await asyncio.gather(
@@ -115,9 +114,7 @@ class _Process:
         endpoint: its endpoint, once it listens; fails if it ends before.
     """
 
-    def __init__(
-        self, name: str, environment: Mapping[str, str], on_end: Callable[[HostError], None], *, fork: bool
-    ) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str], on_end: Callable[[HostError], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._name, self._on_end = name, on_end
         self._said = b""
@@ -125,7 +122,7 @@ class _Process:
         self.endpoint: asyncio.Future[str] = self._loop.create_future()
         try:
             # In a session of its own: Ctrl-C in a terminal is the driver's.
-            self._process = start(_MODULE, environment, preload=_PRELOAD, stderr=True, fork=fork)
+            self._process = start(_MODULE, environment, preload=_PRELOAD, stderr=True)
         except OSError as error:
             raise HostError(f"{name} cannot be started: {error}") from error
         assert self._process.stdin is not None

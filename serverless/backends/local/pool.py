@@ -27,7 +27,6 @@ def local_workers(
     cold_start_seconds: float = 0.0,
     threads: int = 1,
     settings: Mapping[str, JaxSetting] | None = None,
-    fork: bool = True,
 ) -> Pool:
     """Calls the handler in processes of this machine.
 
@@ -38,17 +37,16 @@ def local_workers(
         cold_start_seconds: added to the start of each, ≥ 0.
         threads: of XLA in each, ≥ 1.
         settings: of JAX in each, by name; None: those of this process (`jax_settings`).
-        fork: as of `forking.start`.
 
     Raises:
         ValueError: a number out of range.
     """
     given = SandboxSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
-    start = functools.partial(WorkerProcess, given.to_line(), worker_environment(os.environ, threads), fork=fork)
+    start = functools.partial(WorkerProcess, given.to_line(), worker_environment(os.environ, threads))
     return Pool(workers, start, _START_SECONDS + cold_start_seconds)
 
 
 def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
     """The workers of a run (`catalogue.BackendEntry.invoker`)."""
     link = Link(tensor.latency, tensor.bandwidth, tensor.latency_sigma)
-    return local_workers(keys, workers=workers, link=link, cold_start_seconds=tensor.cold_start, fork=tensor.fork)
+    return local_workers(keys, workers=workers, link=link, cold_start_seconds=tensor.cold_start)

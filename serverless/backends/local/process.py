@@ -32,16 +32,15 @@ class WorkerProcess:
     Args:
         settings: the first line for the worker.
         environment: environment variables of the worker.
-        fork: as of `forking.start`.
 
     Raises:
         InvokeError: the operating system refuses.
     """
 
-    def __init__(self, settings: bytes, environment: Mapping[str, str], *, fork: bool) -> None:
+    def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
         try:
             # In another session: Ctrl-C in a terminal never reaches it, not even while it starts.
-            self._process = start(_MODULE, environment, preload=_PRELOAD, fork=fork)
+            self._process = start(_MODULE, environment, preload=_PRELOAD)
         except OSError as error:
             raise InvokeError("refused", f"a worker process cannot be started: {error}") from error
         assert self._process.stdin is not None
