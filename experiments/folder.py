@@ -108,7 +108,7 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
 
 
 def check_figures(folder: Path) -> None:
-    """Raises if a report would replace figures that no sweep and no report have written.
+    """Refuse a folder whose figures a report would replace although neither a sweep nor a report wrote them.
 
     Raises:
         ConfigError: The folder has figures, but neither sweep.json nor report.html.
