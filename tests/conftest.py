@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,25 @@ def pytest_collection_finish() -> None:
     """Exempt all modules and tests from garbage collection, which would visit them each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def logs_as_before() -> Iterator[None]:
+    """Fail a test that leaves a logger of dorylax changed: later tests of this process would miss its messages."""
+    before = _loggers()
+    yield
+    assert _loggers() == before, "the test changed a logger of dorylax for good"
+
+
+def _loggers() -> tuple[int, bool, list[str]]:
+    """Return the level of the root of dorylax's loggers, whether others see its messages, and all that are disabled."""
+    root = logging.getLogger("dorylax")
+    disabled = [
+        name
+        for name, logger in logging.root.manager.loggerDict.items()
+        if name.startswith("dorylax") and isinstance(logger, logging.Logger) and logger.disabled
+    ]
+    return root.level, root.propagate, disabled
 
 
 @pytest.fixture(scope="session")
