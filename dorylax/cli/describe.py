@@ -1,4 +1,4 @@
-"""`dorylax describe`: the tasks that a model is split into, as a table, as JSON, as a drawing."""
+"""`dorylax describe`: the tasks that a model is split into, as a table, as JSON, as a flowchart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dorylax.settings.errors import ConfigError
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
 @configured
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
-@click.option("--svg", metavar="FILE", type=click.Path(path_type=Path), help="Also draw the tasks.")
+@click.option("--mermaid", metavar="FILE", type=click.Path(path_type=Path), help="Also write a Mermaid flowchart.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def describe(
     *,
@@ -31,7 +31,7 @@ def describe(
     trust: bool,
     no_verify: bool,
     passes: str,
-    svg: Path | None,
+    mermaid: Path | None,
     as_json: bool,
 ) -> None:
     """Show the tasks that a model is split into.
@@ -41,7 +41,7 @@ def describe(
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
     given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust, no_verify=no_verify)
-    _check_svg(svg)
+    _check_file(mermaid)
 
     check_process()
 
@@ -57,8 +57,8 @@ def describe(
     dataset = prepare_data(config.data)
     price = 0.0 if config.pipeline is None else config.pipeline.expected_stale_price
     program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen, stale_price=price)
-    if svg is not None:
-        write_file(svg, program.draw())
+    if mermaid is not None:
+        write_file(mermaid, program.draw())
     if as_json:
         click.echo(json.dumps({"schema": 1} | description(program), indent=2, allow_nan=False, ensure_ascii=False))
     else:
@@ -77,9 +77,9 @@ def _passes(text: str, known: Sequence[str], applied: Sequence[str]) -> tuple[st
     return tuple(names)
 
 
-def _check_svg(path: Path | None) -> None:
-    """Before anything is computed."""
+def _check_file(path: Path | None) -> None:
+    """Refuse a file that cannot be written before anything is computed."""
     if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"--svg {path}: the folder {path.parent} does not exist")
+        raise ConfigError(f"--mermaid {path}: the folder {path.parent} does not exist")
     if path is not None and path.is_dir():
-        raise ConfigError(f"--svg {path} is a folder, not a file")
+        raise ConfigError(f"--mermaid {path} is a folder, not a file")

@@ -52,7 +52,7 @@ class Program(SplitModel):
         return describe(self, num_vertices, num_edges)
 
     def draw(self) -> str:
-        """The graph of tasks as an SVG."""
+        """Return the tasks as a Mermaid flowchart, which GitHub and JupyterLab show as a picture."""
         return draw(self)
 
     def export(self) -> StageSet:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import jax
@@ -47,14 +46,14 @@ def test_passes(dorylax, given: str, applied: list[str]) -> None:
     assert json.loads(out)["passes"] == applied
 
 
-def test_svg(dorylax, tmp_path: Path) -> None:
-    file = tmp_path / "gcn.svg"
-    code, out, _ = dorylax("describe", *TINY, "--svg", str(file))
+def test_flowchart(dorylax, tmp_path: Path) -> None:
+    file = tmp_path / "gcn.mmd"
+    code, out, _ = dorylax("describe", *TINY, "--mermaid", str(file))
     assert code == 0
     assert out.startswith("GCN: ")
-    assert ET.fromstring(file.read_text()).tag.endswith("svg")
-    assert [path.name for path in tmp_path.iterdir()] == ["gcn.svg"]
-    dorylax("describe", *TINY, "--model", "mlp", "--svg", str(file))
+    assert "flowchart" in file.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["gcn.mmd"]
+    dorylax("describe", *TINY, "--model", "mlp", "--mermaid", str(file))
     assert "MLP" in file.read_text()
 
 
@@ -69,8 +68,8 @@ def test_svg(dorylax, tmp_path: Path) -> None:
             ("--passes", ""),
             f"--passes takes all, none, or names separated by commas, got '': choose from {', '.join(PASSES)}",
         ),
-        (("--svg", "/nowhere/x.svg"), "--svg /nowhere/x.svg: the folder /nowhere does not exist"),
-        (("--svg", "/"), "--svg / is a folder, not a file"),
+        (("--mermaid", "/nowhere/x"), "--mermaid /nowhere/x: the folder /nowhere does not exist"),
+        (("--mermaid", "/"), "--mermaid / is a folder, not a file"),
         (("--set", "model.drpout=0"), "model.drpout"),
     ],
 )
