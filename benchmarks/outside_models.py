@@ -1,7 +1,7 @@
 """Models from outside in pieces: how far each is from the model in one piece under `jax.grad`, or why it is refused.
 
     python benchmarks/outside_models.py                     # the tables of docs/models.md; some minutes
-    python benchmarks/outside_models.py --json models.json GAT "PNA"
+    python benchmarks/outside_models.py --json models.json DAGNN "PNA"
 
 Messages are cut after their first sentence, and without the line of the model. Of each model that can be split: the largest
 relative distance of loss, gradients and state in float64 and float32 over 1, 3 and 7 intervals, and in float64 after three

@@ -11,64 +11,6 @@ from dorylax import ops
 from support.outside.case import C, F, H, Outside
 
 
-class GATLayer(nn.Module):
-    heads: int
-    features: int
-    concat: bool = True
-    attn_drop: float = 0.3
-
-    @nn.compact
-    def __call__(self, graph, x, train: bool):
-        wh = nn.Dense(self.heads * self.features, use_bias=False)(x).reshape(-1, self.heads, self.features)
-        a_src = self.param("a_src", nn.initializers.glorot_uniform(), (self.heads, self.features))
-        a_dst = self.param("a_dst", nn.initializers.glorot_uniform(), (self.heads, self.features))
-        e = ops.scatter_src(graph, jnp.einsum("nhf,hf->nh", wh, a_src))
-        e = e + ops.scatter_dst(graph, jnp.einsum("nhf,hf->nh", wh, a_dst))
-        alpha = ops.edge_softmax(graph, nn.leaky_relu(e, 0.2))
-        alpha = nn.Dropout(self.attn_drop, deterministic=not train)(alpha)
-        out = ops.gather(graph, wh, alpha)
-        return out.reshape(out.shape[0], -1) if self.concat else out.mean(1)
-
-
-class GAT(nn.Module):
-    @nn.compact
-    def __call__(self, graph, x, train: bool = False):
-        x = nn.Dropout(0.3, deterministic=not train)(x)
-        x = nn.elu(GATLayer(2, H)(graph, x, train) + nn.Dense(2 * H)(x))
-        x = nn.Dropout(0.3, deterministic=not train)(x)
-        return GATLayer(2, C, concat=False)(graph, x, train)
-
-
-class GATv2(nn.Module):
-    heads: int = 2
-
-    @nn.compact
-    def __call__(self, graph, x):
-        left = nn.DenseGeneral((self.heads, H), name="left")(x)
-        right = nn.DenseGeneral((self.heads, H), name="right")(x)
-        att = self.param("att", nn.initializers.lecun_normal(), (self.heads, H))
-        scores = jnp.sum(nn.leaky_relu(ops.scatter_src(graph, left) + ops.scatter_dst(graph, right)) * att, -1)
-        h = ops.gather(graph, left, ops.edge_softmax(graph, scores))
-        return nn.Dense(C)(nn.elu(h.reshape((h.shape[0], self.heads * H))))
-
-
-class SuperGAT(nnx.Module):
-    """SuperGAT-MX: GAT's scores, masked by how probable the edge is."""
-
-    def __init__(self, *, rngs):
-        self.lin = nnx.Linear(F, H, rngs=rngs)
-        self.a = nnx.Param(jax.random.normal(rngs.params(), (2 * H,)))
-        self.out = nnx.Linear(H, C, rngs=rngs)
-
-    def __call__(self, graph, x):
-        h = self.lin(x)
-        h_j, h_i = ops.scatter_src(graph, h), ops.scatter_dst(graph, h)
-        logits = (h_i * h_j).sum(-1)
-        score = jnp.concatenate([h_i, h_j], -1) @ self.a[...] * jax.nn.sigmoid(logits)
-        alpha = ops.edge_softmax(graph, jax.nn.leaky_relu(score))
-        return self.out(jax.nn.elu(ops.gather_edges(graph, alpha[:, None] * h_j)))
-
-
 class UniMPLayer(nn.Module):
     heads: int
     dim: int
@@ -94,22 +36,6 @@ class UniMP(nn.Module):
         label = nn.Embed(C + 1, F)(known + 1)
         x = UniMPLayer(2, 3)(graph, x + label, edge_attr)
         return nn.Dense(C)(UniMPLayer(1, 3)(graph, x, edge_attr))
-
-
-class FAConv(nnx.Module):
-    def __init__(self, *, rngs):
-        self.t1, self.t2 = nnx.Linear(F, H, rngs=rngs), nnx.Linear(H, C, rngs=rngs)
-        self.gates = nnx.List([nnx.Linear(2 * H, 1, rngs=rngs) for _ in range(2)])
-
-    def __call__(self, graph, x, eps=0.3):
-        d = jax.lax.rsqrt(jnp.maximum(ops.in_degrees(graph, x.dtype), 1))
-        h = raw = jax.nn.relu(self.t1(x))
-        for gate in self.gates:
-            h2 = jnp.concatenate([ops.scatter_dst(graph, h), ops.scatter_src(graph, h)], axis=1)
-            g = jnp.tanh(gate(h2)).squeeze(-1)
-            e = g * ops.scatter_dst(graph, d) * ops.scatter_src(graph, d)
-            h = eps * raw + ops.gather(graph, h, edge_weight=e)
-        return self.t2(h)
 
 
 class PointTransformer(nnx.Module):
@@ -228,11 +154,7 @@ def _nnx(cls, paper, **case):
 
 
 CASES = {
-    "GAT": Outside(GAT, "Veličković et al., ICLR 2018"),
-    "GATv2": Outside(GATv2, "Brody et al., ICLR 2022"),
-    "SuperGAT": _nnx(SuperGAT, "Kim and Oh, ICLR 2021"),
     "UniMP": Outside(UniMP, "Shi et al., IJCAI 2021", inputs=("edge_attr", "known")),
-    "FAGCN": _nnx(FAConv, "Bo et al., AAAI 2021"),
     "Point Transformer": _nnx(PointTransformer, "Zhao et al., ICCV 2021", inputs=("pos",)),
     "SGFormer": _nnx(SGFormer, "Wu et al., NeurIPS 2023"),
     "GraphGPS": _nnx(GraphGPS, "Rampášek et al., NeurIPS 2022", inputs=("edge_attr", "lap_pe")),

@@ -15,7 +15,6 @@ F, H, C, D, R = 5, 4, 3, 2, 3
 
 SPACES: dict[str, tuple[str, tuple[int, ...], str]] = {
     "edge_attr": ("edge", (D,), "real"),
-    "edge_weight": ("edge", (), "positive"),
     "edge_type": ("edge", (), "kind"),
     "pos": ("vertex", (3,), "real"),
     "lap_pe": ("vertex", (H,), "real"),

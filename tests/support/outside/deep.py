@@ -10,41 +10,7 @@ import jax.numpy as jnp
 from flax import nnx
 
 from dorylax import ops
-from support.outside.case import C, D, F, H, Outside
-
-
-class GENConv(nnx.Module):
-    """Softmax aggregation with a learnt temperature, channel by channel."""
-
-    def __init__(self, dim, *, rngs):
-        self.t = nnx.Param(jnp.array(1.0))
-        self.edge = nnx.Linear(D, dim, rngs=rngs)
-        self.mlp = nnx.Sequential(
-            nnx.Linear(dim, 2 * dim, rngs=rngs), nnx.LayerNorm(2 * dim, rngs=rngs), nnx.relu,
-            nnx.Linear(2 * dim, dim, rngs=rngs),
-        )  # fmt: skip
-
-    def __call__(self, graph, x, edge_attr):
-        msg = nnx.relu(ops.scatter_src(graph, x) + self.edge(edge_attr)) + 1e-7
-        alpha = ops.edge_softmax(graph, msg * self.t[...])
-        return self.mlp(x + ops.gather_edges(graph, alpha * msg))
-
-
-class DeeperGCN(nnx.Module):
-    """res+: normalisation, activation and dropout come before the convolution."""
-
-    def __init__(self, layers=3, *, rngs):
-        self.encoder = nnx.Linear(F, H, rngs=rngs)
-        self.convs = nnx.List([GENConv(H, rngs=rngs) for _ in range(layers)])
-        self.norms = nnx.List([nnx.LayerNorm(H, rngs=rngs) for _ in range(layers)])
-        self.dropout = nnx.Dropout(0.1, rngs=rngs)
-        self.lin = nnx.Linear(H, C, rngs=rngs)
-
-    def __call__(self, graph, x, edge_attr):
-        x = self.convs[0](graph, self.encoder(x), edge_attr)
-        for conv, norm in zip(self.convs[1:], self.norms[1:], strict=True):
-            x = x + conv(graph, self.dropout(nnx.relu(norm(x))), edge_attr)
-        return self.lin(self.dropout(nnx.relu(self.norms[0](x))))
+from support.outside.case import C, F, H, Outside
 
 
 class JKNet(nnx.Module):
@@ -68,20 +34,6 @@ class JKNet(nnx.Module):
         states = jnp.concatenate([self.read(self.fwd, xs), self.read(self.bwd, xs[::-1])[::-1]], -1)
         alpha = jax.nn.softmax(self.att(states), axis=0)
         return self.out((xs * alpha).sum(0))
-
-
-class GGNN(nn.Module):
-    """One set of weights, used again and again."""
-
-    steps: int = 3
-
-    @nn.compact
-    def __call__(self, graph, x):
-        h = jnp.pad(x, ((0, 0), (0, 2)))
-        message, gru = nn.Dense(h.shape[-1], use_bias=False), nn.GRUCell(h.shape[-1])
-        for _ in range(self.steps):
-            h, _ = gru(h, ops.gather(graph, message(h), reduce="mean"))
-        return nn.Dense(C)(nn.sigmoid(nn.Dense(H)(jnp.concatenate([h, x], -1))))
 
 
 class Block(nn.Module):
@@ -138,18 +90,6 @@ def drop_edge(params, graph, x, *, key, training=False, p=0.3):
         x = ops.gather(graph, x, norm) + x / deg[:, None] + bias
         x = jax.nn.relu(x) if i == 0 else x
     return x
-
-
-class DropMessage(nnx.Module):
-    def __init__(self, *, rngs):
-        self.lin1, self.lin2 = nnx.Linear(F, H, rngs=rngs), nnx.Linear(H, C, rngs=rngs)
-        self.drop = nnx.Dropout(0.4, rngs=rngs)
-
-    def __call__(self, graph, x):
-        for lin in (self.lin1, self.lin2):
-            messages = self.drop(ops.scatter_src(graph, lin(x)))
-            x = nnx.selu(ops.gather_edges(graph, messages, reduce="mean") + lin(x))
-        return x
 
 
 class NeuralSparse(nn.Module):
@@ -274,24 +214,6 @@ class SignInvariantPE(nnx.Module):
         return self.head(jnp.concatenate([x, pe, ops.gather(graph, pe, reduce="mean")], axis=1))
 
 
-class GraphMoE(nnx.Module):
-    """Each vertex takes the two best of its experts, by noisy gates."""
-
-    def __init__(self, experts=4, k=2, *, rngs):
-        self.experts = nnx.List([nnx.Linear(F, H, rngs=rngs) for _ in range(experts)])
-        self.gate, self.noise = nnx.Linear(F, experts, rngs=rngs), nnx.Linear(F, experts, rngs=rngs)
-        self.head, self.k = nnx.Linear(H, C, rngs=rngs), k
-        self.rngs = nnx.Rngs(dropout=rngs.dropout())
-
-    def __call__(self, graph, x):
-        clean = self.gate(x)
-        noisy = clean + jax.random.normal(self.rngs.dropout(), clean.shape, clean.dtype) * nnx.softplus(self.noise(x))
-        best, _ = jax.lax.top_k(noisy, self.k)
-        gates = nnx.softmax(jnp.where(noisy >= best[:, -1:], noisy, -jnp.inf))
-        outs = jnp.stack([ops.gather(graph, expert(x), reduce="mean") + expert(x) for expert in self.experts], 1)
-        return self.head(nnx.relu((gates[..., None] * outs).sum(1)))
-
-
 class HistoricalGCN(nnx.Module):
     """GNNAutoScale keeps every vertex's last hidden row."""
 
@@ -319,9 +241,7 @@ def _function(function, paper, make, **case):
 
 
 CASES = {
-    "DeeperGCN": _nnx(DeeperGCN, "Li et al., arXiv 2020", inputs=("edge_attr",)),
     "JK-Net LSTM": _nnx(JKNet, "Xu et al., ICML 2018"),
-    "GGNN": Outside(GGNN, "Li et al., ICLR 2016"),
     "linen scan, remat": Outside(ScannedGCN, "Li et al., ICML 2021"),
     "NNX scan, remat": _nnx(NNXScannedSAGE, "Li et al., ICML 2021"),
     "DropEdge": _function(
@@ -329,7 +249,6 @@ CASES = {
         "Rong et al., ICLR 2020",
         lambda: list(zip(_layers((F, H), (H, C)), [jnp.zeros(H), jnp.zeros(C)], strict=True)),
     ),
-    "DropMessage": _nnx(DropMessage, "Fang et al., AAAI 2023"),
     "NeuralSparse": Outside(NeuralSparse, "Zheng et al., ICML 2020"),
     "spectral norm": Outside(SpectralSAGE, "Miyato et al., ICLR 2018"),
     "running mean used at once": _nnx(RunningMean, "Ioffe, NeurIPS 2017"),
@@ -342,7 +261,6 @@ CASES = {
     ),
     "vertex embeddings": _nnx(IdEmbedding, "You et al., AAAI 2021", rounding=2**-23),
     "SignNet": _nnx(SignInvariantPE, "Lim et al., ICLR 2023", inputs=("lap_pe",)),
-    "mixture of experts": _nnx(GraphMoE, "Wang et al., NeurIPS 2023"),
     "GNNAutoScale": _nnx(
         HistoricalGCN, "Fey et al., ICML 2021", refused="keeps a row for each vertex as its state history"
     ),

@@ -106,32 +106,6 @@ class PNA(nnx.Module):
         return self.out(jax.nn.relu(self.post(jnp.concatenate([x, *scaled], axis=-1))))
 
 
-def egnn(params, graph, x, pos):
-    """E(n)-equivariant: positions move along differences, which only their lengths are read of."""
-    h = x @ params["embed"]
-    for layer in params["layers"]:
-        diff = ops.scatter_dst(graph, pos) - ops.scatter_src(graph, pos)
-        radial = jnp.sum(diff**2, axis=1, keepdims=True)
-        m_ij = jax.nn.silu(
-            mlp(layer["edge"], jnp.concatenate([ops.scatter_dst(graph, h), ops.scatter_src(graph, h), radial], 1))
-        )
-        m_ij = m_ij * jax.nn.sigmoid(mlp(layer["gate"], m_ij))
-        trans = jnp.clip(diff / (jnp.sqrt(radial + 1e-8) + 1.0) * mlp(layer["coord"], m_ij), -100, 100)
-        pos = pos + ops.gather_edges(graph, trans, reduce="mean")
-        h = h + mlp(layer["node"], jnp.concatenate([h, ops.gather_edges(graph, m_ij)], 1))
-    return jnp.concatenate([h, (pos**2).sum(1, keepdims=True)], 1) @ params["head"]
-
-
-def init_egnn(layers=2):
-    keys = iter(jax.random.split(jax.random.key(1), 2 + 4 * layers))
-    sizes = {"edge": [2 * H + 1, H, H], "gate": [H, 1], "coord": [H, H, 1], "node": [2 * H, H, H]}
-    return {
-        "embed": jax.random.normal(next(keys), (F, H)),
-        "layers": [{name: init_mlp(next(keys), size) for name, size in sizes.items()} for _ in range(layers)],
-        "head": jax.random.normal(next(keys), (H + 1, C)),
-    }
-
-
 class RGCN(nn.Module):
     """A weight for each kind of edge, of a few bases; messages are averaged within a kind."""
 
@@ -218,21 +192,6 @@ def init_schnet():
     return {"embed": jax.random.normal(next(k), (F, H)), "blocks": blocks, "head": init_mlp(next(k), [H, H, 1])}
 
 
-class CGCNN(nnx.Module):
-    def __init__(self, *, rngs):
-        self.embed = nnx.Linear(F, H, rngs=rngs)
-        self.fc = nnx.Linear(2 * H + D, 2 * H, rngs=rngs)
-        self.bn1, self.bn2 = nnx.BatchNorm(2 * H, rngs=rngs), nnx.BatchNorm(H, rngs=rngs)
-        self.out = nnx.Linear(H, C, rngs=rngs)
-
-    def __call__(self, graph, x, edge_attr):
-        h = self.embed(x)
-        z = jnp.concatenate([ops.scatter_dst(graph, h), ops.scatter_src(graph, h), edge_attr], axis=1)
-        gate, core = jnp.split(self.bn1(self.fc(z)), 2, axis=1)
-        h = nnx.softplus(h + self.bn2(ops.gather_edges(graph, nnx.sigmoid(gate) * nnx.softplus(core))))
-        return self.out(h)
-
-
 def huber(prediction, target, delta=1.0):
     error = jnp.abs(prediction - target)
     quadratic = jnp.minimum(error, delta)
@@ -248,12 +207,10 @@ CASES = {
     "DGCNN": Outside(lambda: (dgcnn, init_dgcnn()), "Wang et al., TOG 2019"),
     "GINE": Outside(GINE, "Hu et al., ICLR 2020", inputs=("edge_attr",)),
     "PNA": _nnx(PNA, "Corso et al., NeurIPS 2020", inputs=("edge_attr",)),
-    "EGNN": Outside(lambda: (egnn, init_egnn()), "Satorras et al., ICML 2021", inputs=("pos",)),
     "R-GCN": Outside(RGCN, "Schlichtkrull et al., ESWC 2018", inputs=("edge_type",)),
     "CompGCN": Outside(lambda: (compgcn, init_compgcn()), "Vashishth et al., ICLR 2020", inputs=("edge_type",)),
     "MPNN": Outside(MPNN, "Gilmer et al., ICML 2017", inputs=("edge_attr",)),
     "SchNet": Outside(
         lambda: (schnet, init_schnet()), "Schütt et al., NeurIPS 2017", inputs=("pos",), labels="value", loss=huber
     ),
-    "CGCNN": _nnx(CGCNN, "Xie and Grossman, PRL 2018", inputs=("edge_attr",)),
 }

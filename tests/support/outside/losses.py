@@ -21,11 +21,6 @@ class GCN(nn.Module):
         return ops.gather(graph, nn.Dense(self.out)(h), reduce="mean") + nn.Dense(self.out)(h)
 
 
-def focal_loss(logits, labels, gamma=2.0):
-    log_p = jnp.take_along_axis(jax.nn.log_softmax(logits), jnp.clip(labels, 0)[:, None], axis=1)[:, 0]
-    return -((1 - jnp.exp(log_p)) ** gamma) * log_p
-
-
 def class_balanced_loss(logits, labels, beta=0.9):
     """Weights by the effective number of samples of each class, counted over the labels there are."""
     onehot = jax.nn.one_hot(labels, C)
@@ -42,10 +37,6 @@ def bincount_loss(logits, labels):
     weights = valid.sum() / (C * jnp.maximum(counts, 1))
     labels = jnp.where(valid, labels, 0)
     return weights[labels] * optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-
-
-def label_smoothing(logits, labels):
-    return optax.softmax_cross_entropy(logits, optax.smooth_labels(jax.nn.one_hot(labels, C), 0.1))
 
 
 class MultiTask(nnx.Module):
@@ -72,12 +63,6 @@ def multi_task_loss(out, targets):
 def gaussian_nll(output, target):
     mean, log_var = output[:, 0], jnp.clip(output[:, 1], -10, 10)
     return 0.5 * (log_var + (target - mean) ** 2 * jnp.exp(-log_var))
-
-
-def quantile_loss(output, target):
-    taus = jnp.array([0.1, 0.5, 0.9])
-    error = target[:, None] - output
-    return jnp.maximum(taus * error, (taus - 1) * error).sum(-1)
 
 
 class Distilled(nnx.Module):
@@ -134,12 +119,6 @@ class TwoViews(nn.Module):
         dense, head, drop = nn.Dense(H), nn.Dense(C), nn.Dropout(0.3, deterministic=not train)
         z1, z2 = (jnp.tanh(ops.gather(graph, dense(drop(x)), reduce="mean") + dense(x)) for _ in range(2))
         return head(z1), z1, z2
-
-
-def infonce_loss(output, labels, tau=0.5):
-    logits, z1, z2 = output
-    similarity = z1 @ z2.T / tau
-    return -jnp.diag(jax.nn.log_softmax(similarity)) + optax.softmax_cross_entropy_with_integer_labels(logits, labels)
 
 
 def barlow_loss(output, labels, lam=0.05):
@@ -202,23 +181,12 @@ def _nnx(cls, paper, **case):
 
 
 CASES = {
-    "focal loss": Outside(GCN, "Lin et al., ICCV 2017", loss=focal_loss),
     "class-balanced loss": Outside(GCN, "Cui et al., CVPR 2019", loss=class_balanced_loss),
     "balanced by bincount": Outside(GCN, "King and Zeng, Political Analysis 2001", loss=bincount_loss),
-    "label smoothing": Outside(GCN, "Szegedy et al., CVPR 2016", loss=label_smoothing),
     "multi-task": _nnx(MultiTask, "Kendall et al., CVPR 2018", labels="class and value", loss=multi_task_loss),
     "Gaussian likelihood": Outside(lambda: GCN(2), "Nix and Weigend, ICNN 1994", labels="value", loss=gaussian_nll),
-    "quantile regression": Outside(
-        lambda: GCN(3), "Koenker and Bassett, Econometrica 1978", labels="value", loss=quantile_loss
-    ),
     "distillation": _nnx(Distilled, "Zhang et al., ICLR 2022", inputs=("teacher",), loss=distillation_loss),
     "BGRL": _nnx(BGRL, "Thakoor et al., ICLR 2022", loss=bgrl_loss),
-    "GRACE": Outside(
-        TwoViews,
-        "Zhu et al., arXiv 2020",
-        loss=infonce_loss,
-        refused="product of every vertex with every other",
-    ),
     "Graph Barlow Twins": Outside(TwoViews, "Bielak et al., KBS 2022", loss=barlow_loss),
     "GRAND": Outside(lambda: (grand, grand_params()), "Feng et al., NeurIPS 2020", loss=grand_loss),
     "DGI": Outside(DGI, "Veličković et al., ICLR 2019", refused="indexing of the vertex axis"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 
@@ -44,18 +42,6 @@ def appnp(params, graph, x, *, key, train=False, alpha=0.1, num_iters=4):
     return jax.lax.fori_loop(0, num_iters, lambda _, z: (1 - alpha) * adj(z) + alpha * h, z)
 
 
-def gprgnn(params, graph, x):
-    h = jax.nn.relu(x @ params["w1"]) @ params["w2"]
-    adj = gcn_norm(graph, x)
-
-    def step(z, gamma):
-        z = adj(z)
-        return z, gamma * z
-
-    _, hops = jax.lax.scan(step, h, params["gamma"][1:])
-    return params["gamma"][0] * h + hops.sum(0)
-
-
 def chebnet(params, graph, x):
     adj = gcn_norm(graph, x, add_self_loops=False)
     lap = lambda h: -adj(h)  # noqa: E731  2 L / λ_max - I with λ_max = 2
@@ -72,23 +58,6 @@ def init_chebnet(order=3):
     keys = jax.random.split(jax.random.key(1), 2)
     sizes = [(F, H), (H, C)]
     return {"layers": [jax.random.normal(k, (order, *s)) / s[0] for k, s in zip(keys, sizes, strict=True)]}
-
-
-def bernnet(params, graph, x, K=3):
-    """Bernstein polynomials of the Laplacian."""
-    adj = gcn_norm(graph, x, add_self_loops=False)
-    h = jnp.tanh(x @ params["w1"]) @ params["w2"]
-    theta = jax.nn.relu(params["theta"])
-    powers = [h]
-    for _ in range(K):
-        powers.append(powers[-1] + adj(powers[-1]))
-    out = theta[0] * powers[K] / 2**K
-    for i in range(K):
-        z = powers[K - i - 1]
-        for _ in range(i + 1):
-            z = z - adj(z)
-        out += theta[i + 1] * z / 2**K
-    return out
 
 
 def arma(params, graph, x, stacks=2, layers=2):
@@ -113,11 +82,6 @@ def init_arma(stacks=2):
     }
 
 
-def sgc(params, graph, x, K=2):
-    adj = gcn_norm(graph, x)
-    return functools.reduce(lambda h, _: adj(h), range(K), x) @ params["w"] + params["b"]
-
-
 def sign(params, graph, x, r=3):
     adj = gcn_norm(graph, x)
     hops = [x]
@@ -126,16 +90,6 @@ def sign(params, graph, x, r=3):
     slope = params["prelu"]
     z = [jnp.where(z > 0, z, slope * z) for z in (h @ w for h, w in zip(hops, params["theta"], strict=True))]
     return jnp.concatenate(z, axis=1) @ params["omega"]
-
-
-def h2gcn(params, graph, x):
-    """Ego, neighbours and neighbours of neighbours kept apart, all rounds concatenated."""
-    adj = gcn_norm(graph, x, add_self_loops=False)
-    rounds = [jax.nn.relu(x @ params["embed"])]
-    for _ in range(2):
-        one = adj(rounds[-1])
-        rounds.append(jnp.concatenate([one, adj(one) - rounds[-1] / (1 + ops.in_degrees(graph, x.dtype)[:, None])], 1))
-    return jnp.concatenate(rounds, axis=1) @ params["out"]
 
 
 def linkx(params, graph, x):
@@ -226,21 +180,6 @@ def ignn(params, graph, x, tol=1e-6):
     return update(z) @ params["out"]
 
 
-def hgcn(params, graph, x, c=1.0):
-    """Hyperbolic: features in the Poincaré ball, neighbours averaged in the tangent space at the origin."""
-
-    def norm(v):
-        return jnp.sqrt(jnp.maximum(jnp.sum(v * v, axis=-1, keepdims=True), 1e-12))
-
-    expmap0 = lambda u: jnp.tanh(jnp.sqrt(c) * norm(u)) * u / (jnp.sqrt(c) * norm(u))  # noqa: E731
-    logmap0 = lambda y: jnp.arctanh(jnp.clip(jnp.sqrt(c) * norm(y), None, 1 - 1e-5)) * y / norm(y)  # noqa: E731
-    h = expmap0(0.3 * x)
-    for w in params["layers"]:
-        u = logmap0(h) @ w
-        h = expmap0(jax.nn.relu(ops.gather(graph, u, reduce="mean") + u))
-    return logmap0(h) @ params["out"]
-
-
 def _function(function, paper, params=None, **case):
     shapes = params or {"w1": (F, H), "w2": (H, C)}
     return Outside(lambda: (function, shapes() if callable(shapes) else normal(**shapes)), paper, **case)
@@ -249,13 +188,9 @@ def _function(function, paper, params=None, **case):
 MLP = {"w1": (F, H), "b1": (H,), "w2": (H, C), "b2": (C,)}
 CASES = {
     "APPNP": _function(appnp, "Gasteiger et al., ICLR 2019", MLP),
-    "GPR-GNN": _function(gprgnn, "Chien et al., ICLR 2021", {"w1": (F, H), "w2": (H, C), "gamma": (4,)}),
     "ChebNet": _function(chebnet, "Defferrard et al., NeurIPS 2016", init_chebnet),
-    "BernNet": _function(bernnet, "He et al., NeurIPS 2021", {"w1": (F, H), "w2": (H, C), "theta": (4,)}),
     "ARMA": _function(arma, "Bianchi et al., TPAMI 2021", init_arma),
-    "SGC": _function(sgc, "Wu et al., ICML 2019", {"w": (F, C), "b": (C,)}),
     "SIGN": _function(sign, "Frasca et al., arXiv 2020", {"theta": (4, F, H), "omega": (4 * H, C), "prelu": ()}),
-    "H2GCN": _function(h2gcn, "Zhu et al., NeurIPS 2020", {"embed": (F, H), "out": (7 * H, C)}),
     "LINKX": _function(
         linkx,
         "Lim et al., NeurIPS 2021",
@@ -274,9 +209,4 @@ CASES = {
         grand_ode, "Chamberlain et al., ICML 2021", {"enter": (F, H), "k": (H, H), "q": (H, H), "leave": (H, C)}
     ),
     "IGNN": _function(ignn, "Gu et al., NeurIPS 2020", {"b": (F, H), "w": (H, H), "out": (H, C)}, refused="while_loop"),
-    "HGCN": _function(
-        hgcn,
-        "Chami et al., NeurIPS 2019",
-        lambda: {"layers": list(normal(a=(F, H), b=(H, H)).values()), "out": normal(out=(H, C))["out"]},
-    ),
 }

@@ -1,75 +1,13 @@
-"""Norms, readouts and pools over all vertices, and virtual nodes: what needs the whole graph in the middle of the model."""
+"""Norms, readouts and pools over all vertices: what needs the whole graph in the middle of the model."""
 
 from __future__ import annotations
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
 from dorylax import ops
 from support.outside.case import C, F, H, Outside
-
-
-class PairNorm(nn.Module):
-    """With individual scales (PN-SI), or one for all (PN)."""
-
-    mode: str
-    scale: float = 1.0
-
-    def __call__(self, x):
-        x = x - x.mean(axis=0)
-        if self.mode == "PN":
-            return self.scale * x / jnp.sqrt(1e-6 + jnp.square(x).sum(axis=1).mean())
-        return self.scale * x / jnp.sqrt(1e-6 + jnp.square(x).sum(axis=1, keepdims=True))
-
-
-class DeepGCN(nn.Module):
-    mode: str = "PN"
-    layers: int = 3
-
-    @nn.compact
-    def __call__(self, graph, x):
-        d = jax.lax.rsqrt(ops.in_degrees(graph, x.dtype) + 1)[:, None]
-        for i in range(self.layers):
-            x = d * nn.Dense(H if i < self.layers - 1 else C, use_bias=False)(x)
-            x = d * (ops.gather(graph, x) + x)
-            x = nn.relu(PairNorm(self.mode)(x)) if i < self.layers - 1 else x
-        return x
-
-
-class GraphNorm(nnx.Module):
-    def __init__(self, dim, eps=1e-5):
-        self.weight, self.bias = nnx.Param(jnp.ones(dim)), nnx.Param(jnp.zeros(dim))
-        self.mean_scale = nnx.Param(jnp.ones(dim))
-        self.eps = eps
-
-    def __call__(self, x):
-        out = x - jnp.mean(x, axis=0, keepdims=True) * self.mean_scale
-        std = jnp.sqrt(jnp.mean(out**2, axis=0, keepdims=True) + self.eps)
-        return self.weight * out / std + self.bias
-
-
-class GINWithGraphNorm(nnx.Module):
-    def __init__(self, *, rngs):
-        self.lin1, self.lin2, self.out = (nnx.Linear(i, o, rngs=rngs) for i, o in ((F, H), (H, H), (H, C)))
-        self.norm1, self.norm2 = GraphNorm(H), GraphNorm(H)
-
-    def __call__(self, graph, x):
-        x = nnx.relu(self.norm1(self.lin1(x + ops.gather(graph, x))))
-        x = nnx.relu(self.norm2(self.lin2(x + ops.gather(graph, x))))
-        return self.out(x)
-
-
-def node_norm(x, p=2, eps=1e-5):
-    return x / jnp.power(jnp.sqrt(jnp.var(x, axis=1, keepdims=True) + eps), 1 / p)
-
-
-def nodenorm_gcn(params, graph, x):
-    for w in params["hidden"]:
-        h = ops.gather(graph, x @ w, reduce="mean") + x @ w
-        x = jax.nn.relu(node_norm(h)) + (x if x.shape == h.shape else 0)
-    return x @ params["out"]
 
 
 class DiffGroupNorm(nnx.Module):
@@ -95,33 +33,6 @@ class DGN(nnx.Module):
     def __call__(self, graph, x):
         x = nnx.relu(self.norm(ops.gather(graph, self.lins[0](x), reduce="mean")))
         return ops.gather(graph, self.lins[1](x), reduce="mean") + self.lins[1](x)
-
-
-class VirtualNodeGIN(nn.Module):
-    """As in OGB's graph property prediction, for one graph."""
-
-    layers: int = 2
-
-    @nn.compact
-    def __call__(self, graph, x, train: bool = False):
-        virtual = self.param("virtualnode", nn.initializers.zeros, (1, H))
-        h = nn.Dense(H)(x)
-        for i in range(self.layers):
-            h = h + virtual
-            z = nn.BatchNorm(use_running_average=not train)(nn.Dense(H)(h + ops.gather(graph, h)))
-            z = nn.Dropout(0.2, deterministic=not train)(nn.relu(z))
-            if i < self.layers - 1:
-                pooled = jnp.sum(h, axis=0, keepdims=True) + virtual
-                virtual = virtual + nn.Sequential([nn.Dense(2 * H), nn.LayerNorm(), nn.relu, nn.Dense(H)])(pooled)
-            h = h + z
-        return nn.Dense(C)(h)
-
-
-def global_readout(params, graph, x):
-    """The mean of all vertices is laid beside each of them."""
-    h = jnp.tanh(ops.gather(graph, x @ params["w1"], reduce="mean") + x @ params["w1"])
-    u = jax.nn.relu(jnp.mean(h, axis=0) @ params["global"])
-    return jnp.concatenate([h, jnp.broadcast_to(u, (h.shape[0], u.shape[-1]))], axis=-1) @ params["out"]
 
 
 def second_moments(params, graph, x):
@@ -189,18 +100,6 @@ class SAGPool(nnx.Module):
         return self.head(x + (x[perm] * score[perm, None]).mean(0))
 
 
-class MaxReadout(nnx.Module):
-    """The largest of all vertices beside each of them."""
-
-    def __init__(self, *, rngs):
-        self.enter, self.leave = nnx.Linear(F, H, rngs=rngs), nnx.Linear(2 * H, C, rngs=rngs)
-
-    def __call__(self, graph, x):
-        h = nnx.relu(ops.gather(graph, self.enter(x)))
-        top = jnp.max(h, axis=0, keepdims=True)
-        return self.leave(jnp.concatenate([h, jnp.repeat(top, h.shape[0], axis=0)], axis=1))
-
-
 def _nnx(cls, paper, **case):
     return Outside(lambda: cls(rngs=nnx.Rngs(0)), paper, **case)
 
@@ -211,25 +110,10 @@ def _params(seed=0, **shapes):
 
 
 CASES = {
-    "PairNorm": Outside(DeepGCN, "Zhao and Akoglu, ICLR 2020"),
-    "PairNorm-SI": Outside(lambda: DeepGCN("PN-SI"), "Zhao and Akoglu, ICLR 2020"),
-    "GraphNorm": _nnx(GINWithGraphNorm, "Cai et al., ICML 2021"),
-    "NodeNorm": Outside(
-        lambda: (nodenorm_gcn, {"hidden": list(_params(a=(F, H), b=(H, H)).values()), **_params(out=(H, C))}),
-        "Zhou et al., CIKM 2021",
-    ),
     "DiffGroupNorm": _nnx(DGN, "Zhou et al., NeurIPS 2020"),
-    "virtual node": Outside(VirtualNodeGIN, "Gilmer et al., ICML 2017"),
-    "global readout": Outside(
-        lambda: (global_readout, _params(w1=(F, H), **{"global": (H, H)}, out=(2 * H, C))),
-        "Battaglia et al., arXiv 2018",
-    ),
     "IterNorm": Outside(lambda: (second_moments, _params(w1=(F, H), w2=(H, C))), "Huang et al., CVPR 2019"),
     "Set2Set": _nnx(Set2Set, "Vinyals et al., ICLR 2016", refused="reduction over the vertex axis [reduce_max"),
     "Set2Set, bounded": Outside(lambda: Set2Set(score=bounded_softmax, rngs=nnx.Rngs(0)), "Vinyals et al., ICLR 2016"),
     "DiffPool": _nnx(DiffPool, "Ying et al., NeurIPS 2018"),
     "SAGPool": _nnx(SAGPool, "Lee et al., ICML 2019", refused="indexing of the vertex axis"),
-    "max readout": _nnx(
-        MaxReadout, "Zaheer et al., NeurIPS 2017", refused="reduction over the vertex axis [reduce_max"
-    ),
 }
