@@ -1,8 +1,8 @@
-"""Files and folders that come into being whole: a reader, or a crash, sees the old content or the new, never a part.
+"""Atomic writes: a reader, or a restart after a crash, sees the old content or the new, never a part.
 
-Everything is written beside its place, flushed to disk and renamed. Where that fails, the old content stays and nothing
-else is left; only a process that is killed, or a disk that refuses everything, leaves something behind, under a name that
-`leftover_of` knows. (If the last step fails, which puts the new name on disk, the new content is there already.)
+Each write goes to a temporary name beside the target, is flushed to disk, and is renamed. If a step fails, the old content
+stays and the temporary name is removed. Only a killed process, or a disk that refuses everything, leaves a temporary name,
+which `leftover_of` recognises. (If the last step fails, which puts the new name on disk, the new content is in place.)
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder that outlasts a crash, and those above it; one that is there stays as it is.
+    """Make a folder and its parents so that they survive a crash. An existing folder stays as it is.
 
     Raises:
-        OSError: the file system refuses, or there is a file; it names `path`.
+        OSError: The file system refuses, or `path` is a file; the error names `path`.
     """
     with named(path):
         made = [one for one in path.parents if not one.exists()]
         path.mkdir(parents=True, exist_ok=True)
-        # That of `path` always: a process that was killed may have made it, and not come to this.
+        # Always the parent of `path`: a killed process may have made the folder without this step.
         for one in (path, *made):
             _sync(one.parent)
 
 
 def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
-    """Writes a file, in place of one that may be there.
+    """Write a file, or replace it.
 
     Args:
-        path: of the file; its folder must be there.
-        content: text (UTF-8), bytes, or what writes them into an open file.
+        path: The file; its folder must exist.
+        content: Text (UTF-8), bytes, or a function that writes into an open file.
 
     Raises:
-        OSError: the file system refuses (a full disk, say); it names `path`.
-        Exception: what `content` raises.
+        OSError: The file system refuses (a full disk, say); the error names `path`.
+        Exception: `content` raises it.
     """
     temporary = _beside(path)
     with named(path):
         try:
-            # Not tempfile's, which are for their owner alone: the mode is that of any file that the user makes.
+            # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
             with temporary.open("xb") as file:
                 if callable(content):
                     content(file)
@@ -74,28 +74,28 @@ def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) 
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """`write_file` of strict JSON.
+    """Write strict JSON as `write_file` does.
 
     Raises:
-        ValueError: a value that JSON does not know (NaN, infinity).
-        OSError: as `write_file`.
+        ValueError: A value is NaN or infinite, which JSON cannot hold.
+        OSError: As for `write_file`.
     """
     write_file(path, json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
-    """Writes a folder, in place of one that may be there.
+    """Write a folder, or replace it.
 
-    The two exchange their names at once. Where the system cannot do that, replacing takes two renames: between them there is
-    neither folder under the name, and a process that is killed there leaves the old one in its leftover, as `old`.
+    Old and new exchange their names in one step. If the system cannot exchange names, replacing takes two renames. Between
+    them no folder has the name, and a process that is killed there leaves the old one as `old` in its leftover.
 
     Args:
-        path: of the folder; the one that it lies in must be there.
-        fill: writes the files into a new empty folder.
+        path: The folder; its parent must exist.
+        fill: Writes the files into a new empty folder.
 
     Raises:
-        OSError: the file system refuses; it names `path`, or the file in it.
-        Exception: what `fill` raises.
+        OSError: The file system refuses; the error names `path`, or the file in it.
+        Exception: `fill` raises it.
     """
     beside = _beside(path)
     new, old = beside / "new", beside / "old"
@@ -109,7 +109,7 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
                 _sync(entry)
         with named(path):
             while not _take_place(new, path, old):
-                # Another process has put its own there meanwhile, which is replaced in turn.
+                # Another process has just put its own folder there; replace that too.
                 shutil.rmtree(old, ignore_errors=True)
             _sync(path.parent)
     finally:
@@ -117,14 +117,14 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 def move_file(source: Path, path: Path) -> None:
-    """Gives a complete file its name, in place of one that may be there, once its content is on disk.
+    """Flush a complete file to disk, then rename it to `path`, which it replaces.
 
     Args:
-        source: of the file; in the folder of `path`.
-        path: the name.
+        source: The file, in the folder of `path`.
+        path: The new name.
 
     Raises:
-        OSError: the file system refuses; it names `path`.
+        OSError: The file system refuses; the error names `path`.
     """
     with named(path):
         _sync(source)
@@ -134,14 +134,14 @@ def move_file(source: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def arriving(path: Path) -> Iterator[Path]:
-    """Gives a free name beside a path, for what writes files by name; what is there at the end comes to `path`, at once.
+    """Yield a free name beside `path` for libraries that write by name; at the end the file replaces `path`.
 
     Args:
-        path: of the file, in place of one that may be there; its folder must be there.
+        path: The file; its folder must exist.
 
     Raises:
-        OSError: the file system refuses; it names `path`.
-        Exception: what is done meanwhile raises; then nothing is left.
+        OSError: The file system refuses; the error names `path`.
+        Exception: The body raises it; the new file is removed.
     """
     temporary = _beside(path)
     try:
@@ -155,16 +155,16 @@ def arriving(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def arriving_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a new file beside a path, which comes to `path` at the end; leftovers of killed processes go first.
+    """Open a new file beside `path`, which it replaces at the end; remove the leftovers of killed processes first.
 
-    For large files: a leftover could be all that a disk has room for. One that another process is still writing stays.
+    For large files, whose leftovers could fill the disk. A file that another process is still writing stays.
 
     Args:
-        path: of the file, in place of one that may be there; its folder must be there.
+        path: The file; its folder must exist.
 
     Raises:
-        OSError: the file system refuses; it names `path`.
-        Exception: what is done meanwhile raises; then nothing is left.
+        OSError: The file system refuses; the error names `path`.
+        Exception: The body raises it; the new file is removed.
     """
     with named(path), contextlib.ExitStack() as held:
         _remove_leftovers(path)
@@ -173,11 +173,11 @@ def arriving_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _locked_new(path: Path, held: contextlib.ExitStack) -> BinaryIO:
-    """Makes a file that `_remove_leftovers` lets be until `held` ends, even if it is closed before."""
+    """Make a file that `_remove_leftovers` keeps until `held` ends, even if it is closed before."""
     while True:
         file = path.open("xb")
         held.callback(os.close, os.dup(file.fileno()))  # shares the lock
-        with contextlib.suppress(OSError):  # a file system that has no locks
+        with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(file, fcntl.LOCK_EX)
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
@@ -186,7 +186,7 @@ def _locked_new(path: Path, held: contextlib.ExitStack) -> BinaryIO:
 
 
 def _remove_leftovers(path: Path) -> None:
-    with contextlib.suppress(PermissionError):  # one may write into folders where one may not look
+    with contextlib.suppress(PermissionError):  # a folder may be writable but not readable
         for one in path.parent.iterdir():
             if leftover_of(one) == path.name:
                 with contextlib.suppress(OSError), one.open("rb") as file:
@@ -195,10 +195,10 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Puts on disk what was appended to a file.
+    """Flush a file and its name to disk.
 
     Raises:
-        OSError: the file system refuses; it names `path`.
+        OSError: The file system refuses; the error names `path`.
     """
     with named(path):
         _sync(path)
@@ -206,10 +206,10 @@ def sync_file(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Removes a file so that no crash brings it back; one that is not there is none to remove.
+    """Remove a file, if it exists, so that no crash brings it back.
 
     Raises:
-        OSError: the file system refuses; it names `path`.
+        OSError: The file system refuses; the error names `path`.
     """
     with named(path), contextlib.suppress(FileNotFoundError):
         path.unlink()
@@ -217,9 +217,9 @@ def remove_file(path: Path) -> None:
 
 
 def _take_place(new: Path, path: Path, old: Path) -> bool:
-    """Gives a folder its name, so that whoever had it is in the folder beside; False where another process was between.
+    """Rename `new` to `path` and keep the replaced folder beside it; return False if another process came first.
 
-    Where names cannot be exchanged there is neither folder for a moment, and a process that is killed then leaves it so.
+    If names cannot be exchanged, no folder has the name for a moment, and a process that is killed then leaves it so.
     """
     if path.exists():
         if _exchange(new, path):
@@ -238,13 +238,13 @@ def _take_place(new: Path, path: Path, old: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Gives two folders each other's names, at once; False where this cannot be done here, and nothing has changed.
+    """Exchange the names of two folders in one step; return False, with nothing changed, if the system cannot.
 
     Raises:
-        OSError: the file system refuses; it names `other`.
+        OSError: The file system refuses; the error names `other`.
     """
     try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2  # of Linux's C libraries
+        rename = ctypes.CDLL(None, use_errno=True).renameat2  # in Linux's C libraries
     except AttributeError:
         return False
     if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
@@ -256,10 +256,10 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder so that no crash brings it back. A removal that stops half-way leaves nothing that looks like it.
+    """Remove a folder so that no crash brings it back. A removal that stops half-way leaves no folder of this name.
 
     Raises:
-        OSError: the file system refuses; the folder is still whole.
+        OSError: The file system refuses; the folder is still whole.
     """
     doomed = _beside(path)
     os.replace(path, doomed)
@@ -271,25 +271,25 @@ def remove_folder(path: Path) -> None:
 
 
 def leftover_of(path: Path) -> str | None:
-    """The name of the file or folder that this was to become when its process was killed; None where it is no leftover."""
+    """Return the target of a write that a killed process left unfinished; None if `path` is no leftover."""
     found = _LEFTOVER.fullmatch(path.name)
     return found[1] if found else None
 
 
 def _discard(folder: Path) -> None:
-    """Removes a folder that nobody misses; a disk that fails once is asked again."""
+    """Remove a temporary folder; retry once if the disk fails."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:
-    """A free name next to `path`: processes may write the same file at once."""
+    """Return a free name beside `path`: several processes may write the same file."""
     return path.with_name(f".{path.name}.{secrets.choice('abcdef')}{secrets.token_hex(4)[1:]}")
 
 
 def _sync(path: Path) -> None:
-    """Puts a file's content, or the names in a folder, on disk; the names where the system lets us."""
+    """Flush a file's content, or the names in a folder, to disk. Some systems do not flush names."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -297,27 +297,27 @@ def _sync(path: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        # One may write into folders where one may not look, and some file systems sync no folders (squashfs, some of FUSE).
+        # A folder may be writable but not readable, and some file systems sync no folders (squashfs, some of FUSE).
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL) or not path.is_dir():
             raise
 
 
 @contextlib.contextmanager
 def named(path: Path, new: Path | None = None) -> Iterator[None]:
-    """Lets errors name the file that the user knows: of one in `new` that where it is to come in `path`, else `path`.
+    """Make errors name the file that the user knows: its final place in `path` for a file in `new`, else `path`.
 
     Raises:
-        OSError: as what is done raises it; one of writing or closing has no name by itself.
+        OSError: The body raises it; errors of writing or closing have no file name of their own.
     """
     try:
         yield
     except OSError as error:
-        if isinstance(error, DorylaxError):  # it says already what it is about
+        if isinstance(error, DorylaxError):  # it names its subject already
             raise
-        if error.errno is None:  # NumPy's, which are a text alone: "100 requested and 36 written"
+        if error.errno is None:  # NumPy raises a text without a number: "100 requested and 36 written"
             raise OSError(errno.EIO, str(error), str(path)) from error
         if new is not None and isinstance(error.filename, str):
-            if not Path(error.filename).is_relative_to(new):  # something that is read
+            if not Path(error.filename).is_relative_to(new):  # an input file
                 raise
             path /= Path(error.filename).relative_to(new)
         raise OSError(error.errno, error.strerror, str(path)) from error

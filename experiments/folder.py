@@ -1,11 +1,11 @@
-"""The folder of a sweep: `sweep.json` says which sweep it is, so that tables and reports need nothing else.
+"""The folder of a sweep. `sweep.json` describes the sweep, so tables and reports need only the folder.
 
-DIR/sweep.json         the sweep: name, text of its file, what was selected, which options code of the user's own takes
-DIR/runs/KEY/          a directory for each run; in a sweep of one setting DIR/seed-0/, …
-DIR/errors/KEY.txt     tracebacks of runs that failed
-DIR/results.csv        a row for each run (`table`)
+DIR/sweep.json         the sweep: name, text of its file, selected conditions, options of the user's own code
+DIR/runs/KEY/          one directory per run; DIR/seed-0/, … in a sweep of one setting
+DIR/errors/KEY.txt     tracebacks of failed runs
+DIR/results.csv        one row per run (`table`)
 DIR/timings.csv        times and hosts
-DIR/results.json       what `dorylax train --json` prints
+DIR/results.json       the output of `dorylax train --json`
 DIR/report.html, report.md, figures/
 """
 
@@ -33,16 +33,16 @@ RESULTS = "results.json"
 
 _FILE = "sweep.json"
 _LOCKED = (_FILE, "results.csv", "timings.csv", RESULTS)
-"""Files that are written only by who has the lock; so are all in errors/."""
+"""Files that only the holder of the lock writes; the same holds for all files in errors/."""
 
 
 class Study(NamedTuple):
-    """A sweep and what has become of it.
+    """A sweep and its outcomes.
 
     Attributes:
-        sweep: what was planned.
-        outcomes: of its runs, in the same order.
-        folder: where they are.
+        sweep: The planned runs.
+        outcomes: One per run, in the same order.
+        folder: The folder of the sweep.
     """
 
     sweep: Sweep
@@ -51,29 +51,29 @@ class Study(NamedTuple):
 
 
 def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> None:
-    """Notes which sweep runs in a folder.
+    """Write `sweep.json`.
 
     Args:
-        folder: of the sweep.
-        sweep: all of it, since who reads the folder expands the whole file.
-        conditions: by which its runs are selected.
+        folder: The folder of the sweep.
+        sweep: The whole sweep, because readers of the folder expand the whole file.
+        conditions: Conditions that select its runs.
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}
-    if options:  # so that the folder is read without executing anything
+    if options:  # reports must not execute the user's code
         content["own_options"] = options
     write_json(folder / _FILE, sealed(content))
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from running a sweep in the same folder; over when this process ends, however it does.
+    """Lock a folder against other sweeps until the body or this process ends.
 
-    A folder that does not exist is made, and removed again if nothing has come into it.
+    A missing folder is made, and removed again if it stays empty.
 
     Raises:
-        ConfigError: another one runs there.
-        OSError: the folder cannot be made or written.
+        ConfigError: Another process runs a sweep there.
+        OSError: The folder cannot be made or written.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -86,21 +86,21 @@ def locked(folder: Path) -> Iterator[None]:
         leftovers = [path for path in folder.iterdir() if leftover_of(path) in _LOCKED]
         leftovers += [path for path in folder.glob("errors/.*") if leftover_of(path) is not None]
         for path in leftovers:
-            with contextlib.suppress(OSError):  # it only takes room
+            with contextlib.suppress(OSError):  # a leftover costs only space
                 path.unlink()
         yield
 
 
 def check_folder(folder: Path, sweep: Sweep) -> None:
-    """Whether a sweep may run in a folder; its file may have changed since.
+    """Refuse a folder in which this sweep must not run; the sweep's file may have changed.
 
     Raises:
-        ConfigError: it is another sweep's, whose tables would be lost, or holds figures of the user.
-        OSError: the disk refuses to say whose it is.
+        ConfigError: The folder holds another sweep, whose tables would be lost, or figures of the user.
+        OSError: `sweep.json` cannot be read.
     """
     try:
         name = _noted(folder).name
-    except ConfigError:  # none, or a damaged one, which is written anew
+    except ConfigError:  # missing or damaged: written again
         check_figures(folder)
         return
     if name != sweep.name:
@@ -121,11 +121,11 @@ def check_figures(folder: Path) -> None:
 
 
 def read_study(folder: Path) -> Study:
-    """What is known of the sweep in a folder. No code runs that it names.
+    """Read the sweep of a folder and the outcomes of its runs, without running any code that it names.
 
     Raises:
-        ConfigError: there is none, or it was written by a newer version.
-        OSError: its file cannot be read.
+        ConfigError: The folder has no sweep, or a newer version wrote it.
+        OSError: `sweep.json` cannot be read.
     """
     noted, source = _noted(folder), str(folder / _FILE)
     code = FolderCode(source, None, options=noted.own_options)
@@ -135,7 +135,7 @@ def read_study(folder: Path) -> Study:
 
 @final
 class _Noted(NamedTuple):
-    """What sweep.json says."""
+    """The content of sweep.json."""
 
     name: str
     text: str
