@@ -83,7 +83,7 @@ class Forked:
     def poll(self) -> int | None:
         """See `subprocess.Popen`. If its exit status is lost, the warm process has been killed and has taken it along."""
         with self._lock:
-            if self.returncode is None and self._has_ended(0):
+            if self.returncode is None and self._has_ended(0.0):
                 self.returncode = int(os.read(self._status, 8) or -signal.SIGKILL)
         return self.returncode
 

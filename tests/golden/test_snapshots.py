@@ -25,7 +25,9 @@ def test_files_that_may_be_written_are_accepted_and_others_refused() -> None:
         assert 1 < sum(line.startswith(snapshots.REFUSED) for line in results) < len(results) - 1
 
 
-@pytest.mark.parametrize("size", ["small", pytest.param("full", marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "size", ["small", pytest.param("full", marks=[pytest.mark.exhaustive, pytest.mark.timeout(1200)])]
+)
 def test_the_flagship_leaves_the_same_table_and_files(size: str, tmp_path: Path) -> None:
     with rounding_as_recorded():
         table, left = flagship.run(size, tmp_path)
