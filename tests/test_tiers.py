@@ -30,6 +30,14 @@ def test_the_core_has_cheap_tests_marked_tests_and_the_cheapest_case_of_each_fun
     assert core(CASES) == names("unknown[0]", "unknown[1]", "unknown[2]", "dear[fast]", "boundary")
 
 
+def test_the_core_kills_every_planted_fault() -> None:
+    already = [f"{FILE}::dear[fast]", f"{FILE}::boundary", f"{FILE}::unknown"]
+    assert core(CASES, [[name, f"{FILE}::dearest[a]"] for name in already]) == core(CASES)
+    for first in ("dear[slow]", "dearest", "shares[b]"):
+        added = core(CASES, [[f"{FILE}::{first}", f"{FILE}::shares[a]"]]) - core(CASES)
+        assert added == names("dearest[a]" if first == "dearest" else first)
+
+
 def test_a_slice_adds_cases_and_takes_those_of_one_dear_fixture_together() -> None:
     found = [chosen(CASES, Slice(3, f"commit {k}")) - core(CASES) for k in range(64)]
     assert set().union(*found) == names("dear[slow]", "dearest[a]", "shares[a]", "shares[b]")

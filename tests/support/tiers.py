@@ -5,6 +5,7 @@ The rule (docs/contributing.md explains it):
 - A test without a recorded cost, or below `costs.DEAR`, always runs.
 - Of every dear test function the cheapest case always runs, if it and its fixtures take at most `CORE` seconds.
   A test with the marker `core` always runs.
+- If none of these kills a planted fault (`benchmarks/planted_faults.toml`), the fault's first killer runs too.
 - Of the other cases one in `--slice` runs, chosen by a hash of the test id and `--slice-key` (the commit).
 - `-m exhaustive` runs all tests, property tests with new seeds. `--shard K/N` runs one of N parts of equal cost.
 
@@ -16,15 +17,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import subprocess
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from support.costs import DEAR, CostRecorder, Costs, fixture_key
+from support.costs import DEAR, ROOT, CostRecorder, Costs, fixture_key
 
-CORE = 5.0
+CORE = 1.0
 """Processor seconds that one case of every test may take in a default run."""
 _BY_DEFAULT, _ALL = "not exhaustive", "exhaustive"
 _UNRECORDED = 0.03
@@ -59,8 +61,13 @@ class Slice(NamedTuple):
         return int.from_bytes(digest[:8]) % self.parts == 0
 
 
-def core(cases: Iterable[Case]) -> set[str]:
-    """Choose the tests that every default run has."""
+def core(cases: Sequence[Case], killers: Iterable[Sequence[str]] = ()) -> set[str]:
+    """Choose the tests that every default run has.
+
+    Args:
+        cases: All tests.
+        killers: For each planted fault the tests that kill it, the cheapest first: test ids, with or without parameters.
+    """
     chosen, cheapest = set(), dict[str, Case]()
     for case in cases:
         if case.marked or (case.cost < DEAR and case.fixture is None):
@@ -69,12 +76,17 @@ def core(cases: Iterable[Case]) -> set[str]:
             function = case.name.partition("[")[0]
             if function not in cheapest or case.cost < cheapest[function].cost:
                 cheapest[function] = case
-    return chosen | {case.name for case in cheapest.values()}
+    chosen |= {case.name for case in cheapest.values()}
+    names = chosen | {name.partition("[")[0] for name in chosen}
+    for first in {tests[0] for tests in killers if names.isdisjoint(tests)}:
+        killing = [case for case in cases if first in (case.name, case.name.partition("[")[0])]
+        chosen |= {case.name for case in sorted(killing, key=lambda case: case.cost)[:1]}
+    return chosen
 
 
-def chosen(cases: Sequence[Case], drawn: Slice) -> set[str]:
+def chosen(cases: Sequence[Case], drawn: Slice, killers: Iterable[Sequence[str]] = ()) -> set[str]:
     """Choose the tests of a default run."""
-    return core(cases) | {case.name for case in cases if drawn.has(case.fixture or case.name)}
+    return core(cases, killers) | {case.name for case in cases if drawn.has(case.fixture or case.name)}
 
 
 def shards(costs: Mapping[str, float], parts: int) -> list[set[str]]:
@@ -123,7 +135,7 @@ class Tiers:
         runs: set[str] = set()
         if not self._all:
             runs = (
-                chosen([self._case(item) for item in items], self._slice)
+                chosen([self._case(item) for item in items], self._slice, _killers())
                 if self._thinned
                 else {item.nodeid for item in items}
             )
@@ -180,6 +192,12 @@ class _Shards:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         self._tiers.keep_shard(config, items)
+
+
+def _killers() -> list[list[str]]:
+    """Return the tests that kill each planted fault."""
+    faults = tomllib.loads((ROOT / "benchmarks" / "planted_faults.toml").read_text("utf-8"))
+    return [fault["killed_by"] for fault in faults.values()]
 
 
 @functools.cache

@@ -222,6 +222,7 @@ def test_hosts_log_as_much_as_the_driver_by_their_names(
         assert (begins in capfd.readouterr().err.splitlines()) == logs
 
 
+@pytest.mark.core  # real host processes
 def test_a_trainer_trains_by_hosts(tmp_path: Path) -> None:
     """With evaluations, checkpoints, a trace and a summary; what they began, this process ends, and the other way round."""
 

@@ -38,6 +38,7 @@ def test_xla_has_the_threads_that_it_may(pools: Pools) -> None:
         assert threads_of(pid).count("tf_XLAEigen") == threads
 
 
+@pytest.mark.core  # a real worker process
 def test_a_worker_that_dies_with_an_event_fails_it(servers: Any, pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
     servers.offer()
     pool = pools()
