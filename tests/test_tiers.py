@@ -14,8 +14,9 @@ CASES = [
     Case(f"{FILE}::unknown[{k}]", 0.0, None, False) for k in range(3)
 ] + [
     Case(f"{FILE}::dear[slow]", 2.0, None, False),
-    Case(f"{FILE}::dear[fast]", 1.0, None, False),
+    Case(f"{FILE}::dear[fast]", 0.6, None, False),
     Case(f"{FILE}::dearest[a]", 9.0, None, False),
+    Case(f"{FILE}::longest", 21.0, None, False),
     Case(f"{FILE}::boundary", 9.0, None, True),
     Case(f"{FILE}::shares[a]", 0.0, "tests::cluster", False),
     Case(f"{FILE}::shares[b]", 0.0, "tests::cluster", False),
@@ -99,7 +100,7 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
         import sys
         sys.path.insert(0, {str(ROOT / "tests")!r})
         from support import costs, tiers
-        recorded = costs.Costs(tests={{f"test_dear.py::test_dear[{{k}}]": 1.0 + k for k in range(3)}})
+        recorded = costs.Costs(tests={{f"test_dear.py::test_dear[{{k}}]": 0.5 + k for k in range(3)}})
         costs.Costs.read = lambda: recorded
         pytest_addoption = tiers.add_options
         pytest_configure = tiers.configure

@@ -6,7 +6,7 @@ The rule (docs/contributing.md explains it):
 - Of every dear test function the cheapest case always runs, if it and its fixtures take at most `CORE` seconds.
   A test with the marker `core` always runs.
 - If none of these kills a planted fault (`benchmarks/planted_faults.toml`), the fault's first killer runs too.
-- Of the other cases one in `--slice` runs, chosen by a hash of the test id and `--slice-key` (the commit).
+- Of the other cases up to `LONGEST` one in `--slice` runs, chosen by a hash of the test id and `--slice-key` (the commit).
 - `-m exhaustive` runs all tests, property tests with new seeds. `--shard K/N` runs one of N parts of equal cost.
 
 Tests that the command line names by path are not thinned out.
@@ -26,8 +26,10 @@ import pytest
 
 from support.costs import DEAR, ROOT, CostRecorder, Costs, fixture_key
 
-CORE = 1.0
+CORE = 0.7
 """Processor seconds that one case of every test may take in a default run."""
+LONGEST = 20.0
+"""Processor seconds above which a case or its fixture is in no slice: only `-m exhaustive` runs it."""
 _BY_DEFAULT, _ALL = "not exhaustive", "exhaustive"
 _UNRECORDED = 0.03
 """About the mean of the tests without a recorded cost, in processor seconds."""
@@ -38,7 +40,7 @@ class Case(NamedTuple):
 
     Attributes:
         name: The test id.
-        cost: Processor seconds, or 0 if none are recorded.
+        cost: Processor seconds of the test or of its dearest shared fixture, the larger; 0 if none are recorded.
         fixture: The dearest of its shared fixtures that alone takes more than `CORE` seconds, or None.
         marked: The test has the marker `core`.
     """
@@ -86,7 +88,9 @@ def core(cases: Sequence[Case], killers: Iterable[Sequence[str]] = ()) -> set[st
 
 def chosen(cases: Sequence[Case], drawn: Slice, killers: Iterable[Sequence[str]] = ()) -> set[str]:
     """Choose the tests of a default run."""
-    return core(cases, killers) | {case.name for case in cases if drawn.has(case.fixture or case.name)}
+    return core(cases, killers) | {
+        case.name for case in cases if case.cost <= LONGEST and drawn.has(case.fixture or case.name)
+    }
 
 
 def shards(costs: Mapping[str, float], parts: int) -> list[set[str]]:
@@ -161,9 +165,10 @@ class Tiers:
         keys = [key for definitions in found if (key := fixture_key(definitions[-1])) in self._costs.fixtures]
         fixture = max(keys, key=self._costs.fixtures.__getitem__, default=None)
         dear = fixture if fixture is not None and self._costs.fixtures[fixture] > CORE else None
-        return Case(
-            item.nodeid, self._costs.tests.get(item.nodeid, 0.0), dear, item.get_closest_marker("core") is not None
-        )
+        cost = self._costs.tests.get(item.nodeid, 0.0)
+        if dear is not None:
+            cost = max(cost, self._costs.fixtures[dear])
+        return Case(item.nodeid, cost, dear, item.get_closest_marker("core") is not None)
 
 
 def add_options(parser: pytest.Parser) -> None:

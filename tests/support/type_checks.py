@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
+from jaxtyping._import_hook import _JaxtypingLoader
 
 from support.tiers import Slice
 
@@ -77,11 +78,23 @@ def _has_shapes(hint: Any) -> bool:
 
 def install(part: Slice) -> None:
     """Check every function of this part of the modules, of those that are imported from now on."""
-    # jaxtyping caches modules that a checked module imports as if they were checked too, which holds for one part only.
-    sys.dont_write_bytecode = True
+    _JaxtypingLoader.exec_module = _without_cache(_JaxtypingLoader.exec_module)  # type: ignore[method-assign]
     # The name that the hook writes above each function.
     jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]
     jaxtyping.install_import_hook([*_ALWAYS, *filter(part.has, checked_modules())], "support.type_checks.checked")
+
+
+def _without_cache(execute: Callable[..., None]) -> Callable[..., None]:
+    """Keep jaxtyping from caching the modules that a checked module imports as if they were checked too."""
+
+    def uncached(loader: Any, module: types.ModuleType) -> None:
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            execute(loader, module)
+        finally:
+            sys.dont_write_bytecode = before
+
+    return uncached
 
 
 def checked_modules() -> Iterator[str]:

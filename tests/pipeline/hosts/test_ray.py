@@ -72,11 +72,10 @@ RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local
 @pytest.mark.parametrize(
     ("model", "dtype", "options"),
     [
-        pytest.param(
+        (
             "gcn",
             "float64",
             {"parameter_servers": 2, "ray": {"hosts_per_node": 2}, "tensor": TensorConfig(backend="ray")},
-            marks=pytest.mark.core,  # hosts and workers on a real Ray cluster
         ),
         ("sage", "float64", {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}),
         ("gat", "float32", {"num_hosts": 2, "tensor": LOCAL, "parameter_servers": 2}),
