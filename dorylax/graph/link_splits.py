@@ -145,7 +145,7 @@ def _links(graph: Graph, edges: np.ndarray, others: np.ndarray) -> Links:
     return Links(sources.astype(np.int32), targets.astype(np.int32), labels)
 
 
-def keys_of_links(graph: Graph, pairs: Int32[np.ndarray, "N 2"]) -> Int64[np.ndarray, " N"]:
+def keys_of_links(graph: Graph, pairs: Int32[np.ndarray, "N 2"]) -> Int64[np.ndarray, " K"]:
     """Pairs of vertices as `pairs_without_links` takes them: a number for each, sorted and distinct."""
     return np.unique(_keys(graph, pairs[:, 0], pairs[:, 1]))
 

@@ -26,7 +26,13 @@ _FLAGS = [
     "--xla_cpu_enable_platform_dependent_math=false",
     *([f"--xla_cpu_max_isa={INSTRUCTIONS}"] if _X86 else []),
 ]
-_QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": " ".join(_FLAGS)}
+_ONEDNN = {"AVX2": "AVX2", "SSE4_2": "SSE41"}
+"""oneDNN multiplies matrices for XLA and chooses instructions by itself."""
+_QUICK = {
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    "XLA_FLAGS": " ".join(_FLAGS),
+    **({"ONEDNN_MAX_CPU_ISA": _ONEDNN[INSTRUCTIONS]} if INSTRUCTIONS in _ONEDNN else {}),
+}
 _PROGRAMS = 500
 """In one MLIR context."""
 
