@@ -1,9 +1,9 @@
-"""What crosses from stage to stage: chosen by a minimum cut between what is at hand and what a stage needs.
+"""Choose the values that cross between stages by a minimum cut.
 
-A stage that reads a row value of an earlier stage can read it (costs the bytes of its rows), or compute it again from
-what the earlier stage itself read. Which equations may be computed again, and what that costs, is for the pass to
-say; the choice is exact: a minimum cut of a network with, for each equation, an arc from the source of the cost of
-computing it again, and for each value an arc of the cost of reading it.
+A stage can read a row value of an earlier stage, which costs the bytes of its rows, or recompute it from the inputs of
+that stage. The pass sets the price of recomputing each equation. The choice is optimal: it is the minimum cut of a
+network that has an arc for each equation, with the price of recomputing it, and an arc for each value, with the price
+of reading it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import final
 
+import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
@@ -27,16 +28,21 @@ from dorylax.program.tasks.split_model import AnySplit, SplitModel
 from dorylax.program.tasks.task import Task, phased, tidy
 
 FLOPS_PER_BYTE = 100.0
-"""So many FLOPs take a worker as long as to ship one byte: some 10 GFLOP/s of one core beside 100 MB/s of its network."""
+"""FLOPs that a worker computes while it ships one byte: one core has about 10 GFLOP/s, its network 100 MB/s."""
 
 FORBIDDEN = float("inf")
 
 MOVED = -1.0
-"""The price of an equation that costs nothing, but only if all that reads it moves with it."""
+"""The price of an equation that moves for free, but only together with all of its readers."""
 
 Price = Callable[[JaxprEqn, "Crossing"], float]
-"""The cost, in bytes per row, of computing an equation of an earlier stage again; FORBIDDEN if that may not be."""
+"""The cost, in bytes per row, of recomputing an equation of an earlier stage, or FORBIDDEN."""
 
+_COMPARISONS = frozenset({"eq", "ne", "ge", "gt", "le", "lt"})
+_EXACT = frozenset(
+    {"broadcast_in_dim", "concatenate", "max", "min", "reshape", "select_n", "slice", "squeeze", "transpose"}
+)
+"""Operations that round nothing."""
 _INFINITE = 2**30
 _SCALE = 16  # capacities are whole numbers: sixteenths of a byte
 
@@ -47,10 +53,10 @@ class Crossing:
     """One stage, and an earlier stage whose values it reads.
 
     Attributes:
-        program: the program, as it was before the pass.
-        target: the stage that reads.
-        source: the stage that wrote.
-        find_exclusive: gives `exclusive`.
+        program: The program before the pass.
+        target: The reading stage.
+        source: The writing stage.
+        find_exclusive: Computes `exclusive`.
     """
 
     program: SplitModel
@@ -60,7 +66,7 @@ class Crossing:
 
     @cached_property
     def exclusive(self) -> frozenset[int]:
-        """The ids of those equations of the source that only the target needs."""
+        """Ids of the equations of the source that only the target needs."""
         return self.find_exclusive()
 
     @property
@@ -74,7 +80,7 @@ class Crossing:
 
 
 def choose_crossings(program: AnySplit, price: Price) -> AnySplit:
-    """Decides for every stage, in order, what it reads of earlier stages and what it computes again."""
+    """Decide for every stage, in order, which values it reads from earlier stages and which it recomputes."""
     chooser = _Chooser(program, price)
     for index, task in enumerate(program.tasks):
         if task.kind == "stage":
@@ -111,9 +117,10 @@ class _Chooser:
         self._outputs = set(variables(program.traced.step.jaxpr.outvars))
         self._makers: dict[int, dict[Var, JaxprEqn]] = {}
         self._sizes: dict[Var, float] = {}
+        self._found_sources: dict[Var, frozenset[Var]] = {}
 
     def choose(self, target: int) -> None:
-        """Lets one stage compute again what is cheaper so."""
+        """Move into one stage the equations that are cheaper to recompute."""
         task = self.tasks[target]
         wanted = [var for var in task.read if self._has_rows(var) and self._from_stage(var)]
         if not wanted:
@@ -144,7 +151,7 @@ class _Chooser:
         return self._makers[source]
 
     def _again(self, target: int, wanted: list[Var]) -> list[JaxprEqn]:
-        """The equations of earlier stages that the target should compute itself."""
+        """Equations of earlier stages that the target should recompute."""
         task = self.tasks[target]
         network = _Network()
         crossings = {
@@ -161,7 +168,7 @@ class _Chooser:
                 network.need(var)
                 stack.append((var, self._home[var]))
             elif self._has_rows(var):
-                network.at_hand(var, 0.0)  # it is read in any case
+                network.at_hand(var, 0.0)  # read in any case
                 seen.add(var)
         while stack:
             var, source = stack.pop()
@@ -169,7 +176,7 @@ class _Chooser:
                 continue
             seen.add(var)
             equation = self._made(source).get(var)
-            floats = equation is not None and self._analysis.floats(equation)  # then it has no home to be read from
+            floats = equation is not None and self._analysis.floats(equation)  # then no stage writes it
             if equation is None or not (floats or self._home[var] == source):
                 network.at_hand(var, self._ship(var, task, target))
                 continue
@@ -185,10 +192,38 @@ class _Chooser:
         for operand, equation in uses:
             if operand in moved:
                 network.together(equation, moved[operand])
+        for equation in (*task.equations, *network.equations):
+            if equation.primitive.name in _COMPARISONS:
+                self._compare_alike(equation, task, network)
         return network.chosen()
 
+    def _compare_alike(self, comparison: JaxprEqn, task: Task, network: _Network) -> None:
+        """Prevent a comparison between a recomputed value and a saved one that derives from it.
+
+        The recomputed value may be rounded otherwise. The gradient of a maximum flows where its operand equals its result,
+        so a changed bit would lose it.
+        """
+        sides = [self._sources(var) for var in variables(comparison.invars)]
+        if len(sides) < 2 or not (shared := sides[0] & sides[1]):
+            return
+        made = {var: equation for equation in network.equations for var in equation.outvars}
+        for var in shared & {var for var in made if made[var].primitive.name not in _EXACT}:
+            for reader in sides[0] | sides[1]:
+                if reader is not var and reader not in task.defined and var in self._sources(reader):
+                    network.together(made.get(reader), made[var])
+
+    def _sources(self, var: Var) -> frozenset[Var]:
+        """The float values from which a value is computed, itself included. Integers have no rounding."""
+        if var not in self._found_sources:
+            found = {var} if jnp.issubdtype(var.aval.dtype, jnp.floating) else set()
+            if var in self._home:
+                for operand in variables(self._made(self._home[var])[var].invars):
+                    found |= self._sources(operand)
+            self._found_sources[var] = frozenset(found)
+        return self._found_sources[var]
+
     def _ship(self, var: Var, task: Task, target: int) -> float:
-        """Bytes per row of reading a value, and of writing it if nobody else has it written."""
+        """Bytes per row of reading a value, and of writing it if no other stage reads it."""
         if not self._has_rows(var):
             return 0.0
         if var not in self._sizes:
@@ -203,7 +238,7 @@ class _Chooser:
         return var in self._outputs or len(readers) > (target in readers)
 
     def _exclusive(self, source: int, target: int) -> frozenset[int]:
-        """Ids of the source's equations whose results reach nothing but the target."""
+        """Ids of the source's equations whose results reach only the target."""
         kept: set[Var] = set()
         alone: set[int] = set()
         for equation in reversed(self.tasks[source].equations):
@@ -242,12 +277,17 @@ class _Network:
         """To compute an equation, a value is needed."""
         self._arc(var, id(equation), FORBIDDEN)
 
-    def together(self, reader: JaxprEqn, moved: JaxprEqn) -> None:
-        """An equation moves only if this reader of it does."""
-        self._arc(id(reader), id(moved), FORBIDDEN)
+    def together(self, reader: JaxprEqn | None, moved: JaxprEqn) -> None:
+        """Let an equation move only together with this reader; forbid it if the reader is None."""
+        self._arc("source" if reader is None else id(reader), id(moved), FORBIDDEN)
+
+    @property
+    def equations(self) -> list[JaxprEqn]:
+        """Equations that can be recomputed."""
+        return list(self._equations.values())
 
     def chosen(self) -> list[JaxprEqn]:
-        """The equations to compute again: those on the sink's side of the minimum cut nearest to the sink."""
+        """Equations to recompute: the sink's side of the minimum cut nearest to the sink."""
         size = len(self._nodes)
         pairs = np.array(list(self._arcs), np.int64).reshape(-1, 2)
         capacity = np.array(

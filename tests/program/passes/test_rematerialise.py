@@ -10,9 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 from support import zoo
 
 from dorylax import ops
+from dorylax.jax_internals import variables
+from dorylax.layers import GraphSAGE
 from dorylax.program import Program, optimise, trace
 from dorylax.program.passes.rematerialise import rematerialise
 
@@ -85,3 +88,55 @@ def test_fewer_bytes_for_more_flops(program: Program) -> None:
     before, after = (p.cost(20_000, 300_000).epoch for p in (program, rematerialise(program)))
     assert after.shipped_bytes < before.shipped_bytes
     assert after.flops > before.flops
+
+
+def largest(p: Any, graph: Any, x: Any, key: Any) -> Any:
+    h = jax.nn.silu(ops.gather(graph, x) @ p["a"])
+    h = jnp.maximum(h, jnp.tanh(h))
+    return ops.gather(graph, h @ p["b"])
+
+
+def is_float(var: Any) -> bool:
+    return bool(jnp.issubdtype(var.aval.dtype, jnp.floating))
+
+
+LARGEST = zoo.Case(lambda dtype: (largest, {name: np.zeros(shape, dtype) for name, shape in SHAPES.items()}))
+
+
+DEEP = zoo.Case(
+    lambda dtype: GraphSAGE(
+        zoo.F, 4, zoo.C, num_layers=3, norm="layer", residual=True, jk="max", param_dtype=dtype, rngs=nnx.Rngs(1)
+    )
+)
+
+
+@pytest.mark.parametrize("case", [LARGEST, zoo.ALL["jumping by hand"], DEEP], ids=["maximum", "stack", "deep"])
+def test_a_maximum_is_compared_with_the_values_it_was_made_of(case: zoo.Case) -> None:
+    """The gradient of a maximum goes where input and output are equal, so both have to come from the same computation.
+
+    A value that is computed again may be rounded otherwise. If it is compared with a saved maximum, the gradient is lost.
+    """
+    after = optimise(trace(zoo.parts_of(case, "float32"), zoo.spec_of(case, "float32")))
+    makers = {var: equation for task in after.tasks for equation in task.equations for var in equation.outvars}
+
+    def sources(var: Any, inside: Any = makers) -> set[Any]:
+        """The value and all that it is computed from, by these equations."""
+        found, left = set(), [var]
+        while left:
+            if (one := left.pop()) not in found:
+                found.add(one)
+                left += variables(inside[one].invars) if one in inside else []
+        return found
+
+    home: dict[Any, Any] = {}
+    compared = 0
+    for task in after.tasks:
+        again = {var for var in task.defined if home.setdefault(var, task) is not task and is_float(var)}
+        inside = {var: equation for equation in task.equations for var in equation.outvars}
+        for equation in task.equations if task.kind == "stage" else ():
+            if equation.primitive.name == "eq" and is_float(equation.invars[0]):
+                compared += 1
+                made = set().union(*(sources(var, inside) for var in variables(equation.invars)))
+                for var in made & set(task.read):
+                    assert not sources(var) & made & again, f"{equation} reads {var}"
+    assert compared
