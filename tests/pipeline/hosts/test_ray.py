@@ -77,7 +77,7 @@ RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local
             "float64",
             {"parameter_servers": 2, "ray": {"hosts_per_node": 2}, "tensor": TensorConfig(backend="ray")},
         ),
-        ("sage", "float64", {"servers": 4, "num_hosts": 4, "ray": {"hosts_per_node": 2}}),
+        pytest.param("sage", "float64", {}, marks=pytest.mark.core),
         ("gat", "float32", {"num_hosts": 2, "tensor": LOCAL, "parameter_servers": 2}),
         ("gat", "float64", {"hosts": "processes", "servers": 3, "num_hosts": 2, "tensor": RAY}),
         ("gcn", "float32", {"hosts": "inline", "tensor": TensorConfig(backend="ray", workers=3, streaming=True)}),
