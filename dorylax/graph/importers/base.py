@@ -27,11 +27,13 @@ class Imported(Generic[AnyGraph]):
         graph: with the edges' values as its `edge_data`.
         vertex_data: what vertices have by name, as it was: tensors, lists, dicts. A `Dataset`'s.
         other: what belongs neither to edges nor to vertices, by name.
+        names: Names of the vertices `[V]`, integers or text; None where their numbers are their names.
     """
 
     graph: AnyGraph
     vertex_data: dict[str, Any]
     other: dict[str, Any]
+    names: np.ndarray | None = None
 
 
 def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str) -> AnyGraph:
