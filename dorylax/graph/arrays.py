@@ -7,6 +7,7 @@ of these libraries is imported here. Anything that would need a guess is refused
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,8 @@ def class_codes(name: str, value: Any) -> tuple[Any, list[str] | None]:
     texts = _texts(name, value)
     if texts is None:
         return value, None
-    _check_index(name, value)
+    if _is_pandas(value):
+        _check_index(name, value)
     names = sorted(set(texts) - {""})
     codes = {text: code for code, text in enumerate(names)}
     return np.array([codes.get(text, -1) for text in texts], np.int32), names
@@ -98,9 +100,8 @@ def _texts(name: str, value: Any) -> list[str] | None:
 
 def _is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or pandas' NA or NaT."""
-    return (
-        value is None or (isinstance(value, float) and np.isnan(value)) or type(value).__name__ in ("NAType", "NaTType")
-    )
+    nan = isinstance(value, float) and math.isnan(value)
+    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _converted(name: str, value: Any) -> np.ndarray:

@@ -303,11 +303,8 @@ class Dataset:
         Raises:
             GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
-        roles: dict[str, Any] = {"features": features, "labels": labels, "num_classes": num_classes}
         read = pyg.read(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
-        return Dataset(
-            **by_role(name, read, ignore, **roles, multilabel=multilabel, split=split, split_seed=split_seed)
-        )
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
     def from_dgl(
@@ -323,11 +320,8 @@ class Dataset:
         ignore: Collection[str] = (),
     ) -> Dataset:
         """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
-        roles: dict[str, Any] = {"features": features, "labels": labels, "num_classes": num_classes}
         read = dgl.read(Graph, graph, ignore=ignore)
-        return Dataset(
-            **by_role(name, read, ignore, **roles, multilabel=multilabel, split=split, split_seed=split_seed)
-        )
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
     def from_networkx(
@@ -348,11 +342,8 @@ class Dataset:
         Other arguments and errors as in `from_pyg`; arrays are in the order of vertices. Nodes other than 0 … V-1 become
         `original_ids`.
         """
-        roles: dict[str, Any] = {"features": features, "labels": labels, "num_classes": num_classes}
         read = networkx_graph.read(Graph, graph, nodes, ignore=ignore)
-        return Dataset(
-            **by_role(name, read, ignore, **roles, multilabel=multilabel, split=split, split_seed=split_seed)
-        )
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
     def from_dataframes(
@@ -392,11 +383,8 @@ class Dataset:
         Raises:
             GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
         """
-        roles: dict[str, Any] = {"features": features, "labels": labels, "num_classes": num_classes}
         read = dataframe.read(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
-        return Dataset(
-            **by_role(name, read, ignore, **roles, multilabel=multilabel, split=split, split_seed=split_seed)
-        )
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     def __repr__(self) -> str:
         graph, kinds = self.graph, self.num_classes

@@ -238,8 +238,8 @@ def test_values_that_are_not_finite_may_be_allowed() -> None:
 @pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8])
 def test_networkx_nodes_that_are_the_numbers_0_to_v_keep_them(number: type) -> None:
     graph = nx.DiGraph()
-    graph.add_edges_from([(number(2), number(0)), (number(0), number(1))])
-    assert [row[1:] for row in listed(Graph.from_networkx(graph))] == [(2, 0), (0, 1)]
+    graph.add_weighted_edges_from([(number(2), number(0), 5.0), (number(0), number(1), 6.0)], weight="w")
+    assert listed(Graph.from_networkx(graph)) == [(0, 2, 0, 5.0), (1, 0, 1, 6.0)]
 
 
 @pytest.mark.parametrize(

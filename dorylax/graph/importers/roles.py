@@ -24,11 +24,10 @@ from dorylax.graph.validate import GraphError
 _LOG = logging.getLogger(__name__)
 
 
-def by_role(
+def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
     name: str,
     imported: Imported[AnyGraph],
     ignore: Collection[Hashable],
-    *,
     features: Any,
     labels: Any,
     num_classes: int | None,
