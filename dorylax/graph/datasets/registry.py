@@ -104,7 +104,7 @@ def _of_object(value: Any, **options: Any) -> Dataset:
             "load takes a name, a path, a PyG Data, a DGL or networkx graph, or a SciPy sparse matrix, got "
             f"{type(value).__name__}: dorylax.Dataset takes arrays"
         )
-    usual = {"features": None, "labels": None, "num_classes": None, "multilabel": None}
+    usual: dict[str, Any] = dict.fromkeys(("features", "labels", "num_classes", "multilabel"))
     masks = {mask: options.pop(mask) for mask in MASKS if options.get(mask) is not None}
     read = Imported(Graph.from_scipy(value), masks, {})
     return Dataset(**by_role(options.pop("name", "scipy"), read, (), **usual | options))

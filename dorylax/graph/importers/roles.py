@@ -1,7 +1,6 @@
-"""From an object of another library to the arguments of `Dataset`: what its vertices' values are.
+"""From an object of another library to the arguments of `Dataset`: features, labels, masks, and further inputs.
 
-They are features, labels, masks or further inputs. Nothing is dropped: what has no role becomes a further input, or is
-refused by name.
+Every value of the vertices gets a role, becomes a further input, or is refused by name.
 """
 
 from __future__ import annotations
@@ -35,24 +34,25 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
     split: int | None,
     split_seed: int,
 ) -> dict[str, Any]:
-    """What was read, as arguments of `Dataset`. Values called `train_mask`, `val_mask` and `test_mask` are its masks.
+    """The arguments of `Dataset` for an imported object.
 
-    Without masks the labelled vertices are split, and the log says so.
+    Values named `train_mask`, `val_mask` and `test_mask` are its masks. Without them the labelled vertices are split, and
+    the log says so.
 
     Args:
-        name: What reports call the data set.
-        imported: the graph, and the values that are left when those to be ignored are gone.
-        ignore: names that were left out.
-        features: the name of a value per vertex, a list of names (columns side by side), or an array; None for all values
-            that are neither labels nor masks.
-        labels: the name of a value per vertex, a list of names, or an array; None where there are none.
+        name: Name of the data set.
+        imported: The graph and the values of its vertices.
+        ignore: Names of values to leave out.
+        features: Name of a value per vertex, a list of names (columns side by side), or an array; None for all values other
+            than labels and masks.
+        labels: Name of a value per vertex, a list of names, or an array; None for no labels.
         num_classes: As for `Dataset`.
         multilabel: As for `Dataset`.
         split: Which of K splits, where masks hold several.
         split_seed: Seed of the split of data without masks.
 
     Raises:
-        GraphError: an unknown name; a value that cannot be a further input, or belongs to no vertex.
+        GraphError: A name is unknown, or a value belongs to no vertex or cannot be a further input.
     """
     refuse_other(imported.other, ignore)
     size = imported.graph.num_vertices
@@ -82,7 +82,7 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
 
 
 def names_in(given: Any) -> list[str]:
-    """The names that a role is given by; none where it is given as an array."""
+    """Names in the argument for a role; none if it is an array."""
     if isinstance(given, str):
         return [given]
     return list(given) if isinstance(given, (list, tuple)) and given and isinstance(given[0], str) else []
@@ -108,7 +108,7 @@ def _taken(role: str, given: Any, there: Mapping[str, Any]) -> Any:
 
 
 def _of_all(name: str, values: Any, num_vertices: int) -> Any:
-    """Values as one array or list; networkx has them vertex by vertex."""
+    """Values as one array or list, also from the dict by vertex of a networkx graph."""
     if not isinstance(values, dict):
         return values
     without = next((vertex for vertex in range(num_vertices) if vertex not in values), None)
