@@ -55,6 +55,8 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         print_json({**content, "config": config.to_dict()})
         return
     _show(config, found, ways)
+    if found.shape.num_labelled == 0:
+        print("the data have no labels: they can be predicted on, and not trained on")
     if streams is not None:
         print(streams)
         speed = _speed(config, streams)

@@ -46,6 +46,7 @@ def predict(
     check_process()
     path = choose_run(folder, seed)
     config = config_of(path, trust=trust)
+    other = data is not None
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
     if no_verify:
@@ -57,12 +58,13 @@ def predict(
     from dorylax.tasks import LinkPrediction
     from dorylax.tasks.catalogue import make_task
     from dorylax.trainer import Trainer, prepare_data
+    from dorylax.trainer.saving.run_files import trained_labels
     from dorylax.trainer.step.objective import Objective
 
     task = make_task(config.task, config.data.split_seed)
     if all_pairs and not isinstance(task, LinkPrediction):
         raise ConfigError(f"--all-pairs ranks links, and {path} predicts none: train with --task link-prediction")
-    dataset = prepare_data(config.data)
+    dataset = prepare_data(config.data, known=trained_labels(path, config.train.checkpoints) if other else None)
     trainer = Trainer.from_config(config, dataset, run_directory=path, resume=True)
     outputs, examples = trainer.predict(), trainer.data
     assert not isinstance(examples, ShardedData)

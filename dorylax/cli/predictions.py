@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,9 @@ import numpy as np
 
 from dorylax.durable import write_file
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.labels import labelled
+from dorylax.graph.names import shown_names, stored_names
+from dorylax.graph.npz import CLASS_NAMES, ORIGINAL_IDS
 from dorylax.graph.reorder import user_order
 from dorylax.graph.task_data import TaskData
 from dorylax.tasks import LinkPrediction
@@ -70,15 +72,19 @@ def ranked(rows: np.ndarray, data: Dataset, task: LinkPrediction) -> dict[str, d
 def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
     """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV.
 
-    Rows are in the order in which the user gave the vertices, whatever order the data are in.
+    Rows are in the order in which the user gave the vertices, whatever order the data are in. Names of vertices and classes
+    come along.
     """
-    rows = user_order(data.graph) if isinstance(data, Dataset) else None
+    rows, ids = (user_order(data.graph), data.original_ids) if isinstance(data, Dataset) else (None, None)
     predictions = _predictions(outputs, data)
     if path.suffix == ".npz":
         arrays = {"outputs" if data.num_classes is None else "logits": outputs, "predictions": predictions}
-        write_file(path, lambda file: _write_npz(file, arrays, rows))
+        names = {} if ids is None else {ORIGINAL_IDS: ids}
+        if data.class_names is not None:
+            names[CLASS_NAMES] = stored_names(CLASS_NAMES, data.class_names)
+        write_file(path, lambda file: _write_npz(file, arrays, names, rows))
     else:
-        write_file(path, lambda file: _write_csv(file, predictions, data, rows))
+        write_file(path, lambda file: _write_csv(file, predictions, data, ids, rows))
 
 
 def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
@@ -87,28 +93,42 @@ def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
     return outputs > 0 if data.multilabel else outputs.argmax(axis=1).astype(np.int32)
 
 
-def _write_npz(file: BinaryIO, arrays: Mapping[str, np.ndarray], order: np.ndarray | None) -> None:
-    """As `np.savez`, some rows at a time: outputs of a large graph may lie on disk, in another order."""
+def _write_npz(
+    file: BinaryIO, arrays: Mapping[str, np.ndarray], names: Mapping[str, np.ndarray], order: np.ndarray | None
+) -> None:
+    """As `np.savez`, some rows at a time: outputs of a large graph may lie on disk, in another order than `names`."""
     with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
+        for name, array in {**arrays, **names}.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 fields = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False}
                 np.lib.format.write_array_header_1_0(member, fields | {"shape": array.shape})
-                for rows in _blocks(len(array), order):
+                for rows in _blocks(len(array), order if name in arrays else None):
                     member.write(np.ascontiguousarray(array[rows]).data)
 
 
-def _write_csv(file: BinaryIO, predictions: np.ndarray, data: Dataset | TaskData, order: np.ndarray | None) -> None:
-    """A row per example; of multi-label data, classes are separated by spaces, and so are several targets."""
+def _write_csv(
+    file: BinaryIO,
+    predictions: np.ndarray,
+    data: Dataset | TaskData,
+    ids: np.ndarray | None,
+    order: np.ndarray | None,
+) -> None:
+    """A row per example; of multi-label data, classes are separated by spaces, and so are several targets.
+
+    The label of an unlabelled example is empty where classes have names or nothing has a label.
+    """
+    known = labelled(data.labels).any()
     noun = _NAMES[data.examples] if isinstance(data, TaskData) else "vertex"
     stream = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow((noun, "prediction", "label", "split"))
-    number = itertools.count()
+    first = 0
     for rows in _blocks(len(predictions), order):
         split = np.select([getattr(data, name)[rows] for name in _MASKS.values()], list(_MASKS), default="")
-        for prediction, label, where in zip(predictions[rows], data.labels[rows], split, strict=True):
-            writer.writerow((next(number), _shown(prediction, data), _shown(label, data), where))
+        numbers = range(first, first := first + len(split))
+        names = numbers if ids is None else shown_names(ids[numbers.start : numbers.stop])
+        for name, prediction, label, where in zip(names, predictions[rows], data.labels[rows], split, strict=True):
+            writer.writerow((name, _shown(prediction, data), _shown(label, data) if known else "", where))
     stream.detach()
 
 
@@ -123,6 +143,9 @@ _NAMES = {"pairs": "pair", "graphs": "graph"}
 
 
 def _shown(value: Any, data: Dataset | TaskData) -> str:
+    names = data.class_names
     if np.ndim(value):
         return " ".join(map(str, np.flatnonzero(value) if data.multilabel else value))
+    if names is not None:
+        return str(names[value]) if value >= 0 else ""
     return str(value)

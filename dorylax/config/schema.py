@@ -51,6 +51,9 @@ class DataConfig(Section):
     size: str | None = Field(default=None, description="size of a built-in data set; null: its smallest ordinary size")
     row_normalise: bool = Field(default=False, description="scale each vertex's features to sum to 1")
     split_seed: Seed = Field(default=0, description="seed of the split of data that comes without masks")
+    split: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="which split, from 0, where the masks of an `.npz` are `[V, K]` or `[K, V]`"
+    )
     verify: bool = Field(
         default=True, description="compare the large arrays of an `.npz` with their checksums the first time"
     )

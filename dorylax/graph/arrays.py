@@ -7,6 +7,7 @@ of these libraries is imported here. Anything that would need a guess is refused
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,24 +41,67 @@ def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def category_codes(name: str, value: Any) -> Any:
-    """The codes of a categorical pandas column, -1 where it has no value; anything else as it is.
+def class_codes(name: str, value: Any) -> tuple[Any, list[str] | None]:
+    """Codes of classes that have names, as a categorical pandas column or text `[V]` gives them.
+
+    Args:
+        name: What messages call it.
+        value: Anything.
+
+    Returns:
+        For a categorical column its codes, for text the positions in the sorted names; -1 where a value is missing or
+        empty. Then the names, or None. Any other value comes back unchanged.
 
     Raises:
-        GraphError: the categories are numbers other than 0, 1, 2, …, so that value and code could both be meant.
+        GraphError: the categories are numbers other than 0, 1, 2, …, so that value and code could both be meant; or
+            something else stands among text.
     """
-    if not _is_pandas(value) or str(getattr(value, "dtype", "")) != "category":
-        return value
-    categories = np.asarray(value.dtype.categories)
-    if categories.dtype.kind in _REAL and not np.array_equal(categories, np.arange(len(categories))):
-        listed = ", ".join(map(str, categories[:3].tolist())) + (", …" if len(categories) > 3 else "")
-        raise GraphError(
-            f"{name} is categorical with the numbers {listed}: give its codes ({name}.cat.codes) or its numbers "
-            f"({name}.astype({categories.dtype}))"
-        )
-    _check_index(name, value)
-    codes = value.cat.codes if hasattr(value, "cat") else value.codes
-    return np.asarray(codes)
+    if _is_pandas(value) and str(getattr(value, "dtype", "")) == "category":
+        categories = np.asarray(value.dtype.categories)
+        numeric = categories.dtype.kind in _REAL
+        if numeric and not np.array_equal(categories, np.arange(len(categories))):
+            listed = ", ".join(map(str, categories[:3].tolist())) + (", …" if len(categories) > 3 else "")
+            raise GraphError(
+                f"{name} is categorical with the numbers {listed}: give its codes ({name}.cat.codes) or its numbers "
+                f"({name}.astype({categories.dtype}))"
+            )
+        _check_index(name, value)
+        codes = value.cat.codes if hasattr(value, "cat") else value.codes
+        return np.asarray(codes), None if numeric else [str(one) for one in categories]
+    texts = _texts(name, value)
+    if texts is None:
+        return value, None
+    if _is_pandas(value):
+        _check_index(name, value)
+    names = sorted(set(texts) - {""})
+    codes = {text: code for code, text in enumerate(names)}
+    return np.array([codes.get(text, -1) for text in texts], np.int32), names
+
+
+def _texts(name: str, value: Any) -> list[str] | None:
+    """Text `[V]`, empty where a value is missing; None where the first value is something else."""
+    if isinstance(value, np.ndarray) or _is_pandas(value):
+        if value.ndim != 1 or getattr(value.dtype, "kind", "O") not in "OUT":
+            return None
+        values = value.tolist()
+    elif isinstance(value, list | tuple):
+        values = list(value)
+    else:
+        return None
+    if not isinstance(next((one for one in values if not _is_missing(one)), None), str):
+        return None
+    for k, one in enumerate(values):
+        if _is_missing(one):
+            values[k] = ""
+        elif not isinstance(one, str):
+            raise GraphError(f"{name}[{k}] = {one!r} stands among text: give every class as text")
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
+    nan = isinstance(value, float) and math.isnan(value)
+    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")
 
 
 def _converted(name: str, value: Any) -> np.ndarray:

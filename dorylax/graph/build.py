@@ -119,6 +119,7 @@ def from_pairs(
     coalesce: bool | Coalesce = False,
     edge_ids: bool = True,
     ids: Integer[np.ndarray, " E"] | None = None,
+    finite: bool = True,
 ) -> AnyGraph:
     """A graph of the edges `sources[k]` → `targets[k]`; see `Graph.from_coo`.
 
@@ -132,6 +133,7 @@ def from_pairs(
         coalesce: what becomes of equal edges.
         edge_ids: whether edges have ids.
         ids: the id of each edge, ascending; None for its place.
+        finite: Whether to refuse values that are not finite.
 
     Raises:
         GraphError: as `Graph.from_coo`.
@@ -149,7 +151,7 @@ def from_pairs(
     check_num_vertices(num_vertices)
     check_range(names[0], sources, num_vertices, "num_vertices")
     check_range(names[1], targets, num_vertices, "num_vertices")
-    known = _edges_known(edge_data, len(sources), edge_ids=edge_ids)
+    known = _edges_known(edge_data, len(sources), edge_ids=edge_ids, finite=finite)
     placed: Any = "target" if sorted_by(targets, sources) else "source" if sorted_by(sources, targets) else None
     sources, targets = sources.astype(np.int32, copy=False), targets.astype(np.int32, copy=False)
     with_ids = edge_ids and placed is None and edge_ids_fit(len(sources))
@@ -165,13 +167,15 @@ def from_pairs(
     return graph if coalesce is False else coalesced(graph, coalesce)
 
 
-def _edges_known(edge_data: Mapping[str, Any] | None, num_edges: int, *, edge_ids: bool) -> dict[str, Any]:
+def _edges_known(
+    edge_data: Mapping[str, Any] | None, num_edges: int, *, edge_ids: bool, finite: bool = True
+) -> dict[str, Any]:
     """What a graph is told of its edges' values and ids."""
     if edge_data and not edge_ids:
         raise GraphError(
             f"edge_data {', '.join(map(str, edge_data))} with edge_ids=False: values per edge need edge ids"
         )
-    return {"edge_data": checked_edge_data(edge_data, num_edges), "without_edge_ids": not edge_ids}
+    return {"edge_data": checked_edge_data(edge_data, num_edges, finite=finite), "without_edge_ids": not edge_ids}
 
 
 def _valid_rows(

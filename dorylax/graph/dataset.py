@@ -19,19 +19,21 @@ import numpy.typing as npt
 from dorylax.aligned import empty, rows_of
 from dorylax.graph import npz
 from dorylax.graph.archive import from_archive, graph_arrays
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.features import checked_features
 from dorylax.graph.graph import Graph
 from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg
-from dorylax.graph.importers.roles import by_role
+from dorylax.graph.importers.roles import by_role, names_in
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
-from dorylax.graph.labels import checked_labels, stored_labels
+from dorylax.graph.labels import Labels, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.masks import checked_masks
-from dorylax.graph.npz import MASKS
+from dorylax.graph.names import shown_names, stored_names
+from dorylax.graph.npz import CLASS_NAMES, MASKS, ORIGINAL_IDS
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
-from dorylax.graph.splits import Split, default_split
-from dorylax.graph.validate import GraphError, as_integers, check_permutation
+from dorylax.graph.splits import Split, default_split, one_split
+from dorylax.graph.validate import GraphError, as_integers, check_length, check_permutation, check_printable
 
 
 @final
@@ -43,14 +45,14 @@ class Dataset:
     dense) or lists; those of the right type, memory-mapped ones included, are kept as they are.
 
     Args:
-        name: what reports call it.
-        graph: the graph, V vertices and E edges.
+        name: what reports call it, without control characters.
+        graph: the graph, V vertices and E edges; or a SciPy sparse matrix, as for `Graph.from_scipy`.
         features: `[V, F]`, kept as float32.
-        labels: the class of each vertex, integers `[V]`, -1 where it is unlabelled; or the classes as zeros and ones
-            `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or `[V, T]` for a loss
-            of your own.
-        num_classes: C; without it one more than the largest class, or the number of columns. Given, floating labels are
-            classes too, and must be whole.
+        labels: the class of each vertex, integers `[V]`, -1 where it is unlabelled, or text `[V]`; or the classes as zeros
+            and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or `[V, T]` for
+            a loss of your own. None: the data set is for predictions only.
+        num_classes: C; without it the number of class names, one more than the largest class, or the number of columns.
+            Given, floating labels are classes too, and must be whole.
         train_mask: the vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
             numbers `[N]`. Without any mask all labelled vertices train.
         val_mask: the vertices that choose the epoch; may be empty, and their metric is then null.
@@ -60,13 +62,17 @@ class Dataset:
             the graph (`Graph.edge_data`), which they override.
         multilabel: whether labels `[V, C]` hold any number of classes for a vertex; needed only where they never hold
             more than one.
+        class_names: Names of the classes, C texts; None takes those of text or categorical labels.
+        original_ids: Names of the vertices, V integers or texts, in the order in which the user gave the vertices.
 
     Attributes:
-        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`.
+        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`; -1 or NaN everywhere where there are none.
         num_classes: C; None where labels are targets.
         multilabel: whether labels are `[V, C]`.
         vertex_inputs: name → bool, int32 or float32 `[V, …]`.
         edge_inputs: name → bool, int32 or float32 `[E, …]`, those of the graph among them.
+        class_names: Text `[C]`, or None.
+        original_ids: Integers or UTF-8 bytes `[V]`, or None; `vertex_names` has them by row.
 
     Raises:
         GraphError: an argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit the
@@ -84,11 +90,13 @@ class Dataset:
     vertex_inputs: Mapping[str, np.ndarray]
     edge_inputs: Mapping[str, np.ndarray]
     multilabel: bool
+    class_names: np.ndarray | None
+    original_ids: np.ndarray | None
 
     def __init__(  # noqa: PLR0917  (a split is three masks, and stands in the middle)
         self,
         name: str,
-        graph: Graph,
+        graph: Any,
         features: Any,
         labels: Any,
         num_classes: Any = None,
@@ -99,9 +107,22 @@ class Dataset:
         vertex_inputs: Any = MappingProxyType({}),
         edge_inputs: Any = MappingProxyType({}),
         multilabel: bool | None = None,
+        class_names: Any = None,
+        original_ids: Any = None,
     ) -> None:
+        check_printable("the data set's name", name)
+        if hasattr(graph, "tocoo"):
+            graph = Graph.from_scipy(graph)
+        elif not isinstance(graph, CompressedGraph):
+            raise GraphError(
+                f"graph must be a dorylax.Graph or a SciPy sparse matrix, got {type(graph).__name__}: Graph.from_coo and "
+                "its like make one; dorylax.load takes PyG, DGL and networkx graphs"
+            )
         num_vertices = graph.num_vertices
-        found = checked_labels(labels, num_vertices, num_classes, multilabel)
+        found = named_labels(labels, num_vertices, num_classes, multilabel, class_names)
+        ids = None if original_ids is None else stored_names("original_ids", original_ids)
+        if ids is not None:
+            check_length("original_ids", ids, num_vertices, "one per vertex")
         own = checked_inputs("vertex_inputs", vertex_inputs, num_vertices, "one row per vertex")
         of_edges = checked_edge_inputs(graph, edge_inputs)
         check_apart(own, of_edges)
@@ -112,6 +133,8 @@ class Dataset:
             "labels": found.array,
             "num_classes": found.num_classes,
             "multilabel": found.multilabel,
+            "class_names": found.class_names,
+            "original_ids": ids,
             "vertex_inputs": own,
             "edge_inputs": of_edges,
             **checked_masks(dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True)), found.array),
@@ -123,6 +146,14 @@ class Dataset:
     def num_features(self) -> int:
         """F, the width of the features."""
         return int(self.features.shape[1])
+
+    @property
+    def vertex_names(self) -> np.ndarray | None:
+        """Name of the vertex in each row, integers or text `[V]`; None where `graph.vertex_ids` are the names."""
+        if self.original_ids is None:
+            return None
+        ids = self.graph.vertex_ids
+        return shown_names(self.original_ids if ids is None else self.original_ids[ids])
 
     def row_normalised(self, file: Path | None = None) -> Dataset:
         """With each row of the features divided by its sum.
@@ -192,26 +223,39 @@ class Dataset:
         release(rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
 
     @staticmethod
-    def from_npz(path: str | PathLike[str], *, split_seed: int = 0, verify: bool = True) -> Dataset:
+    def from_npz(
+        path: str | PathLike[str],
+        *,
+        split: int | None = None,
+        split_seed: int = 0,
+        verify: bool = True,
+        known: Labels | None = None,
+    ) -> Dataset:
         """Reads an archive of the layout that `dorylax.graph.npz` describes.
 
         Args:
             path: the file.
+            split: Which split, 0 … K-1, where masks are `[V, K]` or `[K, V]`.
             split_seed: seeds the split (60 % / 20 % / 20 %, by class) where the archive has no masks. A `train_mask`
                 alone is fine: the masks that are missing are then empty.
             verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
+            known: Labels that a model was trained on, to predict on the archive: labels may be missing, and classes are
+                numbered as in `known`.
 
         Raises:
             FileNotFoundError: there is no such file.
             GraphError: it is not an npz archive, is damaged, arrays are missing, or they do not make a data set.
         """
         with npz.open_npz(path, verify=verify) as archive:
-            _require_data(archive)
+            _require_data(archive, *(("labels",) if known is None else ()))
             npz.check_names(archive)
             graph = from_archive(Graph, archive)
-            labels = stored_labels(archive, graph.num_vertices)
-            masks: Mapping[str, Any] = {name: archive.fetch(name) for name in MASKS if name in archive}
-            if not masks:
+            labels = stored_labels(archive, graph.num_vertices, known)
+            given = {name: archive.fetch(name) for name in MASKS if name in archive}
+            masks: Mapping[str, Any] = one_split(given, graph.num_vertices, split)
+            if known is not None and not labelled(labels.array).any():
+                masks = {}
+            elif not masks:
                 masks = _default_masks(graph, labels.array, split_seed)
             name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
             return Dataset(
@@ -221,6 +265,8 @@ class Dataset:
                 labels.array,
                 labels.num_classes,
                 multilabel=labels.multilabel,
+                class_names=labels.class_names,
+                original_ids=archive.fetch(ORIGINAL_IDS) if ORIGINAL_IDS in archive else None,
                 vertex_inputs={name: archive.fetch(stored) for name, stored in npz.vertex_names(archive).items()},
                 **masks,
             )
@@ -235,6 +281,7 @@ class Dataset:
         num_classes: int | None = None,
         multilabel: bool | None = None,
         split: int | None = None,
+        split_seed: int = 0,
         ignore: Collection[str] = (),
     ) -> Dataset:
         """Of a homogeneous `torch_geometric.data.Data`.
@@ -244,19 +291,20 @@ class Dataset:
         Args:
             data: with an `edge_index`; column k is edge k.
             name: what reports call the data set.
-            features: the name of what is per node, a list of names (columns side by side), or an array.
-            labels: likewise.
+            features: the name of what is per node, a list of names (columns side by side), or an array; None: all other
+                values per node.
+            labels: likewise; None: there are none.
             num_classes: as in `Dataset`.
             multilabel: as in `Dataset`.
-            split: which column of masks `[V, K]`.
+            split: Which split, 0 … K-1, where masks are `[V, K]` or `[K, V]`.
+            split_seed: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
             ignore: names to leave out; of the whole graph there can be nothing else.
 
         Raises:
             GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
-        read = pyg.read(Graph, data, ignore=ignore)
-        given = by_role(read, ignore, features=features, labels=labels, split=split)
-        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
+        read = pyg.read(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
     def from_dgl(
@@ -268,33 +316,34 @@ class Dataset:
         num_classes: int | None = None,
         multilabel: bool | None = None,
         split: int | None = None,
+        split_seed: int = 0,
         ignore: Collection[str] = (),
     ) -> Dataset:
         """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
         read = dgl.read(Graph, graph, ignore=ignore)
-        given = by_role(read, ignore, features=features, labels=labels, split=split)
-        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
     def from_networkx(
         graph: Any,
         name: str = "networkx",
         *,
-        features: Any,
-        labels: Any,
+        features: Any = None,
+        labels: Any = "label",
         nodes: Sequence[Hashable] | None = None,
         num_classes: int | None = None,
         multilabel: bool | None = None,
         split: int | None = None,
+        split_seed: int = 0,
         ignore: Collection[str] = (),
     ) -> Dataset:
         """Of a networkx graph, by the attributes of its nodes and edges; `nodes` as in `Graph.from_networkx`.
 
-        Other arguments and errors as in `from_pyg`; arrays are in the order of vertices.
+        Other arguments and errors as in `from_pyg`; arrays are in the order of vertices. Nodes other than 0 … V-1 become
+        `original_ids`.
         """
         read = networkx_graph.read(Graph, graph, nodes, ignore=ignore)
-        given = by_role(read, ignore, features=features, labels=labels, split=split)
-        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
     def from_dataframes(
@@ -310,6 +359,7 @@ class Dataset:
         num_classes: int | None = None,
         multilabel: bool | None = None,
         split: int | None = None,
+        split_seed: int = 0,
         ignore: Collection[Hashable] = (),
     ) -> Dataset:
         """Of two pandas tables, a row per vertex and a row per edge. Other columns of edges are `edge_inputs`.
@@ -319,28 +369,28 @@ class Dataset:
             edges: E rows; row k is edge k.
             name: what reports call the data set.
             features: columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are features.
-            labels: a column of `vertices`.
-            key: the column of `vertices` that sources and targets name them by; None where these are row numbers.
+            labels: a column of `vertices`; None: there are none.
+            key: the column of `vertices` that sources and targets name them by, which becomes `original_ids`; None where
+                these are row numbers.
             source: a column of `edges`.
             target: a column of `edges`.
             num_classes: as in `Dataset`.
             multilabel: as in `Dataset`.
-            split: which column of masks `[V, K]`.
+            split: as in `from_pyg`.
+            split_seed: as in `from_pyg`.
             ignore: columns to leave out, of either table.
 
         Raises:
             GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
         """
         read = dataframe.read(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
-        if features is None:
-            features = [column for column in read.vertex_data if column not in (labels, *MASKS)]
-        given = by_role(read, ignore, features=features, labels=labels, split=split)
-        return Dataset(name, **given, num_classes=num_classes, multilabel=multilabel)
+        return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     def __repr__(self) -> str:
         graph, kinds = self.graph, self.num_classes
         targets = self.labels.shape[1] if self.labels.ndim == 2 else 1
         labels = f"{targets} targets" if kinds is None else f"{kinds} {'labels' if self.multilabel else 'classes'}"
+        labels = labels if labelled(self.labels).any() else "no labels"
         masks = [f"{mask.sum()} {name}" for name, mask in zip(("train", "val", "test"), self._masks, strict=True)]
         inputs = sorted({*self.vertex_inputs, *self.edge_inputs})
         parts = [
@@ -365,6 +415,10 @@ class Dataset:
         arrays = {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
         if self.num_classes is not None:
             arrays |= {"num_classes": np.array(self.num_classes), "multilabel": np.array(self.multilabel)}
+        if self.class_names is not None:
+            arrays[CLASS_NAMES] = stored_names(CLASS_NAMES, self.class_names)
+        if self.original_ids is not None:
+            arrays[ORIGINAL_IDS] = self.original_ids
         npz.write_npz(
             path,
             {
@@ -390,8 +444,8 @@ def _default_masks(graph: Graph, labels: np.ndarray, split_seed: int) -> Mapping
     return {name: mask[graph.vertex_ids] for name, mask in split._asdict().items()}
 
 
-def _require_data(archive: npz.Archive) -> None:
+def _require_data(archive: npz.Archive, *labels: str) -> None:
     try:
-        archive.require(*npz.feature_names(archive), "labels")
+        archive.require(*npz.feature_names(archive), *labels)
     except GraphError as error:
         raise GraphError(f"{error}. Without features and labels it is only a graph: Graph.from_npz reads it") from error

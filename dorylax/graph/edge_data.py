@@ -9,20 +9,22 @@ import numpy as np
 
 from dorylax.graph.arrays import as_array
 from dorylax.graph.transpose import MAX_EDGE_IDS, edge_ids_fit
-from dorylax.graph.validate import GraphError, check_length
+from dorylax.graph.validate import GraphError, check_finite, check_length, check_printable
 
 EdgeData = dict[str, np.ndarray]
 
 
-def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int) -> EdgeData:
+def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int, *, finite: bool = True) -> EdgeData:
     """Values by name as arrays `[E, …]`, without copies where they are arrays already.
 
     Args:
         edge_data: real numbers or truth values, in any form that `as_array` takes.
         num_edges: E.
+        finite: Whether to refuse NaN and infinity.
 
     Raises:
-        GraphError: a name that is no text, another length, values that are no real numbers, or more edges than int32 counts.
+        GraphError: a name that is no text, another length, values that are not real numbers or not finite, or more edges
+            than int32 counts.
     """
     if not edge_data:
         return {}
@@ -31,8 +33,13 @@ def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int) -> Ed
     for name, values in edge_data.items():
         if not isinstance(name, str) or not name:
             raise GraphError(f"names of edge_data must be text, got {name!r}")
+        check_printable("the name of edge_data", name)
         array = as_array(f"edge_data[{name!r}]", values, "encode it as numbers or leave it out")
         check_length(f"edge_data[{name!r}]", array, num_edges, "one per edge")
+        if finite:
+            check_finite(
+                f"edge_data[{name!r}]", array, "replace it or drop the edge; Graph.from_coo(…, finite=False) keeps it"
+            )
         found[name] = array
     return found
 

@@ -37,6 +37,7 @@ class Graph(CompressedGraph):
         edge_data: Mapping[str, Any] | None = None,
         coalesce: bool | Coalesce = False,
         edge_ids: bool = True,
+        finite: bool = True,
     ) -> Graph:
         """A graph of the edges `sources[k]` → `targets[k]`, in O(V + E); k is the id of that edge.
 
@@ -49,13 +50,15 @@ class Graph(CompressedGraph):
                 values. False keeps all.
             edge_ids: False where nothing per edge will ever come: no weights, no attention, no dropout of edges. It saves
                 up to 4 bytes an edge; operators that would need ids refuse (`without_edge_ids`).
+            finite: Whether to refuse NaN and infinity in `edge_data`.
 
         Returns:
             The graph. An array of values that comes later is in the order of the arguments; after `coalesce` pass
             `values[graph.edge_ids]`.
 
         Raises:
-            GraphError: lengths differ, an id is negative or ≥ num_vertices, or values are not one per edge.
+            GraphError: lengths differ, an id is negative or ≥ num_vertices, values are not one per edge or not finite, or a
+                sum exceeds its dtype.
         """
         return build.from_pairs(
             cls,
@@ -66,6 +69,7 @@ class Graph(CompressedGraph):
             edge_data=edge_data,
             coalesce=coalesce,
             edge_ids=edge_ids,
+            finite=finite,
         )
 
     @classmethod

@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
-from dorylax.graph.arrays import as_array, category_codes
-from dorylax.graph.npz import Archive
+from dorylax.graph.arrays import as_array, class_codes
+from dorylax.graph.names import shown_names, stored_names
+from dorylax.graph.npz import CLASS_NAMES, Archive
 from dorylax.graph.rows import spans
 from dorylax.graph.validate import MAX_CLASSES, GraphError, check_binary, check_finite, check_length
 
@@ -34,21 +35,90 @@ class Labels(NamedTuple):
 
     Attributes:
         array: int32 `[V]` classes, -1 where unlabelled; float32 `[V, C]` zeros and ones; float32 targets `[V]`, `[V, T]`.
+            Without any label, the floating forms are NaN everywhere.
         num_classes: C; None where they are targets.
         multilabel: whether they are `[V, C]`.
+        class_names: Text `[C]`, or None.
     """
 
     array: np.ndarray
     num_classes: int | None
     multilabel: bool
+    class_names: np.ndarray | None = None
+
+
+def named_labels(
+    labels: Any,
+    num_vertices: int,
+    num_classes: Any = None,
+    multilabel: bool | None = None,
+    class_names: Any = None,
+    *,
+    targets: tuple[int, ...] = (),
+) -> Labels:
+    """Labels of any form, with the names of their classes.
+
+    Args:
+        labels: As for `checked_labels`; or text `[V]`, whose sorted values are the classes; or None for no label at all.
+        num_vertices: V.
+        num_classes: C; None takes the number of names, or as `checked_labels`.
+        multilabel: As for `checked_labels`.
+        class_names: C names; None takes those that the labels come with.
+        targets: Shape of a row of targets, where labels are None and `num_classes` is, too.
+
+    Raises:
+        GraphError: As `checked_labels`, or names and classes differ in number.
+    """
+    names = None if class_names is None else shown_names(stored_names("class_names", class_names)).astype(str)
+    if labels is None:
+        if num_classes is None and names is not None:
+            num_classes = len(names)
+        row = targets if num_classes is None else (num_classes,) if multilabel else ()
+        classes = num_classes is not None and not multilabel
+        labels = np.full((num_vertices, *row), -1 if classes else np.nan, np.int32 if classes else np.float32)
+    codes, own = class_codes("labels", labels)
+    if own is not None:
+        own_names = shown_names(stored_names("class_names", own)).astype(str)
+        if names is not None:
+            codes = renumbered(codes, own_names, names)
+        names = own_names if names is None else names
+    if names is not None and num_classes is None:
+        num_classes = len(names)
+    found = checked_labels(codes, num_vertices, num_classes, multilabel)
+    if names is not None and len(names) != found.num_classes:
+        raise GraphError(
+            f"{len(names)} classes have names, num_classes = {found.num_classes}: give each class one name"
+        )
+    return found._replace(class_names=names)
+
+
+def renumbered(codes: np.ndarray, names: np.ndarray, class_names: np.ndarray) -> np.ndarray:
+    """Codes of classes `[V]` in another numbering.
+
+    Args:
+        codes: Positions in `names`, -1 for no class.
+        names: Names by old number.
+        class_names: Names by new number.
+
+    Raises:
+        GraphError: A class that occurs has no new number.
+    """
+    number = {name: code for code, name in enumerate(class_names.tolist())}
+    table = np.array([*(number.get(name, -2) for name in names.tolist()), -1], np.int32)
+    found: np.ndarray = table[np.asarray(codes, np.int64)]
+    if (unknown := np.flatnonzero(found == -2)).size:
+        listed = ", ".join(map(repr, class_names[:5].tolist())) + (", …" if len(class_names) > 5 else "")
+        k = unknown[0]
+        raise GraphError(f"labels[{k}] is the class {str(names[codes[k]])!r}, which is not one of {listed}")
+    return found
 
 
 def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, multilabel: bool | None = None) -> Labels:
     """Labels of any number type, checked and converted.
 
     Args:
-        labels: integers, truth values or a categorical column are classes; whole numbers of a floating type are, where
-            `num_classes` is given. A column `[V, 1]` of classes is taken for `[V]`.
+        labels: integers and truth values are classes; whole numbers of a floating type are, where `num_classes` is given. A
+            column `[V, 1]` of classes is taken for `[V]`.
         num_vertices: V.
         num_classes: C; None takes one more than the largest class, or the number of columns.
         multilabel: whether `[V, C]` holds any number of classes for a vertex. Needed only where that cannot be seen.
@@ -57,7 +127,7 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
         GraphError: they are none of the forms, do not fit `num_classes`, or could be meant in two ways.
     """
     given = None if num_classes is None else checked_num_classes(num_classes)
-    array = as_array("labels", category_codes("labels", labels), _TEXT)
+    array = as_array("labels", labels, _TEXT)
     if array.ndim not in (1, 2):
         raise GraphError(f"{_FORMS}, got shape {list(array.shape)}")
     check_length("labels", array, num_vertices, "one per vertex")
@@ -73,21 +143,43 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
     return _indicators(array, given, multilabel)
 
 
-def stored_labels(archive: Archive, num_vertices: int) -> Labels:
-    """The labels of an archive, with its `num_classes` and `multilabel` where it has them.
+def stored_labels(archive: Archive, num_vertices: int, known: Labels | None = None) -> Labels:
+    """The labels of an archive, with its `num_classes`, `multilabel` and `class_names` where it has them.
+
+    Args:
+        archive: An open archive.
+        num_vertices: V.
+        known: Labels that a model was trained on. Their classes are then those of the archive too, matched by name where
+            both have names, and the archive's labels may be missing.
 
     Raises:
-        GraphError: as `checked_labels`, or they are not there.
+        GraphError: as `checked_labels`, they are not there, or a class is not one of the known ones.
     """
+    labels = archive.fetch("labels") if known is None or "labels" in archive else None
     num_classes = archive.fetch("num_classes") if "num_classes" in archive else None
     multilabel = bool(archive.fetch("multilabel")) if "multilabel" in archive else None
-    return checked_labels(archive.fetch("labels"), num_vertices, num_classes, multilabel)
+    names = shown_names(archive.fetch(CLASS_NAMES)) if CLASS_NAMES in archive else None
+    if known is None:
+        return named_labels(labels, num_vertices, num_classes, multilabel, names)
+    if labels is None or (labels.ndim and not labelled(labels).any()):
+        return named_labels(None, num_vertices, *known[1:], targets=known.array.shape[1:])
+    if known.num_classes is not None:
+        if labels.ndim == 1 and names is not None and known.class_names is not None:
+            labels = renumbered(checked_labels(labels, num_vertices, len(names)).array, names, known.class_names)
+        num_classes, names = known.num_classes, known.class_names
+    return named_labels(labels, num_vertices, num_classes, multilabel, names)
 
 
 def labelled(labels: np.ndarray) -> Bool[np.ndarray, " V"]:
-    """The vertices that have a label, bool `[V]`: of classes all but -1."""
-    classes = labels.ndim == 1 and labels.dtype.kind in "iu"
-    return labels >= 0 if classes else np.ones(len(labels), bool)
+    """The vertices that have a label, bool `[V]`: of classes all but -1, of floating labels all, or none if all are NaN."""
+    if labels.ndim == 1 and labels.dtype.kind in "iu":
+        return labels >= 0
+    return np.full(len(labels), not _is_blank(labels))
+
+
+def _is_blank(labels: np.ndarray) -> bool:
+    """Whether floating labels are NaN everywhere."""
+    return labels.dtype.kind == "f" and labels.size > 0 and bool(np.isnan(labels.flat[0]) and np.isnan(labels).all())
 
 
 def checked_num_classes(value: Any) -> int:
@@ -115,7 +207,7 @@ def _classes(array: np.ndarray, given: int | None) -> Labels:
         if not fits.all():
             _raise_no_class(array, start + int(np.flatnonzero(~fits)[0]), limit, limit_name)
         largest = max(largest, int(chunk.max()))
-    if largest < 0 and len(array):
+    if largest < 0 and len(array) and given is None:
         raise GraphError("labels are -1 at every vertex, which means unlabelled: at least one class is needed to train")
     return Labels(array.astype(np.int32, copy=False), max(largest + 1, 1) if given is None else given, multilabel=False)
 
@@ -138,9 +230,10 @@ def _targets(array: np.ndarray) -> Labels:
         raise GraphError(f"labels has shape {list(array.shape)}: expected at least one column of targets")
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
         array = array.astype(np.float32, copy=False)
-    check_finite(
-        "labels", array, "give any number and leave the vertex out of all masks (of classes: -1, and num_classes)"
-    )
+    if not _is_blank(array):
+        check_finite(
+            "labels", array, "give any number and leave the vertex out of all masks (of classes: -1, and num_classes)"
+        )
     return Labels(array, None, multilabel=False)
 
 
@@ -163,9 +256,10 @@ def _indicators(array: np.ndarray, given: int | None, multilabel: bool | None) -
         raise GraphError(
             "multilabel=False, but labels has shape [V, C]: give one class per vertex, integers [V], or multilabel=True"
         )
-    check_binary("labels", array)
-    if multilabel is None and num_classes > 1:
-        _check_not_one_hot(array)
+    if not _is_blank(array):
+        check_binary("labels", array)
+        if multilabel is None and num_classes > 1:
+            _check_not_one_hot(array)
     return Labels(array.astype(np.float32, copy=False), num_classes, multilabel=True)
 
 

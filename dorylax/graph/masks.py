@@ -47,7 +47,7 @@ def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
 
 
 def checked_masks(given: Mapping[str, Any], labels: np.ndarray) -> dict[str, np.ndarray]:
-    """The three masks of a data set, disjoint, each of labelled vertices, the first not empty.
+    """The three masks of a data set, disjoint, each of labelled vertices, the first not empty if any vertex has a label.
 
     Args:
         given: those of `MASKS`, each as `as_mask` takes it or None. Without any, all labelled vertices train; otherwise
@@ -73,10 +73,10 @@ def checked_masks(given: Mapping[str, Any], labels: np.ndarray) -> dict[str, np.
         wrong = np.flatnonzero(mask & ~known)
         if wrong.size:
             raise GraphError(
-                f"{name} holds vertex {wrong[0]}, but labels[{wrong[0]}] = -1 says that it is unlabelled "
+                f"{name} holds vertex {wrong[0]}, but labels[{wrong[0]}] = {labels[wrong[0]]} says that it is unlabelled "
                 f"({wrong.size} such vertices): {name} & (labels >= 0)"
             )
-    if not masks["train_mask"].any():
+    if not masks["train_mask"].any() and (known.any() or not num_vertices):
         raise GraphError("train_mask holds no vertex: at least one is needed to train")
     return masks
 

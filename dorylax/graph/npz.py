@@ -12,13 +12,15 @@ Arrays:
     self_loops: "none", "some" or "all" vertices have an edge to themselves, which saves guessing what a run will need;
         optional.
     num_classes: C; optional.
+    class_names: `[C]` UTF-8 bytes, names of the classes; optional.
+    original_ids: `[V]` integers or UTF-8 bytes, names of the vertices, in order of the user's numbers; optional.
     multilabel: whether labels `[V, C]` are any number of classes; optional where a vertex has more than one.
     vertex_<name>: `[V, …]`, a further input of the model by that name; any number of them.
     vertex_ids-1: int32 `[V]`, the user's number of the vertex in each row, where rows are in another order than the user's
         (`dorylax reorder`); optional. Neighbours are rows, and everything of vertices is in order of rows. Without edge_ids
         the edges' ids are 0 … E-1 by (source, target) in the user's numbers; edge_<name> needs edge_ids. The number is a
         version; what knows none refuses it, because no input can have such a name.
-    train_mask, val_mask, test_mask: bool `[V]`; optional.
+    train_mask, val_mask, test_mask: bool `[V]`, or `[V, K]` or `[K, V]` for K splits; optional.
     name: optional.
 
 Reading here means fetching arrays and saying which are missing; what they hold is checked by who asks for them. Arrays
@@ -48,7 +50,7 @@ from dorylax.graph.mapped import map_file
 from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.stream.archive_writer import ALIGNMENT, new_archive
 from dorylax.graph.stream.whole_crc import whole_crc
-from dorylax.graph.validate import GraphError, as_integers, check_permutation
+from dorylax.graph.validate import GraphError, as_integers, check_permutation, check_printable
 from dorylax.graph.zip_arrays import header_of, members, read_bytes, start_of
 from dorylax.near_matches import close
 
@@ -65,13 +67,19 @@ ORDER = "vertex_ids-1"
 _ORDERS = "vertex_ids-"  # of any version
 
 ORIGINAL_IDS = "original_ids"
-"""Of what the user calls each vertex, in order of the user's numbers whatever the order of rows; nothing here reads it."""
+"""Names of the vertices, in order of the user's numbers whatever the order of rows."""
+
+CLASS_NAMES = "class_names"
+"""Names of the classes."""
 
 _SINGLE = ("directed", "self_loops", "multilabel", "name")
 SPARSE = ("features_indptr", "features_indices", "features_data", "features_shape")
 """Features in compressed rows."""
 MASKS = ("train_mask", "val_mask", "test_mask")
-_NAMES = ("indptr", "indices", "features", *SPARSE, "labels", "num_classes", *_SINGLE, *MASKS)
+_NAMES = (
+    *("indptr", "indices", "features", *SPARSE, "labels", "num_classes", *_SINGLE, *MASKS),
+    *(ORIGINAL_IDS, CLASS_NAMES),
+)
 _OF_OTHERS = ("edge_", "num_self_loops")  # beginnings of names that are near to ours and mean something else
 NPY_DAMAGE = (
     EOFError,
@@ -109,6 +117,8 @@ class Archive:
         self._verify = verify
         if verify and listed is not None:
             self._sums = checksums.from_json(read_bytes(file, listed))
+        for name in self._members:
+            check_printable("the name of the array", name)
         for name in self._sums or ():
             if name not in self._members:
                 raise ValueError(f"array {name} is missing, which {checksums.MEMBER} lists")

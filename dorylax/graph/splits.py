@@ -6,7 +6,7 @@ edges are in `dorylax.graph.link_splits`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,6 +143,36 @@ def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0
     return Split(*(_column(name, as_array(name, mask), column) for name, mask in masks.items()))
 
 
+def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) -> dict[str, np.ndarray]:
+    """Masks of one split, where some may hold K splits.
+
+    Args:
+        masks: By name, each `[V]`, `[V, K]` or `[K, V]`; a mask `[V]` is the same in all splits.
+        num_vertices: V.
+        split: Which split, 0 … K-1; None where there is one.
+
+    Raises:
+        GraphError: `split` is missing or out of range, or K = V.
+    """
+    found, count = {}, 1
+    for name, mask in masks.items():
+        array = as_array(name, mask)
+        if array.ndim == 2 and num_vertices in array.shape:
+            if array.shape[0] == array.shape[1] > 1:
+                raise GraphError(
+                    f"{name} has shape {list(array.shape)}, so that rows or columns could be splits: give one, [V]"
+                )
+            columns = array if len(array) == num_vertices else array.T
+            count = max(count, columns.shape[1])
+            if split is None and count > 1:
+                raise GraphError(f"{name} holds {count} splits: choose one, split (data.split) = 0 … {count - 1}")
+            array = _column(name, columns, split or 0)
+        found[name] = array
+    if split and count == 1:
+        raise GraphError(f"split = {split}, but the masks hold one split: leave split (data.split) out")
+    return found
+
+
 def default_split(labels: np.ndarray, seed: int) -> Split:
     """What data without masks get: by class where labels are classes, plain otherwise; labelled vertices only."""
     if labels.ndim == 1 and labels.dtype.kind in "iu":
@@ -241,9 +271,7 @@ def _column(name: str, mask: np.ndarray, column: int) -> Bool[np.ndarray, " V"]:
     if mask.ndim != 2:
         return as_mask(name, mask, len(mask))
     if not 0 <= column < mask.shape[1]:
-        raise GraphError(
-            f"column must be in 0 … {mask.shape[1] - 1}, as {name} has {mask.shape[1]} splits, got {column}"
-        )
+        raise GraphError(f"{name} holds the splits 0 … {mask.shape[1] - 1}, got {column}")
     return as_mask(name, mask[:, column], len(mask))
 
 

@@ -41,6 +41,7 @@ class TaskData:
     examples: str
     multilabel: bool = False
     of_task: tuple[str, ...] = ()
+    class_names: np.ndarray | None = None
 
     @property
     def num_features(self) -> int:

@@ -30,7 +30,7 @@ from dorylax.graph.rows import (
     spans,
 )
 from dorylax.graph.transpose import compress, edge_ids_fit
-from dorylax.graph.validate import GraphError
+from dorylax.graph.validate import GraphError, check_finite
 
 Coalesce = Literal["first", "sum"]
 """What becomes of the values of equal edges: those of the first are kept, or all are added up."""
@@ -63,7 +63,7 @@ def coalesce(graph: AnyGraph, values: Coalesce = "first") -> AnyGraph:
         values: what it holds in `edge_data`: the values of the first, or the "sum" of all.
 
     Raises:
-        GraphError: a sum of nothing, or of truth values.
+        GraphError: a sum of nothing or of truth values, or one that exceeds the dtype of the values.
     """
     data = _data(graph)
     if values == "sum":
@@ -73,7 +73,7 @@ def coalesce(graph: AnyGraph, values: Coalesce = "first") -> AnyGraph:
     if keep.all():
         return graph
     if values == "sum":
-        data = map_values(data, lambda array: _sums_of_equals(graph, array, keep))
+        data = {name: _sums_of_equals(graph, name, array, keep) for name, array in data.items()}
     return part(graph, keep, data, symmetric=graph.symmetric or None, self_loops=graph.self_loops)
 
 
@@ -270,11 +270,37 @@ def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known:
     )
 
 
-def _sums_of_equals(graph: CompressedGraph, values: np.ndarray, first: Bool[np.ndarray, " E"]) -> np.ndarray:
-    """`values`, with the sum over all equal edges at the first of each, in their dtype."""
-    order, result = _order(graph), values.copy()
-    firsts = np.flatnonzero(first)
-    result[order[firsts]] = np.add.reduceat(values[order], firsts, axis=0, dtype=values.dtype)
+def _sums_of_equals(graph: CompressedGraph, name: str, values: np.ndarray, first: Bool[np.ndarray, " E"]) -> np.ndarray:
+    """Returns `values` with the sum over all equal edges at the first of each, in the same dtype.
+
+    Raises:
+        GraphError: a sum exceeds the dtype.
+    """
+    order, result, dtype = _order(graph), values.copy(), values.dtype
+    firsts, given = np.flatnonzero(first), values[order]
+    floating = dtype.kind == "f"
+    with np.errstate(over="ignore", invalid="ignore"):
+        # float16 rounds, and overflows, at each step
+        sums = np.add.reduceat(given, firsts, axis=0, dtype=np.result_type(dtype, np.float32) if floating else dtype)
+        sums = sums.astype(dtype, copy=False)
+        if floating:
+            wrong = ~np.isfinite(sums) & np.logical_and.reduceat(np.isfinite(given), firsts, axis=0)
+        else:  # a sum that wraps is off by a multiple of 2^bits
+            exact = np.add.reduceat(given, firsts, axis=0, dtype=np.float64)
+            wrong = np.abs(exact - sums) > 2.0 ** (8 * dtype.itemsize - 1)
+    if wrong.any():
+        slot = firsts[np.argwhere(wrong)[0][0]]
+        offsets, sources = graph.host_rows()
+        remedy = "scale the values"
+        if dtype.itemsize < 8:
+            remedy = f"convert the values to {'float32' if dtype == np.float16 else 'float64' if floating else 'int64'}"
+        elif not floating:
+            remedy = "convert the values to float64"
+        raise GraphError(
+            f'coalesce="sum": the sum of edge_data[{name!r}] over the edges {sources[slot]} → '
+            f"{rows_between(offsets, slot, slot + 1)[0]} exceeds {dtype}: {remedy}"
+        )
+    result[order[firsts]] = sums
     return result
 
 
@@ -289,5 +315,6 @@ def _of_loops(
             f"loop_data[{name!r}] must be {values.dtype}, {list(row)} for all loops or {[num_vertices, *row]}, one row per "
             f"vertex; got {array.dtype} {list(array.shape)}"
         )
+    check_finite(f"loop_data[{name!r}]", np.atleast_1d(array))
     rows = np.broadcast_to(array, (len(loops), *row)) if array.shape == row else array[loops]
     return rows.astype(values.dtype)

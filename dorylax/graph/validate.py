@@ -5,6 +5,7 @@ Builders and `Dataset` call these; nothing below the builders checks again. Chec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import combinations
 
@@ -36,6 +37,12 @@ def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
     if array.dtype.kind not in "iu":
         raise GraphError(f"{name} must hold integers, got {array.dtype}")
     return array
+
+
+def check_printable(what: str, name: str) -> None:
+    """A name has no control characters, which a terminal would obey."""
+    if re.search(r"[\0-\x1f\x7f-\x9f]", name):
+        raise GraphError(f"{what} {name!r} has a control character: rename it")
 
 
 def check_num_vertices(num_vertices: int) -> None:

@@ -16,8 +16,9 @@ from dorylax.graph.data_shape import DataShape, InputShape
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.registry import PUBLISHED, archive_of, is_kept
 from dorylax.graph.inputs import held_dtype
-from dorylax.graph.labels import Labels, checked_num_classes, stored_labels
+from dorylax.graph.labels import Labels, checked_num_classes, named_labels, stored_labels
 from dorylax.graph.npz import MASKS, ORDER, Archive, feature_names, open_npz, vertex_names
+from dorylax.graph.splits import one_split
 from dorylax.graph.validate import GraphError
 
 
@@ -52,7 +53,7 @@ def shape_of(config: DataConfig) -> DataShape | None:
         )
     if (file := archive_of(config.name)) is not None:
         try:
-            return archive_shape(file, verify=config.verify)
+            return archive_shape(file, split=config.split, verify=config.verify)
         except GraphError:
             if not is_kept(file):
                 raise
@@ -62,19 +63,24 @@ def shape_of(config: DataConfig) -> DataShape | None:
     return None
 
 
-def archive_shape(path: Path, *, verify: bool = True) -> DataShape | None:
-    """The sizes of the data set in an archive, by its headers; `verify` is for the labels, where those are read.
+def archive_shape(path: Path, *, split: int | None = None, verify: bool = True) -> DataShape | None:
+    """The sizes of the data set in an archive, by its headers; without labels nothing trains.
+
+    Args:
+        path: The archive.
+        split: Which of several splits.
+        verify: Whether to compare labels and masks with their checksums.
 
     Returns:
         The shape; None where an array has another form than the layout says (loading it says which).
 
     Raises:
-        GraphError: it is not an npz archive, lacks `indptr`, `indices`, `labels` or features, or its labels are none.
+        GraphError: it is not an npz archive, lacks `indptr`, `indices` or features, or its labels or masks are none.
         OSError: it cannot be opened.
     """
     with open_npz(path, verify=verify) as archive:
         names = feature_names(archive)
-        archive.require("indptr", "indices", "labels", *names)
+        archive.require("indptr", "indices", *names)
         sparse = names != ("features",)
         offsets, edges = archive.header("indptr")[0], archive.header("indices")
         width = _width(archive, sparse=sparse)
@@ -105,7 +111,7 @@ def archive_shape(path: Path, *, verify: bool = True) -> DataShape | None:
             ),
             features_in="mapped" if float32 and archive.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and archive.maps("indices") else "elsewhere",
-            num_labelled=int(np.count_nonzero(archive.fetch(MASKS[0]))) if MASKS[0] in archive else None,
+            num_labelled=_num_labelled(archive, num_vertices, split),
             stored_bytes=_stored(archive, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
         )
 
@@ -117,11 +123,21 @@ def _width(archive: Archive, *, sparse: bool) -> int | None:
 
 
 def _labels(archive: Archive, num_vertices: int) -> Labels:
-    """What the labels are; by their header alone where they are classes and it is said how many."""
+    """What the labels are; by their header alone where they are classes and it is said how many, or are missing."""
+    if "labels" not in archive:
+        return named_labels(None, 0, archive.fetch("num_classes") if "num_classes" in archive else None)
     shape, dtype = archive.header("labels")
     if len(shape) == 1 and dtype.kind in "iu" and "num_classes" in archive:
         return Labels(np.zeros(0, np.int32), checked_num_classes(archive.fetch("num_classes")), multilabel=False)
     return stored_labels(archive, num_vertices)
+
+
+def _num_labelled(archive: Archive, num_vertices: int, split: int | None) -> int | None:
+    """How many vertices train; None where the archive does not say."""
+    if "labels" not in archive:
+        return 0
+    masks = one_split({name: archive.fetch(name) for name in MASKS if name in archive}, num_vertices, split)
+    return int(np.count_nonzero(masks[MASKS[0]])) if MASKS[0] in masks else None
 
 
 def _further(archive: Archive, space: Literal["vertex", "edge"], names: Mapping[str, str]) -> Iterator[InputShape]:

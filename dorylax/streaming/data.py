@@ -94,7 +94,7 @@ def _column(entry: Input, arrays: dict[str, np.ndarray], data: StreamData, units
     if entry.role == "labels":
         return _stored(data.labels, bounds)
     if entry.role == "weights":
-        mask, share = data.train_mask, np.float32(1 / data.train_mask.sum())
+        mask, share = data.train_mask, np.float32(1 / max(1, data.train_mask.sum()))
         return ComputedColumn(lambda first, last: np.where(mask[first:last], share, np.float32(0)), bounds)
     if entry.role == "rows":
         array = arrays[entry.name]

@@ -68,6 +68,7 @@ class GraphPrediction(Task):
             kind=kind_of(data.num_classes, multilabel=data.multilabel),
             examples="graphs",
             multilabel=data.multilabel,
+            class_names=data.class_names,
             **{name: values[first] for name, values in rows.items()},
         )
 

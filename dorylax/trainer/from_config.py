@@ -15,6 +15,7 @@ from dorylax.config.schema import DataConfig
 from dorylax.graph import datasets
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.labels import Labels
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.graph.validate import GraphError
 from dorylax.layers import registry
@@ -26,20 +27,21 @@ from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of
 
 
-def prepare_data(config: DataConfig, normalised: Path | None = None) -> Dataset:
+def prepare_data(config: DataConfig, normalised: Path | None = None, *, known: Labels | None = None) -> Dataset:
     """Loads the data set that the `data` section names, and row-normalises its features if it says so.
 
     Args:
         config: the section.
         normalised: a file for the normalised features; None holds them in memory.
+        known: As for `dorylax.graph.datasets.load`.
 
     Raises:
         ValueError, OSError: as `dorylax.graph.datasets.load` does.
     """
-    options: dict[str, Any] = {"split_seed": config.split_seed, "verify": config.verify}
+    options: dict[str, Any] = {name: getattr(config, name) for name in ("split", "split_seed", "verify")}
     if config.size is not None:
         options["size"] = config.size
-    data = datasets.load(config.name, **options)
+    data = datasets.load(config.name, known=known, **options)
     return data.row_normalised(normalised) if config.row_normalise else data
 
 

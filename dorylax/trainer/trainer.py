@@ -63,6 +63,7 @@ from dorylax.trainer.validate import (
     check_stops,
     check_target,
     check_task,
+    check_trains,
 )
 from dorylax.user_code.lines import user_line_noted
 
@@ -338,8 +339,10 @@ class Trainer:
             MemoryLimitError: training will need more memory than there is.
             OrderError: `order="community"`, and the model cannot be split.
             SplitError, ConfigError: the pipeline cannot train this model on these data.
+            GraphError: The data have no labels.
         """
         begun = time.perf_counter()
+        check_trains(self.data)
         resumes = self._resume if resume is None else resume
         answers = is_interactive() if interactive is None else interactive
         fresh = self._fresh()

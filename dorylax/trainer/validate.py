@@ -15,6 +15,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.npz import MASKS
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
+from dorylax.graph.validate import GraphError
 from dorylax.metrics.base import MetricError
 from dorylax.metrics.catalogue import ADDITIVE, check_defined
 from dorylax.observers.base import Observer
@@ -50,6 +51,12 @@ def check_stops(data: Dataset | TaskData | ShardedData, train: TrainConfig) -> N
     ):
         if value is not None and not mask_counts(data)[1]:
             raise ConfigError(f"train.{name} needs validation vertices, and {data.name} has an empty val_mask")
+
+
+def check_trains(data: Dataset | TaskData | ShardedData) -> None:
+    """Raises GraphError where nothing trains, as of data without labels."""
+    if not mask_counts(data)[0]:
+        raise GraphError(f"{data.name} has no labels: training needs some, predict does not")
 
 
 def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None) -> None:

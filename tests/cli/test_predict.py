@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dorylax.cli import main
 from dorylax.cli.predict import choose_run
 from dorylax.config import ConfigError, RunConfig
+from dorylax.graph import Dataset
 from dorylax.graph.datasets import load
 from dorylax.trainer import prepare_data
 
@@ -111,13 +113,17 @@ def test_data_without_validation_vertices(dorylax, tmp_path: Path) -> None:
 
 def test_data_of_other_widths_are_one_line(dorylax, trained: Path, tmp_path: Path) -> None:
     trained_on = load("communities", size="tiny")
-    for option in ({"num_features": 7}, {"num_classes": 3}):
-        data = load("communities", size="tiny", **option)
-        data.save_npz(tmp_path / "other.npz")
+    for option, message in (
+        (
+            {"num_features": 7},
+            f"data with {trained_on.num_features} features and 4 classes, communities has 7 and 4: they must be the same to",
+        ),
+        ({"num_classes": 5}, r"] = 4 is out of range: must be ≥ 0 and < num_classes = 4, or -1 where"),
+    ):
+        load("communities", size="tiny", **option).save_npz(tmp_path / "other.npz")
         code, out, err = dorylax("predict", "--run", str(trained / "seed-0"), "--data", str(tmp_path / "other.npz"))
         assert (code, out) == (2, "")
-        assert f"data with {trained_on.num_features} features and {trained_on.num_classes} classes, " in err
-        assert f"has {data.num_features} and {data.num_classes}: they must be the same to predict\n" in err
+        assert message in err
         assert err.count("\n") == 1
 
 
@@ -160,3 +166,92 @@ def test_a_run_of_own_code_and_data_from_any_folder(dorylax, tmp_path: Path, mon
     code, _, error = dorylax("predict", "--run", "../moved/runs/first", "--trust")
     assert code == 2
     assert "there is no file graph.npz" in error
+
+
+V = 40
+Arrays = dict[str, np.ndarray]
+
+
+def _arrays(**labels: np.ndarray) -> Arrays:
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.integers(0, V, 160)), rng.integers(0, V, 160).astype(np.int32)
+    features = rng.normal(size=(V, 6)).astype(np.float32)
+    return {"indptr": np.searchsorted(ends[0], np.arange(V + 1)), "indices": ends[1], "features": features, **labels}
+
+
+Y = np.arange(V) % 3
+NAMES = np.array([b"ash", b"birch", b"cedar"])
+TRAINED = {
+    "classes": {"labels": Y, "class_names": NAMES},
+    "targets": {"labels": np.ones((V, 2))},
+    "several": {"labels": (np.arange(3 * V).reshape(V, 3) % 2).astype(np.float32)},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs on labels of each kind."""
+    folder = tmp_path_factory.mktemp("kinds")
+    for kind, labels in TRAINED.items():
+        np.savez(folder / f"{kind}.npz", **_arrays(**labels))
+        words = ["train", "--data", str(folder / f"{kind}.npz"), "--epochs", "1", "--set", "model.hidden_features=4"]
+        assert main([*words, "--out", str(folder / kind)]) == 0
+    return {kind: folder / kind for kind in TRAINED}
+
+
+def _predict(dorylax, run: Path, folder: Path, **arrays: np.ndarray) -> list[dict[str, str]]:
+    np.savez(folder / "new.npz", **_arrays(**arrays))
+    words = ("--run", str(run), "--data", str(folder / "new.npz"), "--out", str(folder / "p.csv"))
+    code, _, err = dorylax("predict", *words)
+    assert code == 0, err
+    return list(csv.DictReader((folder / "p.csv").read_text().splitlines()))
+
+
+@pytest.mark.parametrize("labels", [{}, {"labels": np.full(V, -1)}, {"labels": np.full(V, np.nan)}])
+@pytest.mark.parametrize("kind", TRAINED)
+def test_data_without_labels(dorylax, runs: dict[str, Path], tmp_path: Path, kind: str, labels: Arrays) -> None:
+    rows = _predict(dorylax, runs[kind], tmp_path, **labels)
+    assert {(row["label"], row["split"]) for row in rows} == {("", "")}
+    same = _predict(dorylax, runs[kind], tmp_path, **TRAINED[kind])
+    assert [row["prediction"] for row in rows] == [row["prediction"] for row in same]
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        ({"labels": np.minimum(Y, 1)}, ["ash", "birch", "birch"]),
+        ({"labels": np.minimum(Y, 1), "num_classes": np.array(2)}, ["ash", "birch", "birch"]),
+        ({"labels": np.minimum(Y, 1), "class_names": np.array(["birch", "ash"])}, ["birch", "ash", "ash"]),
+        ({"labels": Y - 1, "class_names": np.array([b"cedar", b"ash"])}, ["", "cedar", "ash"]),
+    ],
+)
+def test_data_with_fewer_classes_go_by_their_names(dorylax, runs, tmp_path, labels: Arrays, shown: list[str]) -> None:
+    rows = _predict(dorylax, runs["classes"], tmp_path, **labels, original_ids=np.array([f"v{k}\n" for k in range(V)]))
+    assert [row["label"] for row in rows][:3] == shown
+    assert {row["prediction"] for row in rows} <= {"ash", "birch", "cedar"}
+
+
+def test_names_are_in_the_npz_and_unknown_classes_are_one_line(dorylax, runs, tmp_path: Path) -> None:
+    ids = np.arange(V)[::-1] * 10
+    data = Dataset.from_npz(runs["classes"].with_suffix(".npz"))
+    dataclasses.replace(data, original_ids=ids).reorder(np.roll(np.arange(V), 7)).save_npz(tmp_path / "new.npz")
+    words = ("predict", "--run", str(runs["classes"]), "--data", str(tmp_path / "new.npz"))
+    assert dorylax(*words, "--out", str(tmp_path / "p.npz")).code == 0
+    with np.load(tmp_path / "p.npz") as archive:
+        assert archive["class_names"].tolist() == NAMES.tolist()
+        assert archive["original_ids"].tolist() == ids.tolist()
+    np.savez(tmp_path / "new.npz", **_arrays(labels=Y, class_names=np.array(["ash", "oak", "cedar"])))
+    code, out, err = dorylax(*words)
+    assert (code, out) == (2, "")
+    assert err.endswith("new.npz: labels[1] is the class 'oak', which is not one of 'ash', 'birch', 'cedar'\n")
+
+
+def test_what_has_no_labels_is_not_trained_on(dorylax, tmp_path: Path) -> None:
+    np.savez(tmp_path / "new.npz", **_arrays(labels=np.full(V, -1), num_classes=np.array(3)))
+    code, out, err = dorylax("train", "--data", str(tmp_path / "new.npz"), "--no-save", "--epochs", "1", "--json")
+    assert "new has no labels: training needs some, predict does not" in err + out
+    assert code != 0
+    np.savez(tmp_path / "new.npz", **_arrays())
+    code, out, err = dorylax("info", "--data", str(tmp_path / "new.npz"))
+    assert (code, err) == (0, "")
+    assert out.endswith("the data have no labels: they can be predicted on, and not trained on\n")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
 
-from dorylax.graph.arrays import as_array, category_codes
+from dorylax.graph.arrays import as_array, class_codes
 from dorylax.graph.validate import GraphError
 
 
@@ -36,8 +38,30 @@ def test_what_jax_and_torch_cannot_give_is_one_line() -> None:
 
 def test_categories_that_are_their_own_codes() -> None:
     column = pd.Series([2, 0, None], dtype=pd.CategoricalDtype([0, 1, 2]))
-    assert category_codes("labels", column).tolist() == [2, 0, -1]
-    assert category_codes("labels", pd.Categorical(["b", "a"])).tolist() == [1, 0]
+    codes, names = class_codes("labels", column)
+    assert (codes.tolist(), names) == ([2, 0, -1], None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["b", None, "a", "b", ""],
+        np.array(["b", "", "a", "b", ""]),
+        np.array(["b", None, "a", "b", np.nan], object),
+        pd.Series(["b", None, "a", "b", np.nan], index=range(7, 12)),
+        pd.Series(["b", pd.NA, "a", "b", pd.NA], dtype="string"),
+        pd.Categorical(["b", None, "a", "b", None]),
+    ],
+)
+def test_text_is_numbered_in_its_order(given: Any) -> None:
+    codes, names = class_codes("labels", given)
+    assert (codes.tolist(), names) == ([1, -1, 0, 1, -1], ["a", "b"])
+
+
+def test_text_among_numbers_is_refused() -> None:
+    with pytest.raises(GraphError, match=r"^labels\[2\] = 3 stands among text: give every class as text$"):
+        class_codes("labels", ["a", None, 3])
+    assert class_codes("labels", [[1], [2]]) == ([[1], [2]], None)
 
 
 def test_only_a_permuted_index_is_ambiguous() -> None:

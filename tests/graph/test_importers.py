@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from support.edge_lists import listed
@@ -174,3 +175,103 @@ def test_tables():
         GraphError, match=r"source='source' must be one column of the table, whose columns are 'w', 'to'"
     ):
         Graph.from_dataframe(table)
+
+
+def _weighted(value: float) -> np.ndarray:
+    return np.array([1.0, value, 2.0])
+
+
+def _networkx(value: float) -> nx.DiGraph:
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, 1.0), (1, 2, value), (2, 0, 2.0)])
+    return graph
+
+
+def _pyg(value: float):
+    torch = pytest.importorskip("torch", reason="torch is not installed: it comes with the bench extra")
+    pyg = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed")
+    index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    return pyg.Data(edge_index=index, edge_weight=torch.tensor(_weighted(value)), num_nodes=4)
+
+
+ENDS = [0, 1, 2], [1, 2, 0]
+NOT_FINITE = {
+    "from_coo": lambda value: Graph.from_coo(*ENDS, edge_data={"weight": _weighted(value)}),
+    "from_coo, float16": lambda value: Graph.from_coo(*ENDS, edge_data={"weight": _weighted(value).astype(np.float16)}),
+    "from_coo, rows": lambda value: Graph.from_coo(
+        *ENDS, edge_data={"weight": np.ones((3, 2)) * _weighted(value)[:, None]}
+    ),
+    "from_csr": lambda value: Graph.from_csr([0, 1, 2, 3], [2, 0, 1], edge_data={"weight": _weighted(value)}),
+    "from_edge_index": lambda value: Graph.from_edge_index(np.array(ENDS), edge_weight=_weighted(value)),
+    "from_scipy csr": lambda value: Graph.from_scipy(sp.csr_array((_weighted(value), ENDS))),
+    "from_scipy csc": lambda value: Graph.from_scipy(sp.csc_array((_weighted(value)[[2, 0, 1]], [2, 0, 1], range(4)))),
+    "from_scipy coo": lambda value: Graph.from_scipy(sp.coo_array((_weighted(value), ENDS))),
+    "from_networkx": lambda value: Graph.from_networkx(_networkx(value)),
+    "from_networkx, undirected": lambda value: Graph.from_networkx(_networkx(value).to_undirected()),
+    "from_dgl": lambda value: Graph.from_dgl(_DGLGraph(list(zip(*ENDS, strict=True)), 3, {"weight": _weighted(value)})),
+    "from_pyg": lambda value: Graph.from_pyg(_pyg(value)),
+    "from_dataframe": lambda value: Graph.from_dataframe(
+        pd.DataFrame({"source": ENDS[0], "target": ENDS[1], "weight": _weighted(value)})
+    ),
+    "self-loops": lambda value: Graph.from_coo(*ENDS, edge_data={"weight": np.ones(3)}).with_self_loops(
+        {"weight": value}
+    ),
+}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("made", NOT_FINITE)
+def test_values_that_are_not_finite_are_refused_with_the_position_of_the_edge(made: str, value: float) -> None:
+    message = rf"(edge|loop)_data\['(edge_)?weight'\]\[\d(, 0)?\] = {value} is not finite: replace"
+    if made == "from_dataframe" and np.isnan(value):
+        message = r"column 'weight' has no value in row 1"
+    with pytest.raises(GraphError, match=message):
+        NOT_FINITE[made](value)
+    assert NOT_FINITE[made](1.0).num_edges >= 3
+
+
+def test_values_that_are_not_finite_may_be_allowed() -> None:
+    graph = Graph.from_coo(*ENDS, edge_data={"weight": _weighted(np.inf)}, finite=False)
+    assert graph.edge_data["weight"].tolist() == [1, np.inf, 2]
+
+
+@pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8])
+def test_networkx_nodes_that_are_the_numbers_0_to_v_keep_them(number: type) -> None:
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(number(2), number(0), 5.0), (number(0), number(1), 6.0)], weight="w")
+    assert listed(Graph.from_networkx(graph)) == [(0, 2, 0, 5.0), (1, 0, 1, 6.0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [("edge_time", "edge"), ("node_time", "vertex"), ("pos", "vertex"), ("time", None), ("knowledge", None)],
+)
+def test_pyg_values_of_a_graph_with_as_many_edges_as_vertices_go_by_their_names(name: str, kept: str | None) -> None:
+    from dorylax.graph.importers import pyg as importer
+
+    torch = pytest.importorskip("torch", reason="torch is not installed: it comes with the bench extra")
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed").Data
+    values = torch.tensor([3.0, 1.0, 2.0])
+    for form in (values, values.tolist()):
+        graph = data(edge_index=torch.tensor(ENDS), num_nodes=3, **{name: form})
+        if kept is None:
+            message = (
+                rf"^data.{name} has 3 rows, .* 3 of each: call it node_{name} or edge_{name}, or leave it out with"
+            )
+            with pytest.raises(GraphError, match=message):
+                Graph.from_pyg(graph)
+            assert importer.read(Graph, graph, ignore=(), per_node=(name,)).vertex_data.keys() == {name}
+            assert Graph.from_pyg(graph, ignore=[name]).edge_data == {}
+            continue
+        found = importer.read(Graph, graph, ignore=())
+        assert {"edge": found.graph.edge_data.keys(), "vertex": found.vertex_data.keys()}[kept] == {name}
+
+
+def test_what_pyg_remembers_of_another_number_of_nodes_does_not_count() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed: it comes with the bench extra")
+    data = pytest.importorskip("torch_geometric.data", reason="torch-geometric is not installed").Data
+    graph = data(edge_index=torch.tensor(ENDS), num_nodes=5, time=torch.arange(3.0))
+    assert not graph.is_node_attr("time")
+    graph.time = torch.arange(5.0)
+    with pytest.raises(GraphError, match="data 'time' has a value per vertex"):
+        Graph.from_pyg(graph)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dorylax.graph import GraphError, per_class_split, public_split, random_order, random_split, stratified_split
+from dorylax.graph.masks import as_mask
+from dorylax.graph.splits import one_split
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -66,8 +71,31 @@ def test_one_of_several_that_came_along():
     columns = np.eye(3, dtype=bool)
     split = public_split(columns, np.roll(columns, 1, axis=0).tolist(), [0, 0, 1], column=1)
     assert [mask.tolist() for mask in split] == [[False, True, False], [False, False, True], [False, False, True]]
-    with pytest.raises(GraphError, match=r"column must be in 0 … 2, as train_mask has 3 splits, got 3"):
+    with pytest.raises(GraphError, match=r"train_mask holds the splits 0 … 2, got 3"):
         public_split(columns, columns, columns, 3)
+
+
+ROWS = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]], bool)  # 3 splits of 4 vertices
+
+
+@pytest.mark.parametrize(
+    "given", [ROWS, ROWS.T, ROWS.astype(np.int64), ROWS.T.tolist(), ROWS[1], ROWS[1:2], ROWS[1:2].T]
+)
+def test_one_split_of_masks_by_row_or_by_column(given: Any) -> None:
+    several = np.shape(given) in ((3, 4), (4, 3))
+    masks = one_split({"train_mask": given, "test_mask": [3]}, 4, 1 if several else None)
+    assert as_mask("train_mask", masks["train_mask"], 4).tolist() == [False, True, False, False]
+    assert masks["test_mask"].tolist() == [3]
+    fault = "holds 3 splits: choose one, split (data.split) = 0 … 2" if several else "the masks hold one split: leave"
+    with pytest.raises(GraphError, match=f"{re.escape(fault)}|holds the splits 0 … 0, got 1"):
+        one_split({"train_mask": given}, 4, None if several else 1)
+
+
+def test_splits_that_may_be_rows_or_columns_are_refused() -> None:
+    with pytest.raises(GraphError, match=r"train_mask has shape \[3, 3\], so that rows or columns could be splits"):
+        one_split({"train_mask": np.eye(3, dtype=bool)}, 3, 0)
+    with pytest.raises(GraphError, match=r"train_mask holds the splits 0 … 2, got 3"):
+        one_split({"train_mask": ROWS}, 4, 3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import Graph
+from dorylax.graph import Graph, GraphError
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -52,3 +52,46 @@ def test_nothing_to_change():
     looped = Graph.from_coo([0, 1], [0, 1])
     assert looped.with_self_loops() is looped
     assert Graph.from_coo([], [], 0).with_self_loops().num_vertices == 0
+
+
+SUMS = {
+    "uint8": (200, "convert the values to int64"),
+    "int8": (-100, "convert the values to int64"),
+    "int32": (2**31 - 1, "convert the values to int64"),
+    "int64": (-(2**63), "convert the values to float64"),
+    "uint64": (2**64 - 1, "convert the values to float64"),
+    "float16": (60000, "convert the values to float32"),
+    "float32": (3e38, "convert the values to float64"),
+    "float64": (1e308, "scale the values"),
+}
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+@pytest.mark.parametrize("dtype", SUMS)
+def test_a_sum_of_equal_edges_that_exceeds_its_type_is_refused(dtype: str, columns: tuple[int, ...]) -> None:
+    value, remedy = SUMS[dtype]
+    edges = [2, 0, 2, 1], [0, 1, 0, 2]
+    values = np.zeros((4, *columns), dtype)
+    values[:3] = value
+    message = rf"the sum of edge_data\['(w|edge_weight)'\] over the edges 2 → 0 exceeds {dtype}: {remedy}$"
+    for make in (
+        lambda: Graph.from_coo(*edges, edge_data={"w": values}, coalesce="sum"),
+        lambda: Graph.from_edge_index(np.array(edges), edge_weight=values, coalesce="sum"),
+        lambda: Graph.from_coo(*edges, edge_data={"w": values}).reorder([1, 2, 0]).coalesce("sum"),
+    ):
+        with pytest.raises(GraphError, match=message):
+            make()
+    values[2] = 0
+    assert np.array_equal(
+        Graph.from_coo(*edges, edge_data={"w": values}, coalesce="sum").edge_data["w"], values[[0, 1, 3]]
+    )
+
+
+def test_a_sum_that_wraps_on_the_way_and_infinite_values_are_right() -> None:
+    values = np.array([100, 100, -100], np.int8)
+    assert Graph.from_coo([0] * 3, [0] * 3, edge_data={"w": values}, coalesce="sum").edge_data["w"].tolist() == [100]
+    infinite = np.array([np.inf, 1], np.float16)
+    graph = Graph.from_coo([0] * 2, [0] * 2, edge_data={"w": infinite}, finite=False, coalesce="sum")
+    assert graph.edge_data["w"].tolist() == [np.inf]
+    many = Graph.from_coo([0] * 4096, [0] * 4096, edge_data={"w": np.full(4096, 1, np.float16)}, coalesce="sum")
+    assert many.edge_data["w"].tolist() == [4096]

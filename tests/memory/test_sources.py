@@ -141,3 +141,19 @@ def test_an_archive_in_a_memory_order(tmp_path: Path) -> None:
     shape = shape_of(DataConfig(name=str(tmp_path / "moved.npz")))
     assert shape == stored(Dataset.from_npz(tmp_path / "moved.npz"))
     assert shape.reordered
+
+
+def test_masks_of_several_splits_and_data_without_labels(tmp_path: Path) -> None:
+    usual = {"indptr": np.arange(5), "indices": np.zeros(4, np.int32), "features": np.eye(4)}
+    file = str(tmp_path / "a.npz")
+    np.savez(file, **usual, labels=np.arange(4), train_mask=np.array([[1, 1, 0, 0], [1, 1, 1, 0]], bool))
+    shape = shape_of(DataConfig(name=file, split=1))
+    assert shape is not None
+    assert shape.num_labelled == 3
+    with pytest.raises(GraphError, match="train_mask holds 2 splits: choose one"):
+        shape_of(DataConfig(name=file))
+    for classes, known in ((None, {}), (7, {"num_classes": 7})):
+        np.savez(file, **usual, **known)
+        shape = shape_of(DataConfig(name=file))
+        assert shape is not None
+        assert (shape.num_labelled, shape.num_classes) == (0, classes)

@@ -216,7 +216,32 @@ LABELS = [
     _labels(
         "a categorical pandas column",
         lambda: pd.Series(list("abcabc"), dtype="category"),
-        note="its codes; -1 where it has no value",
+        note="its codes; -1 where it has no value. Text stays as `class_names`",
+    ),
+    _labels(
+        "text, a list or array",
+        lambda: list("abcabc"),
+        note="classes in the order of the text, which stays as `class_names`; -1 where it is None, NaN or empty",
+    ),
+    _labels(
+        "text and `class_names`",
+        lambda: np.array(list("acb") * 2, object),
+        class_names=np.array(list("acb")),
+        note="classes in the order of `class_names`",
+    ),
+    _labels(
+        "None",
+        lambda: None,
+        to=np.full(V, np.nan, np.float32),
+        classes=None,
+        note="no labels: for predictions only",
+    ),
+    _labels(
+        "None, with `num_classes`",
+        lambda: None,
+        to=np.full(V, -1, np.int32),
+        num_classes=C,
+        note="no labels: for predictions only",
     ),
     _labels("zeros and ones `[V, C]`", lambda: Z.astype(bool), to=Z, note="multi-label"),
     _labels("a SciPy sparse matrix of zeros and ones", lambda: scipy.sparse.csr_array(Z), to=Z, note="multi-label"),
@@ -253,9 +278,32 @@ LABELS = [
         "np.where(labels.any(axis=1), labels.argmax(axis=1), -1), or say multilabel=True",
     ),
     _labels(
-        "text",
-        lambda: np.array(list("abcabc")),
+        "text and numbers",
+        lambda: ["a", "b", 3, "a", "b", 3],
+        "labels[2] = 3 stands among text: give every class as text",
+    ),
+    _labels(
+        "text with NUL",
+        lambda: ["a", "b\0", "c", "a", "b\0", "c"],
+        "class_names[1] = 'b\\x00' contains NUL: rename it",
+    ),
+    _labels(
+        "text `[V, C]`",
+        lambda: np.array([list("ab")] * V),
         "labels holds text (<U1): number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])",
+    ),
+    _labels(
+        "text that is not among `class_names`",
+        lambda: list("abcabc"),
+        "labels[1] is the class 'b', which is not one of 'a', 'c'",
+        class_names=["a", "c"],
+    ),
+    _labels(
+        "another number of `class_names`",
+        lambda: Y,
+        "2 classes have names, num_classes = 3: give each class one name",
+        class_names=["a", "c"],
+        num_classes=C,
     ),
     _labels(
         "a categorical column of numbers",
@@ -312,7 +360,6 @@ LABELS = [
         "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T], got shape [6, 3, 1]",
     ),
     _labels("None among numbers", lambda: [0, 1, None, 0, 1, 2], "labels[2] is None: give a number"),
-    _labels("None", lambda: None, "labels is None: give an array, a list, a table or a tensor of numbers"),
     _labels("`num_classes` a fraction", lambda: Y, "num_classes must be one integer, got float64 3.0", num_classes=3.0),
     _labels("`num_classes` of a NumPy or JAX type", lambda: Y, num_classes=np.int64(C)),
     _labels(
@@ -544,9 +591,44 @@ COMMANDS = [
     Command(
         "an empty archive",
         lambda folder: np.savez(folder / "mine.npz"),
-        "mine.npz: has no array indptr and no indices and no labels and no features; it has none",
+        "mine.npz: has no array indptr and no indices and no features; it has none",
     ),
-    _archive("no labels", "has no array labels; it has indptr, indices, features", "labels"),
+    _archive(
+        "no labels",
+        "has no array labels; it has indptr, indices, features. Without features and labels it is only a graph: "
+        "Graph.from_npz reads it",
+        "labels",
+    ),
+    _archive(
+        "one of several splits",
+        words=("--set", "data.split=1"),
+        train_mask=np.stack([~MASK, MASK]),
+        val_mask=np.stack([MASK, ~MASK], axis=1),
+        note="masks `[V, K]` or `[K, V]`",
+    ),
+    _archive(
+        "several splits",
+        "train_mask holds 2 splits: choose one, split (data.split) = 0 … 1",
+        train_mask=np.stack([~MASK, MASK]),
+    ),
+    _archive(
+        "one split, and another is asked for",
+        "split = 1, but the masks hold one split: leave split (data.split) out",
+        words=("--set", "data.split=1"),
+        train_mask=MASK,
+    ),
+    _archive("names of classes", class_names=np.array(["a", "b", "c"]), note="`predict` writes them"),
+    _archive(
+        "too few names of classes",
+        "2 classes have names, num_classes = 3: give each class one name",
+        class_names=np.array([b"a", b"b"]),
+        num_classes=3,
+    ),
+    _archive(
+        "a name with a control character",
+        "the data set's name 'a\\x1b[31m' has a control character: rename it",
+        name="a\x1b[31m",
+    ),
     _archive("no features", "has no array features; it has indptr, indices, labels", "features"),
     _archive("no edges", "has no array indices; it has indptr, features, labels", "indices"),
     _archive(
@@ -649,7 +731,8 @@ COMMANDS = [
     Command(
         "an unknown key",
         None,
-        "unknown key 'data.mask': choose from data.name, data.size, data.row_normalise, data.split_seed, data.verify",
+        "unknown key 'data.mask': choose from data.name, data.size, data.row_normalise, data.split_seed, data.split, "
+        "data.verify",
         ("--set", "data.mask=x"),
     ),
 ]

@@ -14,6 +14,11 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import communities, community_archive, download, local, ogb, planetoid, reddit, shchur
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
 from dorylax.graph.datasets.community_archive import Progress
+from dorylax.graph.graph import Graph
+from dorylax.graph.importers.base import Imported
+from dorylax.graph.importers.roles import by_role
+from dorylax.graph.labels import Labels
+from dorylax.graph.npz import MASKS
 from dorylax.graph.splits import default_split
 from dorylax.graph.validate import GraphError
 from dorylax.settings.byte_sizes import parse_bytes
@@ -25,20 +30,32 @@ PUBLISHED: dict[str, Published] = {
 }
 
 
-def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, verify: bool = True, **options: Any) -> Dataset:
-    """A data set by name, or from a file.
+def load(
+    name_or_path: Any,
+    *,
+    split: int | None = None,
+    split_seed: int = 0,
+    verify: bool = True,
+    known: Labels | None = None,
+    **options: Any,
+) -> Dataset:
+    """A data set by name, from a file, or of an object of another library.
 
     Taken from the first of these that has it: the file, where the argument ends in `.npz`; the generator, for
     `communities`; `$DORYLAX_DATA/<name>.npz`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache
     directory); the network. Nothing is ever asked.
 
     Args:
-        name_or_path: one of `names()`, or the path of an archive of the layout of `dorylax.graph.npz`.
+        name_or_path: one of `names()`, or the path of an archive of the layout of `dorylax.graph.npz`; or a PyG `Data`, a
+            DGL or networkx graph, or a SciPy sparse matrix.
+        split: Which split, 0 … K-1, where masks hold several.
         split_seed: of the split (60 % training, 20 % validation, 20 % test, by class) of data that come without
             masks; data with masks keep theirs.
         verify: compare what is memory-mapped of an archive with its checksums the first time that it is loaded.
-        options: of `communities` only: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
-            `dorylax.graph.datasets.communities.Options`.
+        known: As for `Dataset.from_npz`.
+        options: of `communities`: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
+            `dorylax.graph.datasets.communities.Options`. Of objects: those of `Dataset.from_pyg` and its like; of a matrix
+            `features`, `labels`, masks, `num_classes` and `multilabel`.
 
     Returns:
         The data set; features as published, not normalised.
@@ -48,7 +65,11 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, verify: bool
         GraphError: the arrays do not make a data set.
         OSError: the machine fails to read or keep its files.
     """
+    if not isinstance(name_or_path, str | PathLike):
+        return _of_object(name_or_path, split=split, split_seed=split_seed, **options)
     name = fspath(name_or_path)
+    if split is not None and not name.endswith(".npz") and local.find(name) is None:
+        raise DatasetError(f"{name} has one split: leave split (data.split) out")
     if name == communities.NAME:
         return communities.load(split_seed=split_seed, **options)
     if options:
@@ -60,15 +81,33 @@ def load(name_or_path: str | PathLike[str], *, split_seed: int = 0, verify: bool
             raise DatasetError(
                 f"there is no file {name}: give the path of an npz archive, or one of {', '.join(names())}"
             )
-        return Dataset.from_npz(name, split_seed=split_seed, verify=verify)
+        return Dataset.from_npz(name, split=split, split_seed=split_seed, verify=verify, known=known)
     if file := local.find(name):
-        data = Dataset.from_npz(file, split_seed=split_seed, verify=verify)
+        data = Dataset.from_npz(file, split=split, split_seed=split_seed, verify=verify, known=known)
         return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
     if name not in PUBLISHED:
         if name and Path(name).exists():
             raise DatasetError(f"{name} is not a file that ends in .npz: Dataset.save_npz writes one")
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
     return _load_published(PUBLISHED[name], split_seed, verify=verify)
+
+
+def _of_object(value: Any, **options: Any) -> Dataset:
+    if hasattr(value, "is_edge_attr"):
+        return Dataset.from_pyg(value, **options)
+    if hasattr(value, "ndata"):
+        return Dataset.from_dgl(value, **options)
+    if hasattr(value, "is_multigraph"):
+        return Dataset.from_networkx(value, **options)
+    if not hasattr(value, "tocoo"):
+        raise DatasetError(
+            "load takes a name, a path, a PyG Data, a DGL or networkx graph, or a SciPy sparse matrix, got "
+            f"{type(value).__name__}: dorylax.Dataset takes arrays"
+        )
+    usual: dict[str, Any] = dict.fromkeys(("features", "labels", "num_classes", "multilabel"))
+    masks = {mask: options.pop(mask) for mask in MASKS if options.get(mask) is not None}
+    read = Imported(Graph.from_scipy(value), masks, {})
+    return Dataset(**by_role(options.pop("name", "scipy"), read, (), **usual | options))
 
 
 def generate(

@@ -1,8 +1,8 @@
-"""What importers share: nothing that the other library knows of edges or vertices is dropped without a word.
+"""Shared code of the importers, none of which drops values of edges or vertices silently.
 
-An importer reads an object of another library, which this package does not import, into `Imported`: the graph with what the
-edges have as `edge_data`, and apart from it what vertices have, which a `Graph` cannot hold. `graph_alone` makes of that the
-result of a `Graph.from_…`: it refuses by name what would be lost, but for what the caller said to ignore.
+An importer reads an object of another library, which this package does not import, into `Imported`: the graph with the
+edges' values as `edge_data`, and the vertices' values, which a `Graph` cannot hold. `graph_alone` returns the graph for
+`Graph.from_…`. It refuses by name any value that would be lost and that the caller did not ask to ignore.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ class Imported(Generic[AnyGraph]):
     """An object of another library.
 
     Attributes:
-        graph: with the edges' values as its `edge_data`.
-        vertex_data: what vertices have by name, as it was: tensors, lists, dicts. A `Dataset`'s.
-        other: what belongs neither to edges nor to vertices, by name.
+        graph: The graph, with the edges' values as its `edge_data`.
+        vertex_data: The vertices' values by name, in their original form (tensors, lists, dicts), for a `Dataset`.
+        other: Values of neither edges nor vertices, by name.
+        names: Names of the vertices `[V]`, integers or text; None if their numbers are their names.
     """
 
     graph: AnyGraph
     vertex_data: dict[str, Any]
     other: dict[str, Any]
+    names: np.ndarray | None = None
 
 
 def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str) -> AnyGraph:
-    """The graph, where nothing but what is to be ignored is left over.
+    """The graph of an imported object that has no other values.
 
     Args:
-        imported: what was read.
-        ignore: names that the caller knows to be left out.
-        what: what vertex data are called there, such as "node attribute".
+        imported: The object.
+        ignore: Names of values to leave out.
+        what: The library's word for a value of vertices, such as "node attribute".
 
     Raises:
-        GraphError: something else would be lost.
+        GraphError: A value would be lost.
     """
     for name in imported.vertex_data:
         if name not in ignore:
@@ -56,7 +58,7 @@ def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str
 
 
 def refuse_other(other: Collection[str], ignore: Collection[Hashable]) -> None:
-    """Raises a `GraphError` where something of the whole graph would be lost."""
+    """Raises a `GraphError` if a value of the whole graph would be lost."""
     for name in other:
         if name not in ignore:
             raise GraphError(
@@ -69,7 +71,7 @@ def numbers(name: str, values: Any, remedy: str) -> np.ndarray:
     """Values as real numbers or truth values.
 
     Raises:
-        GraphError: they are something else; the message ends with the remedy.
+        GraphError: They are neither; the message ends with the remedy.
     """
     try:
         return as_array(name, values)
@@ -78,10 +80,10 @@ def numbers(name: str, values: Any, remedy: str) -> np.ndarray:
 
 
 def collection(name: str, values: Collection[Hashable]) -> Collection[Hashable]:
-    """A collection of names, and not one name, whose letters would be taken for names.
+    """A collection of names; a single text would pass as one of letters.
 
     Raises:
-        GraphError: it is one text.
+        GraphError: It is a single text or not a collection.
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise GraphError(f"{name} must be a list of names, got {values!r}")

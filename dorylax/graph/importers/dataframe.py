@@ -10,6 +10,7 @@ import numpy as np
 from dorylax.graph.build import from_pairs
 from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, collection, numbers
+from dorylax.graph.names import stored_names
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import GraphError, as_integers
 
@@ -76,9 +77,11 @@ def read(
         ignore: columns to leave out, of either table.
 
     Raises:
-        GraphError: as `Graph.from_dataframe`; `key` is no column or not different in every row; or an edge names no vertex.
+        GraphError: as `Graph.from_dataframe`; `key` is no column, or lacks a value, repeats one or holds one with NUL; or an
+            edge names no vertex.
     """
     collection("ignore", ignore)
+    names = None
     columns = list(vertices.columns)
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
@@ -89,16 +92,19 @@ def read(
                 f"key={key!r} must be a column of the table of vertices, whose columns are {', '.join(map(repr, columns))}"
             )
         vertices = vertices.reset_index(drop=True)
-        number = {name: row for row, name in enumerate(vertices[key].tolist())}
-        if len(number) != len(vertices):
-            again = vertices[key][vertices[key].duplicated()].tolist()[0]
-            raise GraphError(f"key={key!r} holds {again!r} twice: each vertex needs a key of its own")
+        _values(f"key={key!r}", vertices[key])
+        number: dict[Any, int] = {}
+        keys = vertices[key].tolist()
+        for row, name in enumerate(keys):
+            if number.setdefault(name, row) != row:
+                raise GraphError(f"key={key!r} holds {name!r} twice: each vertex needs a key of its own")
+        names = stored_names(f"key={key!r}", keys)
         edges = edges.copy(deep=False)
         for name in (source, target):
             if name in edges:
                 edges[name] = _numbered(edges, name, number, key)
     graph = read_edges(kind, edges, source, target, len(vertices), ignore=ignore)
-    return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, {})
+    return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, {}, names)
 
 
 def _numbered(edges: Any, column: Hashable, number: dict[Any, int], key: Hashable) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from dorylax.graph.build import from_pairs
 from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, collection, numbers
+from dorylax.graph.names import stored_names
 from dorylax.graph.validate import GraphError
 
 
@@ -18,7 +19,7 @@ def read(
 ) -> Imported[AnyGraph]:
     """Reads a networkx graph into one of class `kind`. The other arguments are those of `Graph.from_networkx`.
 
-    Also returns the nodes' attributes, as dicts from vertex to value.
+    Also returns the nodes' attributes, as dicts from vertex to value, and the nodes as names.
     """
     collection("ignore", ignore)
     nodes = _nodes(graph, nodes)
@@ -42,16 +43,15 @@ def read(
     for node, attributes in graph.nodes(data=True):
         for name, value in attributes.items():
             of_nodes.setdefault(name, {})[number[node]] = value
-    return Imported(built, of_nodes, {})
+    return Imported(built, of_nodes, {}, None if isinstance(nodes, range) else stored_names("nodes", list(nodes)))
 
 
 def _nodes(graph: Any, nodes: Sequence[Hashable] | None) -> Sequence[Hashable]:
     if nodes is not None:
         return nodes
     found = list(graph)
-    if all(type(node) is int for node in found) and set(found) == set(range(len(found))):
-        return range(len(found))
-    return found
+    numbered = set(found) == set(range(len(found)))  # by value: NumPy integers too
+    return range(len(found)) if numbered else found
 
 
 def _attributes(edges: list[tuple[Any, Any, dict[str, Any]]], ignore: Collection[str]) -> dict[str, np.ndarray]:

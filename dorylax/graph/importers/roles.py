@@ -1,11 +1,11 @@
-"""From an object of another library to the arguments of `Dataset`: what its vertices' values are.
+"""From an object of another library to the arguments of `Dataset`: features, labels, masks, and further inputs.
 
-They are features, labels, masks or further inputs. Nothing is dropped: what has no role becomes a further input, or is
-refused by name.
+Every value of the vertices gets a role, becomes a further input, or is refused by name.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
@@ -15,64 +15,100 @@ from dorylax.graph.arrays import as_array
 from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, refuse_other
 from dorylax.graph.inputs import checked_inputs
+from dorylax.graph.labels import labelled, named_labels
 from dorylax.graph.npz import MASKS
-from dorylax.graph.splits import public_split
+from dorylax.graph.splits import FRACTIONS, default_split, one_split
 from dorylax.graph.validate import GraphError
 
+_LOG = logging.getLogger(__name__)
 
-def by_role(
-    imported: Imported[AnyGraph], ignore: Collection[Hashable], *, features: Any, labels: Any, split: int | None
+
+def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
+    name: str,
+    imported: Imported[AnyGraph],
+    ignore: Collection[Hashable],
+    features: Any,
+    labels: Any,
+    num_classes: int | None,
+    multilabel: bool | None,
+    split: int | None,
+    split_seed: int,
 ) -> dict[str, Any]:
-    """What was read, as arguments of `Dataset`. Values called `train_mask`, `val_mask` and `test_mask` are its masks.
+    """The arguments of `Dataset` for an imported object.
+
+    Values named `train_mask`, `val_mask` and `test_mask` are its masks. Without them the labelled vertices are split, and
+    the log says so.
 
     Args:
-        imported: the graph, and the values that are left when those to be ignored are gone.
-        ignore: names that were left out.
-        features: the name of a value per vertex, a list of names (columns side by side), or an array.
-        labels: likewise.
-        split: which column of masks `[V, K]`, 0 … K-1.
+        name: Name of the data set.
+        imported: The graph and the values of its vertices.
+        ignore: Names of values to leave out.
+        features: Name of a value per vertex, a list of names (columns side by side), or an array; None for all values other
+            than labels and masks.
+        labels: Name of a value per vertex, a list of names, or an array; None for no labels.
+        num_classes: As for `Dataset`.
+        multilabel: As for `Dataset`.
+        split: Which of K splits, where masks hold several.
+        split_seed: Seed of the split of data without masks.
 
     Raises:
-        GraphError: an unknown name; a value that cannot be a further input, or belongs to no vertex.
+        GraphError: A name is unknown, or a value belongs to no vertex or cannot be a further input.
     """
     refuse_other(imported.other, ignore)
     size = imported.graph.num_vertices
     there = {key: _of_all(key, value, size) for key, value in imported.vertex_data.items() if key not in ignore}
-    taken = {"features": _taken("features", features, there), "labels": _taken("labels", labels, there)}
-    masks = {key: there[key] for key in MASKS if key in there}
-    used = {*masks, *_names(features), *_names(labels)}
+    masks = one_split({key: there[key] for key in MASKS if key in there}, size, split)
+    if features is None:
+        features = [key for key in there if key not in (*masks, *names_in(labels))] or None
+    used = {*masks, *names_in(features), *names_in(labels)}
+    found = named_labels(_taken("labels", labels, there), size, num_classes, multilabel)
+    if not masks and labelled(found.array).any():
+        masks = default_split(found.array, split_seed)._asdict()
+        _LOG.warning(
+            "%s has no masks: %.0f %% of its labelled vertices train, %.0f %% validate and %.0f %% test (split_seed=%d); "
+            "give masks, or use Dataset.with_split, for another split",
+            *(name, *(100 * share for share in FRACTIONS), split_seed),
+        )
     return {
+        "name": name,
         "graph": imported.graph,
-        **taken,
-        **_one_split(masks, split),
+        "features": _taken("features", features, there),
+        "labels": found.array,
+        **{key: value for key, value in found._asdict().items() if key != "array"},
+        **masks,
         "vertex_inputs": {key: _further(key, value, size) for key, value in there.items() if key not in used},
+        "original_ids": imported.names,
     }
 
 
-def _names(given: Any) -> list[str]:
-    """The names that a role is given by; none where it is given as an array."""
+def names_in(given: Any) -> list[str]:
+    """Names in the argument for a role; none if it is an array."""
     if isinstance(given, str):
         return [given]
     return list(given) if isinstance(given, (list, tuple)) and given and isinstance(given[0], str) else []
 
 
 def _taken(role: str, given: Any, there: Mapping[str, Any]) -> Any:
-    names = _names(given)
+    names = names_in(given)
     if not names:
         return given
     for name in names:
         if name not in there:
             listed = ", ".join(map(repr, sorted(there))) or "none"
-            raise GraphError(f"{role}={given!r}: vertices have no value {name!r}, but {listed}; an array will do, too")
+            other = "; labels=None stands for none" if role == "labels" else ""
+            raise GraphError(
+                f"{role}={given!r}: vertices have no value {name!r}, but {listed}; an array will do, too{other}"
+            )
     if role == "labels" and len(names) == 1:
         return there[names[0]]
-    arrays = [as_array(f"{role} {name!r}", there[name]) for name in names]
+    remedy = "encode it as numbers, or leave it out with ignore=[{!r}]"
+    arrays = [as_array(f"{role} {name!r}", there[name], remedy.format(name)) for name in names]
     columns = [array[:, None] if array.ndim == 1 else array for array in arrays]
     return columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)
 
 
 def _of_all(name: str, values: Any, num_vertices: int) -> Any:
-    """Values as one array or list; networkx has them vertex by vertex."""
+    """Values as one array or list, also from the dict by vertex of a networkx graph."""
     if not isinstance(values, dict):
         return values
     without = next((vertex for vertex in range(num_vertices) if vertex not in values), None)
@@ -82,19 +118,6 @@ def _of_all(name: str, values: Any, num_vertices: int) -> Any:
             f"ignore=[{name!r}]"
         )
     return [values[vertex] for vertex in range(num_vertices)]
-
-
-def _one_split(masks: Mapping[str, Any], split: int | None) -> dict[str, Any]:
-    given = {name: as_array(name, mask) for name, mask in masks.items()}
-    several = [name for name, mask in given.items() if mask.ndim == 2 and mask.shape[1] > 1]
-    if not several:
-        return given
-    if split is None:
-        count = given[several[0]].shape[1]
-        raise GraphError(f"{several[0]} has a column for each of {count} splits: say which, split=0 … {count - 1}")
-    size = len(given[several[0]])
-    every = {name: given.get(name, np.zeros(size, bool)) for name in MASKS}
-    return {name: mask for name, mask in public_split(**every, column=split)._asdict().items() if name in given}
 
 
 def _further(name: str, value: Any, num_vertices: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from jaxtyping import Int32
 from dorylax.durable import named
 from dorylax.graph.archive import edge_names
 from dorylax.graph.npz import (
+    CLASS_NAMES,
     MASKS,
     ORDER,
     ORIGINAL_IDS,
@@ -81,6 +82,7 @@ def check_layout(archive: Archive) -> None:
         if not (
             name in ("indptr", "indices", "features", "labels", ORDER, ORIGINAL_IDS, *SPARSE, *MASKS)
             or name.startswith((VERTEX_PREFIX, "edge_"))
+            or name == CLASS_NAMES
             or not archive.header(name)[0]  # one value
         ):
             raise GraphError(
@@ -128,7 +130,7 @@ class _Writing:
         for name in archive.names:
             if name in SPARSE or name == ORDER:
                 continue
-            if not archive.header(name)[0]:
+            if not archive.header(name)[0] or name == CLASS_NAMES:
                 self._out.add(name, archive.fetch(name))
             elif name in ("features", "labels", ORIGINAL_IDS, *MASKS) or name.startswith(VERTEX_PREFIX):
                 source = rows_of_member(archive, name)

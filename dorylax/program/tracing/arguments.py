@@ -69,7 +69,7 @@ jax.tree_util.register_dataclass(StepResult, ["loss", "metrics", "gradients", "s
 def training_weights(mask: Any, dtype: Any = np.float32) -> np.ndarray:
     """Weights of the mean over the vertices of a mask, `[V]`: 1/m for its m vertices, 0 for all others."""
     chosen = np.asarray(mask, bool)
-    weights: np.ndarray = (chosen / chosen.sum()).astype(dtype)
+    weights: np.ndarray = (chosen / max(1, chosen.sum())).astype(dtype)
     return weights
 
 

@@ -18,6 +18,8 @@ from dorylax.trainer.loop_state import Carried, LoopState, is_key
 from dorylax.trainer.saving.description import path_name
 
 # Of what `describe_run` says, what parameters need to be of use: the data may be others.
+# Of the data, what checkpoints of earlier versions do not say.
+_UNSAID = ("data.multilabel", "data.targets", "data.class_names")
 _OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
 # Of a checkpoint: a group of arrays and an entry of the record, where a pipeline had something to carry.
 _CARRIED = PARTS_GROUP
@@ -64,6 +66,7 @@ def from_checkpoint(
     """
     record = checkpoint.record
     changed = differences(record["run"], run)
+    changed = {name: (old, new) for name, (old, new) in changed.items() if old is not None or name not in _UNSAID}
     if to_predict:
         changed = {name: values for name, values in changed.items() if name.startswith(_OF_PARAMETERS)}
         if changed:

@@ -11,6 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
 
+import numpy as np
+
+from dorylax.graph.labels import Labels
 from dorylax.runs.checkpoint import CheckpointError, Checkpoints
 from dorylax.runs.checkpoint_places import place_at
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, free_name
@@ -152,12 +155,11 @@ class RunFiles:
         Raises:
             CheckpointError: none can be read, or it belongs to another run.
         """
-        # Where there are the newest; of the places, in doubt the present one.
-        stores = sorted(self._stores, key=lambda store: -max(store.epochs(), default=-1))
-        checkpoint = stores[0].restore(parts=parts)
+        store = self.newest
+        checkpoint = store.restore(parts=parts)
         if checkpoint is None:
             return None
-        self._to_move = stores[0] is not self._checkpoints
+        self._to_move = store is not self._checkpoints
         self._saved = None if self._to_move else checkpoint.epochs
         for place, then in self.directory.user_code.items():
             now = self._user_code.get(place)
@@ -189,6 +191,11 @@ class RunFiles:
         self._checkpoints.save(number, arrays, record, parts)
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)
+
+    @property
+    def newest(self) -> Checkpoints:
+        """The place with the newest checkpoint, in doubt the present one."""
+        return min(self._stores, key=lambda store: -max(store.epochs(), default=-1))
 
     @property
     def _stores(self) -> list[Checkpoints]:
@@ -229,3 +236,26 @@ class RunFiles:
                 pipeline = (self.directory.summary or {}).get("pipeline")
         first = {"stopped": result.stopped, "seed": seed}
         self.directory.write_summary(first | result.summary() | {"pipeline": pipeline})
+
+
+def trained_labels(path: Path, checkpoints: str | None) -> Labels | None:
+    """Labels that a run was trained on, as its newest checkpoint describes them, with an empty array.
+
+    Args:
+        path: Run directory.
+        checkpoints: The setting `train.checkpoints`.
+
+    Returns:
+        The labels; None where there is no checkpoint.
+
+    Raises:
+        CheckpointError: None of the checkpoints can be read.
+    """
+    directory = RunDirectory.open(path)
+    checkpoint = RunFiles(directory, {}, places=Places.of(directory, checkpoints)).newest.restore(parts=False)
+    if checkpoint is None:
+        return None
+    data = checkpoint.record["run"]["data"]
+    row = (data["targets"],) if "targets" in data else ()
+    names = np.array(data["class_names"]) if "class_names" in data else None
+    return Labels(np.zeros((0, *row), np.float32), data["classes"], data.get("multilabel", False), names)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import networkx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
-from dorylax.graph import Dataset, GraphError
+import dorylax
+from dorylax.graph import Dataset, Graph, GraphError
+from dorylax.graph.datasets import DatasetError
 
 V, E = 5, 4
 X = np.arange(2.0 * V).reshape(V, 2)
@@ -77,6 +81,7 @@ def _by_key() -> Dataset:
     vertices, edges = tables(key=True)
     data = Dataset.from_dataframes(vertices, edges, key="id", features=["a", "b"])
     assert vertices["a"].tolist() == data.features[:, 0].tolist()  # in the order of the table
+    assert vertices["id"].tolist() == data.vertex_names.tolist()
     return data.reorder(np.argsort(vertices["a"].to_numpy()))
 
 
@@ -127,7 +132,7 @@ def test_one_of_several_splits() -> None:
     masks = np.stack([TRAIN, ~TRAIN], axis=1)
     data = Dataset.from_pyg(pyg(train_mask=masks, y=abs(Y)), split=1)
     np.testing.assert_array_equal(data.train_mask, ~TRAIN)
-    with pytest.raises(GraphError, match=r"^train_mask has a column for each of 2 splits: say which, split=0 … 1$"):
+    with pytest.raises(GraphError, match=r"^train_mask holds 2 splits: choose one, split \(data.split\) = 0 … 1$"):
         Dataset.from_pyg(pyg(train_mask=masks))
 
 
@@ -164,6 +169,14 @@ BAD = {
         lambda: Dataset.from_dataframes(tables(key=True)[0].assign(id="p"), tables(key=True)[1], key="id"),
         r"^key='id' holds 'p' twice: each vertex needs a key of its own$",
     ),
+    "a key that is missing": (
+        lambda: Dataset.from_dataframes(tables(key=True)[0].replace("p", None), tables(key=True)[1], key="id"),
+        r"^key='id' has no value in row \d \(1 such rows\)",
+    ),
+    "text among features": (
+        lambda: Dataset.from_dataframes(tables()[0].assign(city="x"), tables()[1]),
+        r"^features 'city' holds text .*: encode it as numbers, or leave it out with ignore=\['city'\]$",
+    ),
     "an edge from nowhere": (
         lambda: Dataset.from_dataframes(tables(key=True)[0], tables(key=True)[1].replace("q", "z"), key="id"),
         r"^column 'source' of row 3 names 'z', which is not a vertex: key='id' does not hold it$",
@@ -180,3 +193,138 @@ def test_what_has_no_place_is_refused_by_name(case: str) -> None:
     make, message = BAD[case]
     with pytest.raises(GraphError, match=message):
         make()
+
+
+CITIES = ["ulm", "aachen", None, "aachen", "ulm"]
+CODED = [1, 0, -1, 0, 1]
+
+
+def _named_networkx() -> Dataset:
+    graph = networkx.relabel_nodes(nx(), dict(enumerate("pqrst")))
+    networkx.set_node_attributes(graph, dict(zip("pqrst", CITIES, strict=True)), "label")
+    return Dataset.from_networkx(graph, features=["a", "b"])
+
+
+TEXT_LABELS = {
+    "dataframes": lambda: Dataset.from_dataframes(tables()[0].assign(label=CITIES), tables()[1], features=["a", "b"]),
+    "dataframes, categorical": lambda: Dataset.from_dataframes(
+        tables()[0].assign(label=pd.Categorical(CITIES)), tables()[1], features=["a", "b"]
+    ),
+    "networkx": _named_networkx,
+    "pyg": lambda: Dataset.from_pyg(pyg(y=CITIES)),
+}
+
+
+@pytest.mark.parametrize("made", TEXT_LABELS)
+def test_text_labels_are_classes_with_names(made: str) -> None:
+    data = TEXT_LABELS[made]()
+    assert (data.labels.tolist(), data.num_classes, data.class_names.tolist()) == (CODED, 2, ["aachen", "ulm"])
+
+
+NAMES = {
+    "text": (list("pqrst"), list("pqrst")),
+    "NumPy text": (np.array(list("pqrst")), list("pqrst")),
+    "integers": (np.array([7, 3, 9, 1, 5], np.int16), [7, 3, 9, 1, 5]),
+    "mixed": ([("a", 1), 2.5, "r", 3, "é"], ["('a', 1)", "2.5", "r", "3", "é"]),
+    "wide": ([2**70, 1, 2, 3, 4], [str(2**70), "1", "2", "3", "4"]),
+}
+
+
+@pytest.mark.parametrize("form", NAMES)
+def test_names_of_vertices_go_with_their_rows_and_into_the_file(tmp_path: Any, form: str) -> None:
+    given, shown = NAMES[form]
+    data = dataclasses.replace(MADE["dataframes"](), original_ids=given)
+    order = [4, 2, 0, 3, 1]
+    assert data.reorder(order).vertex_names.tolist() == [shown[vertex] for vertex in order]
+    data.reorder(order).save_npz(tmp_path / "a.npz")
+    assert Dataset.from_npz(tmp_path / "a.npz").vertex_names.tolist() == data.vertex_names.tolist() == shown
+
+
+BAD_NAMES = {
+    "NUL": (lambda: ["p", "q\0", "r", "s", "t"], r"^original_ids\[1\] = 'q\\x00' contains NUL: rename it$"),
+    "surrogate": (lambda: ["p", "q\udc80", "r", "s", "t"], r"^original_ids\[1\] = 'q\\udc80' is not valid Unicode"),
+    "too few": (lambda: ["p", "q"], r"^original_ids has length 2: expected 5, one per vertex$"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_NAMES)
+def test_bad_names_are_refused(case: str) -> None:
+    make, message = BAD_NAMES[case]
+    data = MADE["dataframes"]()
+    with pytest.raises(GraphError, match=message):
+        dataclasses.replace(data, original_ids=make())
+
+
+def test_nul_in_the_ids_of_other_libraries_is_refused() -> None:
+    named = networkx.relabel_nodes(nx(), {0: "p", 1: "p\0"})
+    with pytest.raises(GraphError, match=r"^nodes\[1\] = 'p\\x00' contains NUL"):
+        Graph.from_networkx(named, ignore=["a", "b", "label", "train_mask", "pos"])
+    vertices, edges = tables(key=True)
+    with pytest.raises(GraphError, match=r"^key='id'\[\d\] = 'p\\x00' contains NUL"):
+        Dataset.from_dataframes(vertices.replace("q", "p\0"), edges.replace("q", "p\0"), key="id")
+
+
+def _without_masks() -> Any:
+    graph = networkx.DiGraph([(k, (k + 1) % 10) for k in range(10)])
+    networkx.set_node_attributes(graph, {k: {"a": float(k), "label": k % 2} for k in range(10)})
+    return graph
+
+
+def test_data_without_masks_are_split_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    data = Dataset.from_networkx(_without_masks(), "rings")
+    assert [int(mask.sum()) for mask in (data.train_mask, data.val_mask, data.test_mask)] == [6, 2, 2]
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said.startswith("rings has no masks: 60 % of its labelled vertices train, 20 % validate and 20 % test")
+    other = Dataset.from_networkx(_without_masks(), split_seed=1)
+    assert (other.train_mask != data.train_mask).any()
+    caplog.clear()
+    Dataset.from_networkx(nx(), features="a")
+    Dataset.from_networkx(_without_masks(), labels=None, ignore=["label"])
+    assert not caplog.records
+
+
+def test_data_without_labels() -> None:
+    data = Dataset.from_dataframes(*tables(), labels=None, features=["a"], ignore=["label", "train_mask"])
+    assert not data.train_mask.any()
+    assert "no labels" in repr(data)
+    with pytest.raises(GraphError, match=r"vertices have no value 'class', .*; labels=None stands for none$"):
+        Dataset.from_dataframes(*tables(), labels="class")
+
+
+LOADED = {
+    "pyg": lambda: dorylax.load(pyg()),
+    "dgl": lambda: dorylax.load(FakeDGL()),
+    "networkx": lambda: dorylax.load(nx(), features=["a", "b"]),
+    "scipy": lambda: dorylax.load(
+        scipy.sparse.coo_array((WEIGHT, (SOURCES, TARGETS)), shape=(V, V)), features=X, labels=Y, train_mask=TRAIN
+    ),
+}
+
+
+@pytest.mark.parametrize("made", LOADED)
+def test_load_takes_objects_of_other_libraries(made: str) -> None:
+    data = LOADED[made]()
+    np.testing.assert_array_equal(data.features, X.astype(np.float32))
+    np.testing.assert_array_equal(data.labels, Y)
+    np.testing.assert_array_equal(data.train_mask, TRAIN)
+    assert sorted(data.edge_inputs[min(data.edge_inputs)].tolist()) == WEIGHT.tolist()
+
+
+def test_load_passes_the_split_and_names_other_types() -> None:
+    matrix = scipy.sparse.csr_array(np.eye(10))
+    splits = [dorylax.load(matrix, features=np.eye(10), labels=np.arange(10) % 2, split_seed=seed) for seed in (0, 1)]
+    assert (splits[0].train_mask != splits[1].train_mask).any()
+    assert splits[0].val_mask.sum() == 2
+    with pytest.raises(
+        DatasetError, match=r"^load takes a name, a path, a PyG Data, .*, got ndarray: dorylax.Dataset takes"
+    ):
+        dorylax.load(np.eye(3))
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_a_data_set_takes_a_scipy_matrix(layout: str) -> None:
+    matrix = scipy.sparse.coo_array((WEIGHT, (SOURCES, TARGETS)), shape=(V, V)).asformat(layout)
+    data = Dataset("mine", matrix, X, Y)
+    assert (data.graph.num_edges, data.edge_inputs.keys()) == (E, {"weight"})
+    with pytest.raises(GraphError, match=r"^graph must be a dorylax.Graph or a SciPy sparse matrix, got ndarray: "):
+        Dataset("mine", np.eye(V), X, Y)
