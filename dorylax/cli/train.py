@@ -23,6 +23,7 @@ from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.output import print_json
 
 
@@ -35,7 +36,7 @@ from dorylax.terminal.output import print_json
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
 @configured
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
+@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")

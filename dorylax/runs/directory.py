@@ -40,7 +40,8 @@ SCHEMA = 1
 
 _COMPLETE = ("epochs", "target", "patience")
 _DIGEST_LINE = re.compile(r"[^\n]*digest ([0-9a-f]{16})")
-_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json")
+FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "summary.json", "trace.json")
+"""Names of the files of a run, apart from its lock and checkpoints."""
 
 
 class RunDirectoryError(DorylaxError, RuntimeError):
@@ -392,7 +393,7 @@ def _guarded(action: Any, *args: Any, **options: Any) -> None:
 
 def is_leftover(path: Path) -> bool:
     """Whether a path has a name that only a half-written file of ours has."""
-    return durable.leftover_of(path) in _FILES
+    return durable.leftover_of(path) in FILES
 
 
 def _entries(folder: Path) -> list[Path]:
