@@ -184,12 +184,17 @@ class Dataset:
         """With other masks, as the functions of `dorylax.graph.splits` make them."""
         return dataclasses.replace(self, **split._asdict())
 
-    def release(self) -> None:
-        """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All arrays, the neighbours over in-edges among them."""
         rows = self.graph.incoming
         further = (*self.vertex_inputs.values(), *self.edge_inputs.values())
         masks = (getattr(self, name) for name in MASKS)
-        release(rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
+        return (rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
+
+    def release(self) -> None:
+        """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
+        release(*self.arrays)
 
     @staticmethod
     def from_npz(path: str | PathLike[str], *, split_seed: int = 0, verify: bool = True) -> Dataset:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from pathlib import Path
 
-from dorylax.durable import leftover_of, make_folder
+from dorylax.durable import make_folder, remove_leftovers
 from dorylax.storage.base import Content, Storage, check_content
 from dorylax.storage.errors import OtherContentError
 from dorylax.storage.local import LocalStorage
-
-_ABANDONED_SECONDS = 24 * 3600.0
-"""Since the last byte of a copy that nobody has finished; whoever fetches one writes to it all the time."""
 
 
 def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> Path:
@@ -40,13 +35,6 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
     try:
         check_content(path, content, str(path))
     except (FileNotFoundError, OtherContentError):  # or damaged since: what is fetched takes its place
-        _drop_abandoned(folder)
+        remove_leftovers(folder)
         storage.fetch(name, path, content)
     return path
-
-
-def _drop_abandoned(folder: Path) -> None:
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process drops them too
-            if leftover_of(path) is not None and time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                path.unlink()

@@ -1,7 +1,8 @@
 """Types of options that name files; no command writes over a file that it reads.
 
-An option or argument of the type `INPUT` names a file or folder that its command reads. The type `OUTPUT` names
-a file that it writes into an existing folder, and `OUTPUT_FOLDER` a folder, or a file whose folder it makes. `will_read` adds files that other values name, such as the data set of a configuration.
+An option or argument of the type `INPUT` names a file or folder that its command reads. The type `OUTPUT` names a file that
+it writes into an existing folder, and `OUTPUT_FOLDER` a folder, or a file whose folder it makes. `will_read` adds files that
+other values name, such as the data set of a configuration.
 """
 
 from __future__ import annotations
