@@ -105,11 +105,9 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     held = contextlib.ExitStack()
     try:
         with named(path):
-            while True:
+            beside.mkdir()
+            while not _hold(beside, held):
                 beside.mkdir()
-                with contextlib.suppress(FileNotFoundError):
-                    if _hold(beside, os.open(beside, os.O_RDONLY), held):
-                        break
             new.mkdir()
         with named(path, new):
             fill(new)
@@ -160,7 +158,7 @@ def arriving_file(path: Path) -> Iterator[BinaryIO]:
             while True:
                 # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
                 with temporary.open("xb") as file:
-                    if _hold(temporary, os.dup(file.fileno()), held):
+                    if _hold(temporary, held):
                         yield file
                         break
             move_file(temporary, path)
@@ -170,14 +168,18 @@ def arriving_file(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
-def _hold(path: Path, descriptor: int, held: contextlib.ExitStack) -> bool:
+def _hold(path: Path, held: contextlib.ExitStack) -> bool:
     """Lock a new file or folder, which `remove_leftovers` then keeps until `held` ends; return False if it came first."""
-    held.callback(os.close, descriptor)
-    with contextlib.suppress(OSError):  # a file system without locks
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    with contextlib.suppress(FileNotFoundError):
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        held.callback(os.close, descriptor)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
+    except FileNotFoundError:
+        return False
+    except OSError:  # one that opens no folders
+        return True
 
 
 def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:

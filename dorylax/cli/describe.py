@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.files import OUTPUT
+from dorylax.terminal.output import print_json
 
 
 @click.command()
@@ -60,7 +60,7 @@ def describe(
     if mermaid is not None:
         write_file(mermaid, program.draw())
     if as_json:
-        click.echo(json.dumps({"schema": 1} | description(program), indent=2, allow_nan=False, ensure_ascii=False))
+        print_json({"schema": 1} | description(program))
     else:
         click.echo(table(program), nl=False)
 

@@ -32,6 +32,7 @@ from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split
 from dorylax.graph.validate import GraphError, as_integers, check_permutation
+from dorylax.settings.errors import CONTROL
 
 
 @final
@@ -219,6 +220,7 @@ class Dataset:
             if not masks:
                 masks = _default_masks(graph, labels.array, split_seed)
             name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
+            name = CONTROL.sub("\N{REPLACEMENT CHARACTER}", name)  # whatever prints it writes to a terminal
             return Dataset(
                 name,
                 graph,

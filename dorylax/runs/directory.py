@@ -137,6 +137,12 @@ class RunDirectory:
         """
         run = cls(Path(path))
         _check_no_file(run.path)
+        try:
+            str(run.path.absolute()).encode()
+        except UnicodeEncodeError:  # neither JSON nor Orbax can write it
+            raise RunDirectoryError(
+                f"the path of a run directory must be UTF-8, got {str(run.path.absolute())!r}"
+            ) from None
         if run.path.is_dir() and any(leftover_of(entry) is None and entry.name != LOCK for entry in _entries(run.path)):
             if not run.config_path.is_file():
                 raise RunDirectoryError(

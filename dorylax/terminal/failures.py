@@ -12,6 +12,7 @@ import click
 
 from dorylax.errors import DorylaxError
 from dorylax.near_matches import choose, close
+from dorylax.terminal.terminations import Terminated, terminations
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 FAILED = 1
@@ -34,15 +35,17 @@ class CommandError(DorylaxError):
 
 @contextlib.contextmanager
 def told_if_interrupted(text: str) -> Iterator[None]:
-    """Ctrl-C ends the command with this text about what is left, and how to go on.
+    """Ctrl-C and SIGTERM end the command with this text about what is left, and how to go on.
 
     Raises:
-        CommandError: Ctrl-C.
+        CommandError: One of them came.
     """
     try:
-        yield
-    except KeyboardInterrupt:
-        raise CommandError(f"interrupted: {text}", INTERRUPTED) from None
+        with terminations():
+            yield
+    except KeyboardInterrupt as error:
+        code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        raise CommandError(f"interrupted: {text}", code) from None
 
 
 class Explained(NamedTuple):

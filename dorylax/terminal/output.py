@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
+
+from dorylax.durable import json_text
+from dorylax.settings.errors import CONTROL
 
 _WIDTH = 200
 """At least, where the output is no terminal, for titles and notes."""
@@ -26,13 +29,13 @@ def print_table(table: Table) -> None:
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Prints one JSON object, strict: no NaN."""
-    click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+    click.echo(json_text(content, getattr(sys.stdout, "encoding", None) or "utf-8"))
 
 
 def print_error(text: str) -> None:
-    """Prints to standard error. Where that is gone, a closed terminal say, nobody is told, and the work goes on."""
-    with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+    """Prints to standard error, without control characters. Where that is gone (a closed terminal), the work goes on."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(CONTROL.sub(lambda found: repr(found[0])[1:-1], text), err=True)
 
 
 def percent(value: float | None) -> str:
