@@ -64,13 +64,15 @@ def mapped(data: Dataset, file: Path) -> Dataset:
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_ends_the_run(
-    trainer: Any, watcher: Any, mapped: Dataset, file: Path, tmp_path: Path, change: Callable[[Path], None]
+    trainer: Any, watcher: Any, mapped: Dataset, file: Path, change: Callable[[Path], None]
 ) -> None:
+    run = file.parent / "run"
+
     def after(record: Any) -> None:
         if record.epoch == 1:
             change(file)
 
-    options = {"data": mapped, "run_directory": tmp_path / "run", "checkpoint_every": 1, "epochs": 6}
+    options = {"data": mapped, "run_directory": run, "checkpoint_every": 1, "epochs": 6}
     with pytest.raises(ChangedFileError) as caught:
         trainer(observers=[watcher(after)], **options).fit()
     assert str(caught.value).startswith(
@@ -80,8 +82,8 @@ def test_a_change_ends_the_run(
     assert explained is not None
     assert explained.code == 1
     assert "\n" not in explained.line
-    assert Checkpoints(tmp_path / "run" / "checkpoints").epochs()[-1] == 2
-    assert len(metrics.read(tmp_path / "run" / "metrics.jsonl")) == 2
+    assert Checkpoints(run / "checkpoints").epochs()[-1] == 2
+    assert len(metrics.read(run / "metrics.jsonl")) == 2
 
 
 def test_a_file_that_is_gone_changes_nothing(trainer: Any, watcher: Any, mapped: Dataset, file: Path) -> None:
