@@ -1,7 +1,7 @@
 """Memory-mapped arrays: which arrays are, whether their files have changed, and how their pages are given back.
 
-A page of a mapped file that was read stays in memory, and counts as the process' own, until the system needs it for
-something else. Who knows that it is done with an array says so here.
+A page of a mapped file stays in memory after a read, and counts as the process' own, until the system needs the memory.
+`release` gives pages back earlier.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ChangedFileError(DorylaxError, RuntimeError):
 
 
 def mapping_of(array: Any) -> mmap.mmap | None:
-    """The mapping whose memory an array shows, itself or as a view of a view; None where there is none."""
+    """Return the mapping whose memory an array or a view of it shows, or None."""
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, mmap.mmap) else None
@@ -88,9 +88,9 @@ def changed(path: str | os.PathLike[str]) -> ChangedFileError:
 
 @contextlib.contextmanager
 def resident_within(size: int) -> Iterator[None]:
-    """Keeps fewer than about so many bytes of memory-mapped archives resident: a thread gives them back while others read.
+    """Limit the resident bytes of memory-mapped archives: a thread gives pages back while other threads read.
 
-    Whoever passes over an array in order reads its pages once, and notices nothing.
+    A pass in order reads each page once, so it does not become slower.
 
     Args:
         size: bytes, which a pass may exceed by what it reads between two looks.
@@ -118,7 +118,7 @@ def resident_within(size: int) -> Iterator[None]:
 
 
 def _resident_of_files() -> int | None:
-    """Bytes of mapped files that this process holds; None where the system does not say."""
+    """Bytes of mapped files that this process holds, or None on systems without /proc."""
     try:
         return int(Path("/proc/self/statm").read_text("ascii").split()[2]) * mmap.PAGESIZE
     except (OSError, ValueError, IndexError):
@@ -126,10 +126,10 @@ def _resident_of_files() -> int | None:
 
 
 def release(*arrays: Any) -> None:
-    """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again.
+    """Give resident pages of memory-mapped arrays back to the system; the next read brings them in again.
 
-    Nothing happens to other arrays, and none to mappings that may be written to: what was written to private ones would be
-    lost. Pages are given back whole, with what else of the file lies on them.
+    Other arrays and writable mappings stay as they are: private ones would lose their changes. Neighbouring data on the same
+    pages go with them.
     """
     if _DONT_NEED is None or not hasattr(mmap.mmap, "madvise"):
         return

@@ -11,20 +11,19 @@ from dorylax.storage.local import LocalStorage
 
 
 def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> Path:
-    """A stored file, checked, as a file of this machine that nobody changes.
+    """Return the path of a verified local copy of a stored file; files of local storages are read in place.
 
     Args:
-        storage: where it is; one of this machine is read where it lies.
-        name: of the file.
-        content: what it must hold.
-        folder: of copies, which is made where it is missing. A copy is called by its SHA-256, so that any number of
-            processes, runs and storages may share the folder; nothing is ever dropped from it but what killed processes
-            have left.
+        storage: Storage of the file.
+        name: Name of the file.
+        content: Expected size and SHA-256.
+        folder: Folder of copies, created if missing. The name of a copy is its SHA-256, so any number of processes, runs,
+            and storages may share the folder. Only leftovers of killed processes are ever removed from it.
 
     Raises:
-        FileNotFoundError: there is none.
-        OtherContentError: it holds something else.
-        OSError: it cannot be read, or copied.
+        FileNotFoundError: The storage has no such file.
+        OtherContentError: The file has other content.
+        OSError: The file cannot be read or copied.
     """
     if isinstance(storage, LocalStorage):
         path = storage.path(name)

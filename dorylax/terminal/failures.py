@@ -1,4 +1,4 @@
-"""How the command line says what went wrong: exceptions to one line and an exit code."""
+"""Exceptions as one line for the user and an exit code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNMAPPED = "failed to map segment from shared object"  # the dynamic linker's w
 
 @final
 class CommandError(DorylaxError):
-    """An end that has been explained already: text for standard error, and the exit code."""
+    """Ends a command with a text for standard error and an exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -56,12 +56,11 @@ class Explained(NamedTuple):
 
 
 def explain(error: BaseException) -> Explained | None:
-    """What to tell the user about an exception; None where only a traceback helps.
+    """Explain an exception to the user; None if only a traceback helps.
 
-    Of one that comes from the user's own code (a model, an optimizer) it is the line there, and one sentence.
-
-    Our own error classes speak to users. Their attribute `user_error` says whether the user or the machine is to blame;
-    where a class has none, wrong input is a ValueError, and what a run or the machine did is not.
+    Errors in the user's code (a model, an optimizer) are explained by their line and one sentence. The messages of this
+    project's own classes are written for users. The attribute `user_error` tells the user's mistakes from failures of the
+    machine; in classes without it, a ValueError is the user's mistake.
     """
     if isinstance(error, click.ClickException):
         return Explained(_click_line(error), WRONG)

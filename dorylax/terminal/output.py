@@ -19,7 +19,7 @@ _WIDTH = 200
 
 
 def print_table(table: Table) -> None:
-    """Prints a table whole: where the output is no terminal, lines are as long as they need to be."""
+    """Print a whole table: outside terminals, lines are as long as necessary."""
     console = Console()
     if not console.is_terminal:
         wide = Console(width=10_000)
@@ -33,7 +33,7 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def print_error(text: str) -> None:
-    """Prints to standard error, without control characters. Where that is gone (a closed terminal), the work goes on."""
+    """Print to standard error, with control characters escaped; a closed terminal does not stop the work."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(CONTROL.sub(lambda found: repr(found[0])[1:-1], text), err=True)
 

@@ -1,8 +1,8 @@
-"""Runs a click command: what every error looks like, and the exit code.
+"""Run a click command: standard streams, error messages, and the exit code.
 
-Exit codes: 0 done; 1 the run or the machine failed; 2 the user asked for something that does not exist or cannot be;
-130 Ctrl-C; 143 SIGTERM or SIGHUP. What a user can cause is one line on standard error, what the user's own code raises is
-its line and a sentence; a traceback is a bug of ours, or was asked for.
+Exit codes: 0 done; 1 the run or the machine failed; 2 the user's input is wrong; 130 Ctrl-C; 143 SIGTERM or SIGHUP. A user's
+mistake is reported in one line on standard error, an error in the user's code by its line and a sentence. Tracebacks appear
+only for bugs of this project and with `--traceback`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ traceback_option = click.option(
     expose_value=False,
     help="Show where in the code an error comes from; anywhere on the line.",
 )
-"""For the help of programs that `run` runs, which takes it out of the command line."""
+"""Documents the option in the help of programs; `run` removes it from the command line."""
 
 
 def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs a command.
+    """Run a command.
 
     Args:
         command: of click.
@@ -78,28 +78,28 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
 
 
 def _set_up_streams() -> None:
-    """Gives the process standard streams that are open, and take characters that their encoding lacks."""
+    """Open missing standard streams, and let all of them replace characters that their encoding lacks."""
     while (free := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
-        pass  # else the next file that is opened would be the standard output of C libraries
+        pass  # otherwise the next open file would become the standard output of C libraries
     os.close(free)
     for name, errors in (("stdout", "replace"), ("stderr", "backslashreplace")):
         stream = getattr(sys, name)
-        if stream is None:  # it was closed when the process began
+        if stream is None:  # closed when the process started
             setattr(sys, name, _nowhere())
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
 
 
 def _flush() -> None:
-    """Writes the rest of the output: at the end of the process Python would report an error in its own way.
+    """Write buffered output now, because Python reports errors at exit in its own way.
 
     Raises:
-        OSError: the output takes no more: a full disk, or a pipe whose reader has ended.
+        OSError: The disk is full, or the reader of the pipe has ended.
     """
     try:
         sys.stdout.flush()
     except OSError:
-        sys.stdout = _nowhere()  # what cannot be written is not tried again
+        sys.stdout = _nowhere()  # Python would flush the old stream again at exit
         raise
 
 
@@ -109,9 +109,9 @@ def _nowhere() -> TextIO:
 
 @contextlib.contextmanager
 def _ctrl_c_is_not_lost() -> Iterator[None]:
-    """Ctrl-C acts again shortly after where Python passes it over.
+    """Repeat Ctrl-C shortly after Python has ignored it.
 
-    It does so in callbacks of the garbage collector, of which JAX has one, and in finalisers.
+    Python ignores it in callbacks of the garbage collector, such as JAX's, and in finalizers.
     """
     before = sys.unraisablehook
 
@@ -130,5 +130,5 @@ def _ctrl_c_is_not_lost() -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning as one line; where in our code it was raised tells a user nothing."""
+    """Print a warning in one line, without its position in this project's code."""
     print_error(f"warning: {' '.join(str(message).split())}")

@@ -141,6 +141,8 @@ def test_streams_that_are_missing(monkeypatch: pytest.MonkeyPatch, names: list[s
         monkeypatch.setattr(sys, name, None)
     assert run(_print("text"), "show", []) == 0
     assert run(_raising(ConfigError("wrong")), "fail", []) == 2
+    for name in names:
+        getattr(sys, name).close()
 
 
 def test_a_closed_output_is_no_file_that_is_opened_later(tmp_path: Path) -> None:
