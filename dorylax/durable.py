@@ -1,8 +1,9 @@
 """Atomic writes: a reader, or a restart after a crash, sees the old content or the new, never a part.
 
 Each write goes to a temporary name beside the target, is flushed to disk, and is renamed. If a step fails, the old content
-stays and the temporary name is removed. Only a killed process, or a disk that refuses everything, leaves a temporary name,
-which `leftover_of` recognises. (If the last step fails, which puts the new name on disk, the new content is in place.)
+stays and the temporary name is removed. Only a killed process, or a disk that refuses everything, leaves a temporary name;
+the next write of the same target removes it. (If the last step fails, which puts the new name on disk, the new content is
+in place.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO
 
 from dorylax.errors import DorylaxError
 
-_LEFTOVER = re.compile(r"\.(.+)\.(?!\d{8}$)[0-9a-f]{8}")  # digits alone are a date: .config.yaml.20261127
+_TEMPORARY = re.compile(r"\.(.+)\.dorylax-[0-9a-f]{8}")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
 # Kernels, file systems, and a name that another process has just moved away.
@@ -54,23 +55,11 @@ def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) 
         OSError: The file system refuses (a full disk, say); the error names `path`.
         Exception: `content` raises it.
     """
-    temporary = _beside(path)
-    with named(path):
-        try:
-            # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
-            with temporary.open("xb") as file:
-                if callable(content):
-                    content(file)
-                else:
-                    file.write(content.encode() if isinstance(content, str) else content)
-                file.flush()
-                os.fsync(file.fileno())  # or a crash could leave the new name on empty blocks
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        _sync(path.parent)
+    with arriving_file(path) as file:
+        if callable(content):
+            content(file)
+        else:
+            file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
@@ -80,7 +69,21 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
         ValueError: A value is NaN or infinite, which JSON cannot hold.
         OSError: As for `write_file`.
     """
-    write_file(path, json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    write_file(path, json_text(fields, "utf-8") + "\n")
+
+
+def json_text(fields: Mapping[str, Any], encoding: str) -> str:
+    """Strict JSON, in ASCII with escapes if an encoding lacks one of the characters.
+
+    Raises:
+        ValueError: A value is NaN or infinite.
+    """
+    text = json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:  # names of files that are not UTF-8, or an ASCII terminal
+        return json.dumps(fields, indent=2, allow_nan=False)
+    return text
 
 
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
@@ -97,11 +100,14 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
         OSError: The file system refuses; the error names `path`, or the file in it.
         Exception: `fill` raises it.
     """
-    beside = _beside(path)
+    beside = temporary_path(path)
     new, old = beside / "new", beside / "old"
+    held = contextlib.ExitStack()
     try:
         with named(path):
             beside.mkdir()
+            while not _hold(beside, held):
+                beside.mkdir()
             new.mkdir()
         with named(path, new):
             fill(new)
@@ -112,8 +118,10 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
                 # Another process has just put its own folder there; replace that too.
                 shutil.rmtree(old, ignore_errors=True)
             _sync(path.parent)
+        remove_leftovers(path.parent, path.name.__eq__)  # now: one of them may hold the only copy of the old folder
     finally:
         _discard(beside)
+        held.close()
 
 
 def move_file(source: Path, path: Path) -> None:
@@ -133,32 +141,9 @@ def move_file(source: Path, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def arriving(path: Path) -> Iterator[Path]:
-    """Yield a free name beside `path` for libraries that write by name; at the end the file replaces `path`.
-
-    Args:
-        path: The file; its folder must exist.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`.
-        Exception: The body raises it; the new file is removed.
-    """
-    temporary = _beside(path)
-    try:
-        yield temporary
-        move_file(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-
-
-@contextlib.contextmanager
 def arriving_file(path: Path) -> Iterator[BinaryIO]:
     """Open a new file beside `path`, which it replaces at the end; remove the leftovers of killed processes first.
 
-    For large files, whose leftovers could fill the disk. A file that another process is still writing stays.
-
     Args:
         path: The file; its folder must exist.
 
@@ -166,32 +151,82 @@ def arriving_file(path: Path) -> Iterator[BinaryIO]:
         OSError: The file system refuses; the error names `path`.
         Exception: The body raises it; the new file is removed.
     """
+    temporary = temporary_path(path)
     with named(path), contextlib.ExitStack() as held:
-        _remove_leftovers(path)
-        with arriving(path) as temporary, _locked_new(temporary, held) as file:
-            yield file
+        remove_leftovers(path.parent, path.name.__eq__)
+        try:
+            while True:
+                # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
+                with temporary.open("xb") as file:
+                    if _hold(temporary, held):
+                        yield file
+                        break
+            move_file(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
 
-def _locked_new(path: Path, held: contextlib.ExitStack) -> BinaryIO:
-    """Make a file that `_remove_leftovers` keeps until `held` ends, even if it is closed before."""
-    while True:
-        file = path.open("xb")
-        held.callback(os.close, os.dup(file.fileno()))  # shares the lock
+def _hold(path: Path, held: contextlib.ExitStack) -> bool:
+    """Lock a new file or folder, which `remove_leftovers` then keeps until `held` ends; return False if it came first."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        held.callback(os.close, descriptor)
         with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()  # another process has taken it for a leftover before it was locked
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+    except OSError:  # one that opens no folders
+        return True
 
 
-def _remove_leftovers(path: Path) -> None:
-    with contextlib.suppress(PermissionError):  # a folder may be writable but not readable
-        for one in path.parent.iterdir():
-            if leftover_of(one) == path.name:
-                with contextlib.suppress(OSError), one.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where it is being written
-                    one.unlink()
+def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
+    """Remove what killed processes left of writes in a folder, as far as possible; running processes keep their files.
+
+    Args:
+        folder: The folder, which need not exist.
+        of: Returns whether to remove the leftovers of a write to a file or folder of this name.
+    """
+    with contextlib.suppress(OSError):  # it may be writable but not readable
+        for path in map(folder.joinpath, os.listdir(folder)):
+            if of(leftover_of(path) or ""):
+                with contextlib.suppress(OSError):
+                    _remove_leftover(path)
+
+
+def _remove_leftover(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it is being written
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def open_in_place(path: Path, flags: int) -> int:
+    """Open a file that is changed in place; raise instead of following a symbolic link to a file of somebody else.
+
+    Args:
+        path: The file.
+        flags: As for `os.open`.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: It is a symbolic link, or the file system refuses.
+    """
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path.name} is a symbolic link: remove that link", str(path)) from None
+        raise
 
 
 def sync_file(path: Path) -> None:
@@ -261,7 +296,7 @@ def remove_folder(path: Path) -> None:
     Raises:
         OSError: The file system refuses; the folder is still whole.
     """
-    doomed = _beside(path)
+    doomed = temporary_path(path)
     os.replace(path, doomed)
     try:
         with named(path):
@@ -272,7 +307,7 @@ def remove_folder(path: Path) -> None:
 
 def leftover_of(path: Path) -> str | None:
     """Return the target of a write that a killed process left unfinished; None if `path` is no leftover."""
-    found = _LEFTOVER.fullmatch(path.name)
+    found = _TEMPORARY.fullmatch(path.name)
     return found[1] if found else None
 
 
@@ -283,9 +318,9 @@ def _discard(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _beside(path: Path) -> Path:
-    """Return a free name beside `path`: several processes may write the same file."""
-    return path.with_name(f".{path.name}.{secrets.choice('abcdef')}{secrets.token_hex(4)[1:]}")
+def temporary_path(path: Path) -> Path:
+    """Return a free name beside `path` that `leftover_of` recognizes: several processes may write the same file."""
+    return path.with_name(f".{path.name}.dorylax-{secrets.token_hex(4)}")
 
 
 def _sync(path: Path) -> None:

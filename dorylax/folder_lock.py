@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.durable import make_folder, named
+from dorylax.durable import make_folder, named, open_in_place
 from dorylax.errors import DorylaxError
 
 LOCK = ".lock"
@@ -171,14 +171,10 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
     while True:
         try:
             # Opening does not truncate the file, which may name the current holder.
-            descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            descriptor = open_in_place(folder / LOCK, os.O_RDWR | os.O_CREAT)
         except FileNotFoundError:  # the holder has just removed the folder that it created
             make_folder(folder)
             continue
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise OSError(errno.ELOOP, f"{LOCK} in it is a symbolic link: remove that link") from None
-            raise
         with _closed_quietly(os.fdopen(descriptor, "r+b")) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

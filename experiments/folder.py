@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, final
 
 from dorylax import folder_lock
 from dorylax.config import ConfigError
-from dorylax.durable import leftover_of, named, write_json
+from dorylax.durable import named, remove_leftovers, write_json
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import Condition, Sweep, select
@@ -83,11 +83,8 @@ def locked(folder: Path) -> Iterator[None]:
                 f"{folder} is in use by {error.holder}, which runs a sweep there: "
                 "wait for it, or give another folder by --out"
             ) from error
-        leftovers = [path for path in folder.iterdir() if leftover_of(path) in _LOCKED]
-        leftovers += [path for path in folder.glob("errors/.*") if leftover_of(path) is not None]
-        for path in leftovers:
-            with contextlib.suppress(OSError):  # a leftover costs only space
-                path.unlink()
+        remove_leftovers(folder, _LOCKED.__contains__)
+        remove_leftovers(folder / "errors")
         yield
 
 

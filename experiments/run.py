@@ -40,6 +40,7 @@ from dorylax.observers.tensorboard import load_library
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.run import run as run_command
 from dorylax.terminal.run import traceback_option
@@ -56,7 +57,7 @@ _DEFAULT = "flagship"
     flag_value=_DEFAULT,
     help=f"Run a sweep: a YAML file, or one of --list [without FILE: {_DEFAULT}].",
 )
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Folder of the sweep [default: runs/NAME].")
+@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Folder of the sweep [default: runs/NAME].")
 @click.option(
     "--only",
     metavar="KEY=VALUE",

@@ -18,6 +18,7 @@ from dorylax.durable import (
     leftover_of,
     make_folder,
     move_file,
+    open_in_place,
     remove_file,
     remove_folder,
     sync_file,
@@ -262,7 +263,13 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="No space left"):
         write_file(tmp_path / "config.yaml", half)
     assert [leftover_of(path) for path in tmp_path.iterdir()] == ["config.yaml"]
-    others = ("config.yaml", ".bashrc", ".config.yaml", "a.0123abcd", ".config.yaml.20261127")  # a dated backup
+    others = (
+        "config.yaml",
+        ".bashrc",
+        "a.dorylax-0123abcd",
+        ".config.yaml.20261127",
+        ".config.yaml.deadbeef",
+    )  # backups
     assert [leftover_of(Path(name)) for name in others] == [None] * 5
 
 
@@ -390,7 +397,7 @@ def test_a_disk_that_fails_once_leaves_nothing_beside(tmp_path: Path, monkeypatc
 
 
 def test_a_large_file_arrives_and_what_killed_processes_left_of_it_goes(tmp_path: Path) -> None:
-    path, other, dead = tmp_path / "a.npz", tmp_path / ".b.npz.01234567", tmp_path / ".a.npz.89abcdef"
+    path, other, dead = tmp_path / "a.npz", tmp_path / ".b.npz.dorylax-01234567", tmp_path / ".a.npz.dorylax-89abcdef"
     for one in (path, other, dead):
         one.write_bytes(b"old")
     with arriving_file(path) as first, arriving_file(path) as second:
@@ -405,6 +412,43 @@ def test_a_large_file_arrives_and_what_killed_processes_left_of_it_goes(tmp_path
         assert path.read_bytes() == b"third"
     assert path.read_bytes() == b"first"
     assert {one.name for one in tmp_path.iterdir()} == {"a.npz", other.name}
+
+
+def test_every_write_removes_what_killed_processes_left_of_its_target(tmp_path: Path) -> None:
+    def leave() -> None:
+        (tmp_path / ".a.dorylax-01234567").write_text("file")
+        (tmp_path / ".a.dorylax-89abcdef" / "new").mkdir(parents=True)
+
+    backups = [".a.20261127", ".a.deadbeef", ".b.dorylax-01234567"]
+    for name in backups:
+        (tmp_path / name).write_text("mine")
+    for write in (lambda: write_file(tmp_path / "a", ""), lambda: write_folder(tmp_path / "a", two_files)):
+        leave()
+        write()
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*backups, "a"])
+        (tmp_path / "a").unlink() if (tmp_path / "a").is_file() else None
+
+
+def test_a_running_process_keeps_its_temporary_folder(tmp_path: Path) -> None:
+    def fill(new: Path) -> None:
+        write_folder(tmp_path / "a", two_files)  # of another process
+        (new / "c").write_text("new")
+
+    write_folder(tmp_path / "a", fill)
+    assert _content(tmp_path / "a") == {"c": "new"}
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize("content", ["victim", None], ids=["file", "nothing"])
+def test_a_link_is_not_opened_in_place(tmp_path: Path, content: str | None) -> None:
+    victim, link = tmp_path / "victim", tmp_path / "link"
+    if content is not None:
+        victim.write_text(content)
+    link.symlink_to(victim)
+    for flags in (os.O_RDWR, os.O_RDWR | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_CREAT | os.O_APPEND):
+        with pytest.raises(OSError, match="link is a symbolic link: remove that link"):
+            open_in_place(link, flags)
+    assert (victim.read_text() if victim.exists() else None) == content
 
 
 def test_a_large_file_that_fails_leaves_the_old_one_alone(tmp_path: Path) -> None:

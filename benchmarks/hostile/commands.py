@@ -173,7 +173,7 @@ def hidden(folder: Path) -> list[str]:
 
 _RUN = re.compile(r"\[\d+/\d+\] .+?: (?P<failed>failed: )?(?P<what>.+)")
 _FAILED = re.compile(r"(?P<number>\d+) of \d+ runs failed; the first one's traceback: (?P<path>.+)")
-_HIDDEN = re.compile(r"\S*/\.\S+\.[0-9a-f]{8}\S*|\S*orbax-\S*tmp\S*")
+_HIDDEN = re.compile(r"\S*/\.\S+\.dorylax-[0-9a-f]{8}\S*|\S*orbax-\S*tmp\S*")
 _WORD = re.compile(r"[^\s:'\"(),]+")
 
 

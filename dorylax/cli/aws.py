@@ -19,6 +19,7 @@ from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_
 from dorylax.cli.commands import Commands
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, CommandError
+from dorylax.terminal.files import INPUT
 from dorylax.terminal.output import print_json
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ aws.add_command(lock)
 def _which(command: Decorated) -> Decorated:
     """The options that say which deployment."""
     for option in (
-        click.option("--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Settings file."),
+        click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file."),
         click.option("--region", metavar="REGION", help="AWS region [default: from the environment or profile]."),
         click.option("--name", metavar="NAME", help="Name of the deployment [default: dorylax]."),
     ):

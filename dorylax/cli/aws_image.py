@@ -15,6 +15,7 @@ from dorylax.cli.aws_place import settings
 from dorylax.cli.aws_tables import show_size
 from dorylax.durable import write_file
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import INPUT, OUTPUT, OUTPUT_FOLDER
 from dorylax.terminal.output import print_json
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ _STARTS = 3
 @click.option("--architecture", type=click.Choice(("x86_64", "arm64")), default="x86_64", show_default=True)
 @click.option("--lapack", is_flag=True, help="Include SciPy.")
 @click.option("--base", metavar="IMAGE", help="As for `dorylax aws deploy`.")
-@click.option("--lock", metavar="FILE", type=click.Path(path_type=Path), help="As for `dorylax aws deploy`.")
+@click.option("--lock", metavar="FILE", type=INPUT, help="As for `dorylax aws deploy`.")
 @click.option(
     "--context",
     "context_folder",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=OUTPUT_FOLDER,
     help="Only write what a container engine builds from.",
 )
-@click.option("--root", metavar="DIR", type=click.Path(path_type=Path), help="Keep the image's files here.")
+@click.option("--root", metavar="DIR", type=OUTPUT_FOLDER, help="Keep the image's files here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def image(
     *,
@@ -83,7 +84,7 @@ def image(
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE", type=OUTPUT)
 @click.option(
     "--python", "pythons", metavar="3.N", multiple=True, help="Version of Python; repeatable [default: this]."
 )

@@ -16,6 +16,7 @@ from dorylax.graph.cache import cache_directory
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import OUTPUT
 from dorylax.terminal.output import print_error, print_json, print_table
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _SUFFIXES = (".yaml", ".yml")  # by which `pipeline.cluster` knows a file from a
 
 
 @click.command()
-@click.option("--out", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Write the description.")
+@click.option("--out", metavar="FILE.yaml", type=OUTPUT, help="Write the description.")
 @click.option("--replace", is_flag=True, help="With --out: in place of a file that is there.")
 @click.option("--name", metavar="NAME", help="What the cluster is called [default: the file's name].")
 @click.option(
@@ -81,14 +82,8 @@ def _check_out(out: Path | None, *, replace: bool) -> None:
         raise ConfigError(
             f"--out must end in {' or '.join(_SUFFIXES)}, by which pipeline.cluster knows it, got {str(out)!r}"
         )
-    if out.is_dir():
-        raise ConfigError(f"--out {out} is a folder: give a file in it")
     if os.path.lexists(out) and not replace:
         raise ConfigError(f"--out {out} exists: give another name, or --replace to measure anew")
-    if not out.parent.is_dir():
-        raise ConfigError(f"--out {out}: there is no folder {out.parent}")
-    if not os.access(out.parent, os.W_OK | os.X_OK):
-        raise ConfigError(f"--out {out}: {out.parent} may not be written by you")
 
 
 def _measured(out: Path | None, *, replace: bool) -> Measured:

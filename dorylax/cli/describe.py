@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import OUTPUT
+from dorylax.terminal.output import print_json
 
 
 @click.command()
@@ -20,7 +21,7 @@ from dorylax.settings.errors import ConfigError
 @click.option("--model", metavar="NAME", help="As for `dorylax train`.")
 @configured
 @click.option("--passes", metavar="all|none|NAME,…", default="all", show_default=True, help="Which passes to apply.")
-@click.option("--mermaid", metavar="FILE", type=click.Path(path_type=Path), help="Also write a Mermaid flowchart.")
+@click.option("--mermaid", metavar="FILE", type=OUTPUT, help="Also write a Mermaid flowchart.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def describe(
     *,
@@ -41,7 +42,6 @@ def describe(
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
     given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust, no_verify=no_verify)
-    _check_file(mermaid)
 
     check_process()
 
@@ -60,7 +60,7 @@ def describe(
     if mermaid is not None:
         write_file(mermaid, program.draw())
     if as_json:
-        click.echo(json.dumps({"schema": 1} | description(program), indent=2, allow_nan=False, ensure_ascii=False))
+        print_json({"schema": 1} | description(program))
     else:
         click.echo(table(program), nl=False)
 
@@ -75,11 +75,3 @@ def _passes(text: str, known: Sequence[str], applied: Sequence[str]) -> tuple[st
             hint = choose(close(name, known), known)
             raise ConfigError(f"--passes takes all, none, or names separated by commas, got {name!r}: {hint}")
     return tuple(names)
-
-
-def _check_file(path: Path | None) -> None:
-    """Refuse a file that cannot be written before anything is computed."""
-    if path is not None and not path.parent.is_dir():
-        raise ConfigError(f"--mermaid {path}: the folder {path.parent} does not exist")
-    if path is not None and path.is_dir():
-        raise ConfigError(f"--mermaid {path} is a folder, not a file")

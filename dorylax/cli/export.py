@@ -9,14 +9,14 @@ import click
 from dorylax.cli.overrides import trust_option
 from dorylax.cli.predict import choose_run, config_of
 from dorylax.memory.process_limits import check_process
-from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import INPUT, OUTPUT
 from dorylax.terminal.options import no_verify_option
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=INPUT)
 @click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation].")
-@click.option("--out", metavar="FILE", required=True, type=click.Path(path_type=Path), help="Write the model here.")
+@click.option("--out", metavar="FILE", required=True, type=OUTPUT, help="Write the model here.")
 @no_verify_option
 @trust_option
 def export(*, run: Path, seed: int | None, out: Path, no_verify: bool, trust: bool) -> None:
@@ -24,8 +24,6 @@ def export(*, run: Path, seed: int | None, out: Path, no_verify: bool, trust: bo
 
     RUN is a run directory. The file takes any graph: python FILE INPUT.npz OUTPUT.npy.
     """
-    if out.exists() and not out.is_file():  # a folder, or a device that the file would take the place of
-        raise ConfigError(f"--out {out} is there, and no file: choose another name")
     check_process()
     path = choose_run(run, seed)
     config = config_of(path, trust=trust)

@@ -13,6 +13,7 @@ from dorylax.observers.progress import bar, data_size, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.terminal.failures import told_if_interrupted
+from dorylax.terminal.files import OUTPUT
 from dorylax.terminal.options import memory_option
 
 
@@ -22,7 +23,7 @@ from dorylax.terminal.options import memory_option
 @click.option(
     "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Set an option of the generator; repeatable."
 )
-@click.option("--out", metavar="FILE.npz", required=True, type=click.Path(path_type=Path), help="Write the data here.")
+@click.option("--out", metavar="FILE.npz", required=True, type=OUTPUT, help="Write the data here.")
 @memory_option
 def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Path, memory: int | None) -> None:
     """Write a generated data set to a file, in little memory.
@@ -35,8 +36,6 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
         if "size" in options:
             raise ConfigError("size is given twice on the command line")
         options["size"] = size
-    if out.is_dir():
-        raise ConfigError(f"--out {out} is a folder: give a file in it")
 
     from dorylax.graph.datasets import generate as write
 

@@ -16,18 +16,18 @@ from dorylax.observers.progress import Lasting, data_size, duration, terminal_ba
 from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
+from dorylax.terminal.files import INPUT, OUTPUT_FOLDER, will_read
 from dorylax.terminal.output import print_error, print_json
 
 if TYPE_CHECKING:
     from dorylax.graph.stream.import_job import Estimate, Progress
 
-_FILE = click.Path(path_type=Path)
 _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writing the archive"}
 
 
 @click.command("import")
-@click.argument("sources", nargs=-1, type=_FILE, metavar="FILE…")
-@click.option("--out", type=_FILE, metavar="FILE.npz", required=True, help="The archive.")
+@click.argument("sources", nargs=-1, type=INPUT, metavar="FILE…")
+@click.option("--out", type=OUTPUT_FOLDER, metavar="FILE.npz", required=True, help="The archive.")
 @click.option("--memory", metavar="SIZE", help="What the import may take of memory, as 4GiB. Needed.")
 @click.option("--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one.")
 @click.option("--header", is_flag=True, help="The first line of text names its columns.")
@@ -51,13 +51,13 @@ _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writ
     "--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added."
 )
 @click.option("--edge-ids/--no-edge-ids", default=True, show_default=True, help="Whether edges have ids.")
-@click.option("--features", type=_FILE, metavar="FILE", help="Features of vertices [V, F].")
-@click.option("--labels", type=_FILE, metavar="FILE", help="Labels of vertices.")
+@click.option("--features", type=INPUT, metavar="FILE", help="Features of vertices [V, F].")
+@click.option("--labels", type=INPUT, metavar="FILE", help="Labels of vertices.")
 @click.option("--num-classes", type=click.IntRange(min=1), metavar="C", help="Classes [default: by the labels].")
 @click.option("--multilabel", is_flag=True, help="Labels [V, C] are any number of classes.")
-@click.option("--train-mask", type=_FILE, metavar="FILE", help="Vertices that train: truth values or numbers.")
-@click.option("--val-mask", type=_FILE, metavar="FILE", help="Vertices that validate.")
-@click.option("--test-mask", type=_FILE, metavar="FILE", help="Vertices that test.")
+@click.option("--train-mask", type=INPUT, metavar="FILE", help="Vertices that train: truth values or numbers.")
+@click.option("--val-mask", type=INPUT, metavar="FILE", help="Vertices that validate.")
+@click.option("--test-mask", type=INPUT, metavar="FILE", help="Vertices that test.")
 @click.option("--vertex-data", metavar="NAME=FILE", multiple=True, help="A further input of the model.")
 @click.option("--name", metavar="NAME", help="What reports call the data set.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -178,6 +178,7 @@ def _files(option: str, pairs: Sequence[str]) -> dict[str, Path]:
         if not (name and equals and file):
             raise ConfigError(f"{option} takes NAME=FILE, got {pair!r}")
         found[name] = Path(file)
+    will_read(*found.values())
     return found
 
 

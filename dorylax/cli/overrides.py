@@ -14,7 +14,9 @@ from dorylax.config.schema import KEYS
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.settings.words import type_words
+from dorylax.terminal.files import INPUT, will_read
 from dorylax.terminal.options import no_verify_option
+from dorylax.user_code.references import is_reference, place_of
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,9 +29,7 @@ _CONFIGURED = (
     click.option(
         "--set", "settings", metavar="KEY=VALUE", multiple=True, help="Set any configuration key; repeatable."
     ),
-    click.option(
-        "--config", "file", metavar="FILE.yaml", type=click.Path(path_type=Path), help="Read keys from a file."
-    ),
+    click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Read keys from a file."),
     trust_option,
     no_verify_option,
 )
@@ -103,4 +103,6 @@ def collect(
             raise ConfigError(f"{key} is given twice on the command line")
         flags[key] = value
     given, code = overrides_from_file(file, trust=trust, overridden=flags) if file else Overrides({}, None)
-    return Overrides(given | flags, code)
+    values = given | flags
+    will_read(*values.values(), *map(place_of, filter(is_reference, values.values())))
+    return Overrides(values, code)

@@ -25,6 +25,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.storage.base import Storage
 from dorylax.storage.choose import open_storage
 from dorylax.storage.local import LocalStorage
+from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def partition(
             check_free(Path(place.url))
     how = streaming(config.data, memory, servers=servers, method=method, ids=edge_ids and place is not None)
     beside = Path(place.url) if isinstance(place, LocalStorage) else None
-    with how.working(beside):
+    with told_if_interrupted("nothing was saved; the same command begins anew"), how.working(beside):
         dataset = how.data()
         outputs = math.prod(dataset.labels.shape[1:]) if dataset.num_classes is None else dataset.num_classes
         exchanged = given_widths or _widths_of_gcn(config.model, outputs)

@@ -11,9 +11,10 @@ import click
 from dorylax.cli.overrides import parse_value, trust_option
 from dorylax.config import RunConfig
 from dorylax.memory.process_limits import check_process
-from dorylax.runs.directory import RunDirectory
+from dorylax.runs.directory import FILES, RunDirectory
 from dorylax.runs.metric import ACCURACIES, METRICS, score_in
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import INPUT, OUTPUT, will_read
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import percent, print_json
 
@@ -21,11 +22,11 @@ _SUFFIXES = (".npz", ".csv")
 
 
 @click.command()
-@click.option("--run", "folder", metavar="DIR", required=True, type=click.Path(path_type=Path), help="A run directory.")
+@click.option("--run", "folder", metavar="DIR", required=True, type=INPUT, help="A run directory.")
 @click.option("--seed", type=int, help="Which seed, if the run has several [default: the best by validation].")
 @click.option("--data", metavar="NAME_OR_NPZ", help="Predict on data other than the run's.")
 @no_verify_option
-@click.option("--out", metavar="FILE.npz|csv", type=click.Path(path_type=Path), help="Write the predictions.")
+@click.option("--out", metavar="FILE.npz|csv", type=OUTPUT, help="Write the predictions.")
 @click.option("--all-pairs", is_flag=True, help="Also rank links that validate and test among all vertices.")
 @trust_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -49,6 +50,7 @@ def predict(
     other = data is not None
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
+        will_read(data)
     if no_verify:
         config = config.unverified()
 
@@ -152,6 +154,8 @@ def config_of(path: Path, *, trust: bool) -> RunConfig:
         )
     config = RunConfig.load(path / "config.yaml", trust=trust)
     name = run.located(config.data.name) if config.data.name.endswith(".npz") else config.data.name
+    code = (run.located(noted["file"]) for noted in run.user_code.values())
+    will_read(name, *code, *(path / one for one in FILES), *run.checkpoints_path.rglob("*"))
     return config.model_copy(update={"data": config.data.model_copy(update={"name": name})})
 
 

@@ -13,15 +13,14 @@ from dorylax.machine import peak_bytes
 from dorylax.observers.progress import Lasting, data_size, duration, terminal_bars
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
+from dorylax.terminal.files import INPUT, OUTPUT
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json
 
 
 @click.command()
-@click.argument("data", metavar="IN.npz", type=click.Path(path_type=Path))
-@click.option(
-    "--out", metavar="OUT.npz", required=True, type=click.Path(path_type=Path), help="The archive that is written."
-)
+@click.argument("data", metavar="IN.npz", type=INPUT)
+@click.option("--out", metavar="OUT.npz", required=True, type=OUTPUT, help="The archive that is written.")
 @click.option(
     "--order",
     type=click.Choice(("community", "user")),
@@ -42,8 +41,6 @@ def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: boo
         raise ConfigError(f"there is no file {data}: give the path of an npz archive")
     if out.suffix != ".npz":
         raise ConfigError(f"--out must end in .npz, got {str(out)!r}")
-    if out.exists() and out.samefile(data):
-        raise ConfigError(f"--out is the archive that is read, {data}: choose another name")
 
     from dorylax.graph.stream.reordering import reorder_archive
 

@@ -8,13 +8,12 @@ import click
 
 from dorylax.experiments.folder import check_figures, read_study
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import INPUT, OUTPUT_FOLDER
 
 
 @click.command()
-@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--out", metavar="DIR", type=click.Path(path_type=Path), help="Where to write [default: DIR, if there is one]."
-)
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=INPUT)
+@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Where to write [default: DIR, if there is one].")
 def report(*, folders: tuple[Path, ...], out: Path | None) -> None:
     """Write a report on one or more sweeps.
 

@@ -15,6 +15,7 @@ from dorylax.cli.what_if import WhatIf, refuse_alone
 from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.files import OUTPUT, will_read
 from dorylax.terminal.output import percent, print_json, print_table
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ _POINTS = 100
     type=click.IntRange(min=1),
     help="How many epochs to simulate at most.  [default: until the run has settled, and a few more]",
 )
-@click.option(
-    "--trace", metavar="FILE.json", type=click.Path(path_type=Path), help="Also write a timeline for Perfetto."
-)
+@click.option("--trace", metavar="FILE.json", type=OUTPUT, help="Also write a timeline for Perfetto.")
 @click.option(
     "--what-if",
     "grid",
@@ -74,8 +73,8 @@ _POINTS = 100
     type=click.IntRange(min=1),
     help="Processes that simulate points of a what-if at a time.  [default: the cores, 4 at most]",
 )
-@click.option("--csv", metavar="FILE.csv", type=click.Path(path_type=Path), help="Write a what-if's points as a table.")
-@click.option("--report", metavar="FILE.html", type=click.Path(path_type=Path), help="Write a what-if's page.")
+@click.option("--csv", metavar="FILE.csv", type=OUTPUT, help="Write a what-if's points as a table.")
+@click.option("--report", metavar="FILE.html", type=OUTPUT, help="Write a what-if's page.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
     *,
@@ -97,6 +96,7 @@ def simulate(
     The engine runs in virtual time on values without numbers: nothing is computed, nothing is learnt. Epochs that are not
     simulated are taken to be as those that are, but for the first.
     """
+    will_read(name)
     if (name == _TABLES_3_4 or name in _COMPARISONS) and (backends or trace is not None):
         raise ConfigError(f"{name} has its own backends and no timeline: leave out --backend and --trace")
     if trace is not None and len(backends) > 1:
@@ -129,6 +129,7 @@ def simulate(
         _compare(name, epochs or _COMPARED_EPOCHS, as_json=as_json)
         return
     scenario = Scenario.load(name)
+    will_read(*scenario.config.dotted().values())
     found = [_simulated(scenario.on(backend), epochs, trace) for backend in backends or _BACKENDS[:1]]  # type: ignore[arg-type]
     if as_json:
         print_json({"schema": 1, "scenarios": [one.to_dict() for one in found]})

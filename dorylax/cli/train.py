@@ -14,15 +14,16 @@ from dorylax.cli.recorded import recorded
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
 from dorylax.config.recipes.words import line
+from dorylax.durable import leftover_of
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import SEED, Sweep
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.folder_lock import LOCK
 from dorylax.memory.process_limits import check_process
-from dorylax.runs.directory import is_leftover
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.output import print_json
 
 
@@ -35,7 +36,7 @@ from dorylax.terminal.output import print_json
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")
 @configured
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Run directory [default: runs/<time>-…].")
+@click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Run directory [default: runs/<time>-…].")
 @click.option("--resume", is_flag=True, help="Continue the run in --out.")
 @click.option("--no-save", is_flag=True, help="Write no run directory.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
@@ -137,7 +138,9 @@ def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
     """Never writes into somebody else's folder, nor over an earlier run. Whether only checkpoints can be left of one."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
-    entries = [one for one in folder.iterdir() if not is_leftover(one) and one.name != LOCK] if folder.is_dir() else []
+    entries = (
+        [one for one in folder.iterdir() if leftover_of(one) is None and one.name != LOCK] if folder.is_dir() else []
+    )
     # A run that ended before it wrote anything has made at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
     seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))

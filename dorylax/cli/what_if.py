@@ -16,6 +16,7 @@ from dorylax.machine import cores
 from dorylax.observers.progress import dollars, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
+from dorylax.terminal.files import will_read
 from dorylax.terminal.output import print_json, print_table
 from dorylax.terminal.terminations import terminations
 
@@ -71,8 +72,8 @@ class WhatIf(NamedTuple):
             None if self.deadline is None else amounts.seconds(self.deadline),
         )
         grid = Grid.parse(self.grid)
-        _check_files(self.csv, self.page)
         scenario = Scenario.load(self.scenario)
+        will_read(*scenario.config.dotted().values())
         with terminations() as ended:
             search = self._searched(scenario, grid)
         picked, nothing = None, None
@@ -139,14 +140,6 @@ class WhatIf(NamedTuple):
         words += [] if self.budget is None else ["--budget", self.budget]
         words += [] if self.deadline is None else ["--deadline", self.deadline]
         return shlex.join([*words, "--report", str(self.page)])
-
-
-def _check_files(*paths: Path | None) -> None:
-    """Before anything runs: whether they can be written at all."""
-    for path in paths:
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            problem = "is a folder: give a file" if path.is_dir() else "is in no folder that exists: make it first"
-            raise ConfigError(f"{path} {problem}")
 
 
 def _bar() -> Progress:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING, SECTIONS
 from dorylax.near_matches import choose, close, did_you_mean
-from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.errors import CONTROL, ConfigError, shown
 from dorylax.settings.words import expected
 
 
@@ -58,6 +58,8 @@ def check_value(key: str, value: Any) -> None:
         ConfigError: `train.epochs must be ≥ 1, got 0`.
     """
     section, option = key.split(".")
+    if isinstance(value, str) and CONTROL.search(value):
+        raise ConfigError(f"{key} must have no control characters, got {shown(value)}", key)
     # None in a model's or optimizer's option means "not used", which is not for the user to say.
     if value is None and section not in NULL_SAYS_SOMETHING:
         raise ConfigError(f"{key} must be {expected(KEYS[key])}, got null", key)

@@ -5,16 +5,41 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import tempfile
 from pathlib import Path
+from typing import final
+
+from dorylax.errors import DorylaxError
+
+
+@final
+class NoCacheError(DorylaxError, RuntimeError):
+    """There is no place for the cache."""
 
 
 def cache_directory() -> Path:
-    """`$DORYLAX_CACHE`, or else the platform's cache directory."""
+    """`$DORYLAX_CACHE`, or else the platform's cache directory, or this user's folder for temporary files without a home.
+
+    Raises:
+        RuntimeError: there is no home, and the folder for temporary files is somebody else's.
+    """
     if chosen := os.environ.get("DORYLAX_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dorylax"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dorylax"
+        return Path(os.path.expanduser(chosen))
+    mac = sys.platform == "darwin"
+    if not mac and (chosen := os.environ.get("XDG_CACHE_HOME")):
+        return Path(chosen) / "dorylax"
+    home = os.path.expanduser("~")
+    if home == "~":  # no $HOME, and no entry in the list of users: a container
+        return _temporary_home()
+    return Path(home, *(("Library", "Caches") if mac else (".cache",)), "dorylax")
+
+
+def _temporary_home() -> Path:
+    folder = Path(tempfile.gettempdir()) / f"dorylax-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise NoCacheError(f"there is no home folder for a cache, and {folder} is somebody else's: set DORYLAX_CACHE")
+    return folder
 
 
 def drop_oldest(newest: Path, *, most_files: int, most_bytes: int) -> None:

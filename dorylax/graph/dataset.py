@@ -33,7 +33,14 @@ from dorylax.graph.npz import CLASS_NAMES, MASKS, ORIGINAL_IDS
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
-from dorylax.graph.validate import GraphError, as_integers, check_length, check_permutation, check_printable
+from dorylax.graph.validate import (
+    CONTROL,
+    GraphError,
+    as_integers,
+    check_length,
+    check_permutation,
+    check_printable,
+)
 
 
 @final
@@ -215,12 +222,17 @@ class Dataset:
         """With other masks, as the functions of `dorylax.graph.splits` make them."""
         return dataclasses.replace(self, **split._asdict())
 
-    def release(self) -> None:
-        """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
+    @property
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """All arrays, the neighbours over in-edges among them."""
         rows = self.graph.incoming
         further = (*self.vertex_inputs.values(), *self.edge_inputs.values())
         masks = (getattr(self, name) for name in MASKS)
-        release(rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
+        return (rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
+
+    def release(self) -> None:
+        """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
+        release(*self.arrays)
 
     @staticmethod
     def from_npz(
@@ -258,6 +270,7 @@ class Dataset:
             elif not masks:
                 masks = _default_masks(graph, labels.array, split_seed)
             name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
+            name = CONTROL.sub("\N{REPLACEMENT CHARACTER}", name)  # whatever prints it writes to a terminal
             return Dataset(
                 name,
                 graph,

@@ -1,7 +1,7 @@
-"""Memory-mapped arrays: which arrays are, and how their pages are given back.
+"""Memory-mapped arrays: which arrays are, whether their files have changed, and how their pages are given back.
 
-A page of a mapped file that was read stays in memory, and counts as the process' own, until the system needs it for
-something else. Who knows that it is done with an array says so here.
+A page of a mapped file stays in memory after a read, and counts as the process' own, until the system needs the memory.
+`release` gives pages back earlier.
 """
 
 from __future__ import annotations
@@ -13,19 +13,28 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, final
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
+from dorylax.errors import DorylaxError
+from dorylax.graph.verdicts import State, state_of
+
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
 
-_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # of archives
+_mappings: weakref.WeakKeyDictionary[mmap.mmap, tuple[str, State]] = weakref.WeakKeyDictionary()
+"""Of archives: each file's path, and its state when it was mapped."""
 _SECONDS = 0.01  # between two looks: a disk brings some 20 MB in that time
 
 
+@final
+class ChangedFileError(DorylaxError, RuntimeError):
+    """A file of a data set is no longer the one that was loaded."""
+
+
 def mapping_of(array: Any) -> mmap.mmap | None:
-    """The mapping whose memory an array shows, itself or as a view of a view; None where there is none."""
+    """Return the mapping whose memory an array or a view of it shows, or None."""
     while isinstance(array, np.ndarray):
         array = array.base
     return array if isinstance(array, mmap.mmap) else None
@@ -34,7 +43,7 @@ def mapping_of(array: Any) -> mmap.mmap | None:
 def map_file(
     file: str | os.PathLike[str] | BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0
 ) -> np.ndarray:
-    """An array in a file, to be read only; `resident_within` knows of it.
+    """An array in a file, to be read only; `check_unchanged` and `resident_within` know of it.
 
     Args:
         file: its path, or the open file.
@@ -46,17 +55,42 @@ def map_file(
         OSError: the file cannot be read.
         ValueError: it is too short.
     """
-    array: np.ndarray = np.memmap(file, dtype, "r", offset, shape)
-    if (mapping := mapping_of(array)) is not None:
-        _mappings.add(mapping)
+    array = np.memmap(file, dtype, "r", offset, shape)
+    mapping = mapping_of(array)
+    if mapping is not None and array.filename is not None:
+        name = os.fspath(array.filename)
+        _mappings[mapping] = name, state_of(name if isinstance(file, str | os.PathLike) else file.fileno())
     return array
+
+
+def check_unchanged(*arrays: Any) -> None:
+    """Compare the files that arrays are mapped from by size, times and inode with those that were loaded.
+
+    A file that is gone counts as unchanged: nobody can write to its pages by its name.
+
+    Raises:
+        ChangedFileError: A file was written to or replaced.
+    """
+    for mapping in filter(_mappings.__contains__, {mapping_of(array) for array in arrays}):
+        path, state = _mappings[mapping]
+        with contextlib.suppress(FileNotFoundError):
+            if state_of(path) != state:
+                raise changed(path)
+
+
+def changed(path: str | os.PathLike[str]) -> ChangedFileError:
+    """The error for a file of a data set that was written to, or replaced, since it was loaded."""
+    return ChangedFileError(
+        f"{os.fspath(path)} has changed since it was loaded, so nothing is saved of what was computed with it: restore the "
+        "file and resume the run, or train anew"
+    )
 
 
 @contextlib.contextmanager
 def resident_within(size: int) -> Iterator[None]:
-    """Keeps fewer than about so many bytes of memory-mapped archives resident: a thread gives them back while others read.
+    """Limit the resident bytes of memory-mapped archives: a thread gives pages back while other threads read.
 
-    Whoever passes over an array in order reads its pages once, and notices nothing.
+    A pass in order reads each page once, so it does not become slower.
 
     Args:
         size: bytes, which a pass may exceed by what it reads between two looks.
@@ -84,7 +118,7 @@ def resident_within(size: int) -> Iterator[None]:
 
 
 def _resident_of_files() -> int | None:
-    """Bytes of mapped files that this process holds; None where the system does not say."""
+    """Bytes of mapped files that this process holds, or None on systems without /proc."""
     try:
         return int(Path("/proc/self/statm").read_text("ascii").split()[2]) * mmap.PAGESIZE
     except (OSError, ValueError, IndexError):
@@ -92,10 +126,10 @@ def _resident_of_files() -> int | None:
 
 
 def release(*arrays: Any) -> None:
-    """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again.
+    """Give resident pages of memory-mapped arrays back to the system; the next read brings them in again.
 
-    Nothing happens to other arrays, and none to mappings that may be written to: what was written to private ones would be
-    lost. Pages are given back whole, with what else of the file lies on them.
+    Other arrays and writable mappings stay as they are: private ones would lose their changes. Neighbouring data on the same
+    pages go with them.
     """
     if _DONT_NEED is None or not hasattr(mmap.mmap, "madvise"):
         return

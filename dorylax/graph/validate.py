@@ -17,6 +17,8 @@ from dorylax.graph.rows import SPAN, spans
 
 MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
 MAX_CLASSES = int(np.iinfo(np.int32).max)  # labels are int32
+CONTROL = re.compile(r"[\0-\x1f\x7f-\x9f]")
+"""Control characters, which a terminal obeys when a name is printed."""
 
 
 class GraphError(DorylaxError, ValueError):
@@ -41,7 +43,7 @@ def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 def check_printable(what: str, name: str) -> None:
     """A name has no control characters, which a terminal would obey."""
-    if re.search(r"[\0-\x1f\x7f-\x9f]", name):
+    if CONTROL.search(name):
         raise GraphError(f"{what} {name!r} has a control character: rename it")
 
 

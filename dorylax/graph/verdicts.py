@@ -47,9 +47,9 @@ class State(NamedTuple):
     changed: int
 
 
-def state_of(descriptor: int) -> State:
-    """Of an open file. On network file systems opening it has made that fresh."""
-    found = os.fstat(descriptor)
+def state_of(file: int | str) -> State:
+    """Of an open file, or of the one at a path. On network file systems opening it has made that fresh."""
+    found = os.stat(file)
     return State(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 

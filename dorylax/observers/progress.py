@@ -7,6 +7,7 @@ asked for, so that logs and pipes stay clean; results are the command line's to 
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import statistics
 import sys
@@ -57,26 +58,28 @@ class Lasting:
     """A stream that may go away: a terminal that is closed, a pipe whose reader has ended. Training goes on without it.
 
     Args:
-        stream: where to write as long as it can be written to.
+        stream: where to write as long as it can be written to; None: nowhere, as where a process has no standard error.
     """
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
+    def __init__(self, stream: Stream | None) -> None:
+        self._stream = io.StringIO() if stream is None else stream
 
     def write(self, text: str, /) -> int:
         """See `Stream`."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """See `Stream`."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
     def isatty(self) -> bool:
         """See `Stream`."""
-        return self._stream.isatty()
+        with contextlib.suppress(OSError, ValueError):
+            return self._stream.isatty()
+        return False
 
 
 @runtime_checkable

@@ -11,15 +11,23 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import secrets
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import leftover_of, make_folder, named, remove_file, remove_folder, write_file, write_folder
+from dorylax.durable import (
+    leftover_of,
+    make_folder,
+    named,
+    remove_file,
+    remove_folder,
+    remove_leftovers,
+    temporary_path,
+    write_file,
+    write_folder,
+)
 from dorylax.runs.parts import FOLDER
 from dorylax.storage.base import Content, is_name
 from dorylax.storage.errors import NotThereError, OtherContentError, StorageError
@@ -137,9 +145,7 @@ class LocalPlace(CheckpointPlace):
 
     def clear_unfinished(self) -> None:
         """See `CheckpointPlace`."""
-        for path in self._folder.iterdir() if self._folder.is_dir() else ():
-            if _NAME.fullmatch(leftover_of(path) or ""):
-                shutil.rmtree(path, ignore_errors=True)
+        remove_leftovers(self._folder, _NAME.fullmatch)
 
     def owner(self) -> bytes | None:
         """See `CheckpointPlace`."""
@@ -271,7 +277,7 @@ class S3Place(CheckpointPlace):
 
 def trial_name() -> str:
     """Of a file that nobody else writes, by which processes see whether they see the same place; cleared if it stays."""
-    return f".{_name(0)}.{secrets.token_hex(4)}/trial"
+    return f"{temporary_path(Path(_name(0)))}/trial"
 
 
 def place_at(text: str) -> CheckpointPlace:

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, final
 import yaml
 
 from dorylax import durable
+from dorylax.durable import leftover_of
 from dorylax.errors import DorylaxError
 from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.runs.differences import differences, listed
@@ -40,7 +41,8 @@ SCHEMA = 1
 
 _COMPLETE = ("epochs", "target", "patience")
 _DIGEST_LINE = re.compile(r"[^\n]*digest ([0-9a-f]{16})")
-_FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json", "trace.json")
+FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "summary.json", "trace.json")
+"""Names of the files of a run, apart from its lock and checkpoints."""
 
 
 class RunDirectoryError(DorylaxError, RuntimeError):
@@ -135,7 +137,13 @@ class RunDirectory:
         """
         run = cls(Path(path))
         _check_no_file(run.path)
-        if run.path.is_dir() and any(not is_leftover(entry) and entry.name != LOCK for entry in _entries(run.path)):
+        try:
+            str(run.path.absolute()).encode()
+        except UnicodeEncodeError:  # neither JSON nor Orbax can write it
+            raise RunDirectoryError(
+                f"the path of a run directory must be UTF-8, got {str(run.path.absolute())!r}"
+            ) from None
+        if run.path.is_dir() and any(leftover_of(entry) is None and entry.name != LOCK for entry in _entries(run.path)):
             if not run.config_path.is_file():
                 raise RunDirectoryError(
                     f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
@@ -166,7 +174,7 @@ class RunDirectory:
         user_code: UserCode = MappingProxyType({}),
         checkpoints: Mapping[str, str] | None = None,
     ) -> None:
-        """Makes the directory, clears what a killed process left half-written, writes config.yaml, environment.json.
+        """Makes the directory, writes config.yaml and environment.json.
 
         Args:
             config: as of `create`.
@@ -177,8 +185,6 @@ class RunDirectory:
             RunDirectoryAccessError: the file system refuses.
         """
         _guarded(durable.make_folder, self.path)
-        for entry in filter(is_leftover, _entries(self.path)):
-            _guarded(entry.unlink, missing_ok=True)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
         where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
         found = environment(user_code, checkpoints) | where | {"started": now()}
@@ -383,16 +389,26 @@ def write_text(path: Path, text: str) -> None:
     _guarded(durable.write_file, path, text)
 
 
+def append_text(path: Path, text: str) -> None:
+    """Appends to a file of a run, and hands it to the operating system.
+
+    Raises:
+        RunDirectoryAccessError: the file is a symbolic link, or the file system refuses (a full disk, say).
+    """
+    try:
+        with os.fdopen(
+            durable.open_in_place(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+    except OSError as error:
+        raise RunDirectoryAccessError(f"{path} cannot be written: {error}") from error
+
+
 def _guarded(action: Any, *args: Any, **options: Any) -> None:
     try:
         action(*args, **options)
     except OSError as error:
         raise RunDirectoryAccessError(f"the run directory cannot be written: {error}") from error
-
-
-def is_leftover(path: Path) -> bool:
-    """Whether a path has a name that only a half-written file of ours has."""
-    return durable.leftover_of(path) in _FILES
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -19,6 +19,7 @@ from dorylax.runs.directory import (
     RunDirectory,
     RunDirectoryAccessError,
     RunDirectoryError,
+    append_text,
     write_text,
 )
 from dorylax.runs.result import EpochRecord, TrainResult
@@ -50,11 +51,7 @@ class MetricsWriter:
         Raises:
             RunDirectoryAccessError: the file system refuses, a full disk, say.
         """
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(_line(record))
-        except OSError as error:
-            raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
+        append_text(self._path, _line(record))
 
     def finished(self, result: TrainResult) -> None:  # noqa: ARG002
         """Puts the lines on disk.

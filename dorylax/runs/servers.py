@@ -20,6 +20,7 @@ from dorylax.runs.directory import (
     RunDirectoryAccessError,
     RunDirectoryError,
     RunDirectoryWarning,
+    append_text,
     write_text,
 )
 
@@ -171,11 +172,7 @@ class ServersWriter:
         if not servers:
             return
         lines = [json.dumps(sealed({"schema": SCHEMA, **to_dict(one)}), allow_nan=False) + "\n" for one in servers]
-        try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write("".join(lines))
-        except OSError as error:
-            raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
+        append_text(self._path, "".join(lines))
 
     def sync(self) -> None:
         """Puts the lines on disk.

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from dorylax.durable import open_in_place
 from dorylax.runs.directory import SCHEMA, RunDirectoryAccessError, RunDirectoryError
 
 Event = Mapping[str, Any]
@@ -74,7 +75,7 @@ class TraceFile:
         Raises:
             OSError: the file system refuses.
         """
-        file = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666), len(_HEAD + _TAIL))
+        file = cls(path, open_in_place(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), len(_HEAD + _TAIL))
         try:
             file._put(_HEAD + _TAIL, 0)
         except BaseException:
@@ -94,7 +95,7 @@ class TraceFile:
         kept, end = _kept(path, epochs)
         if not end:
             return cls.create(path), Kept()
-        file = cls(path, os.open(path, os.O_RDWR), end + len(_TAIL))
+        file = cls(path, open_in_place(path, os.O_RDWR), end + len(_TAIL))
         try:
             file._end_at(end)
         except BaseException:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from dorylax.errors import DorylaxError
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters other than tabs and line breaks: terminals obey them, and no path holds a NUL."""
 
 
 class ConfigError(DorylaxError, ValueError):

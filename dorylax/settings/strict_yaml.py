@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.errors import CONTROL, ConfigError
 
 Path = tuple[str | int, ...]
 
@@ -134,6 +134,10 @@ def _check(node: yaml.Node, path: Path, name: str, lines: dict[Path, int], seen_
     if id(node) in seen_nodes:
         raise ConfigError(f"{name}:{node.start_mark.line + 1}: aliases (*name) are not supported, write the value out")
     seen_nodes.add(id(node))
+    if isinstance(node, yaml.ScalarNode) and CONTROL.search(node.value):  # by an escape: the loader refuses others
+        raise ConfigError(
+            f"{name}:{node.start_mark.line + 1}: texts must have no control characters, got {node.value!r}"
+        )
     if isinstance(node, yaml.MappingNode):
         seen: dict[str, int] = {}
         for key, value in node.value:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from pathlib import Path
 
-from dorylax.durable import leftover_of, make_folder
+from dorylax.durable import make_folder, remove_leftovers
 from dorylax.storage.base import Content, Storage, check_content
 from dorylax.storage.errors import OtherContentError
 from dorylax.storage.local import LocalStorage
 
-_ABANDONED_SECONDS = 24 * 3600.0
-"""Since the last byte of a copy that nobody has finished; whoever fetches one writes to it all the time."""
-
 
 def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> Path:
-    """A stored file, checked, as a file of this machine that nobody changes.
+    """Return the path of a verified local copy of a stored file; files of local storages are read in place.
 
     Args:
-        storage: where it is; one of this machine is read where it lies.
-        name: of the file.
-        content: what it must hold.
-        folder: of copies, which is made where it is missing. A copy is called by its SHA-256, so that any number of
-            processes, runs and storages may share the folder; nothing is ever dropped from it but what killed processes
-            have left.
+        storage: Storage of the file.
+        name: Name of the file.
+        content: Expected size and SHA-256.
+        folder: Folder of copies, created if missing. The name of a copy is its SHA-256, so any number of processes, runs,
+            and storages may share the folder. Only leftovers of killed processes are ever removed from it.
 
     Raises:
-        FileNotFoundError: there is none.
-        OtherContentError: it holds something else.
-        OSError: it cannot be read, or copied.
+        FileNotFoundError: The storage has no such file.
+        OtherContentError: The file has other content.
+        OSError: The file cannot be read or copied.
     """
     if isinstance(storage, LocalStorage):
         path = storage.path(name)
@@ -40,13 +34,6 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
     try:
         check_content(path, content, str(path))
     except (FileNotFoundError, OtherContentError):  # or damaged since: what is fetched takes its place
-        _drop_abandoned(folder)
+        remove_leftovers(folder)
         storage.fetch(name, path, content)
     return path
-
-
-def _drop_abandoned(folder: Path) -> None:
-    for path in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process drops them too
-            if leftover_of(path) is not None and time.time() - path.stat().st_mtime > _ABANDONED_SECONDS:
-                path.unlink()

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import arriving, leftover_of, make_folder, named, remove_file, write_file
+from dorylax.durable import arriving_file, leftover_of, make_folder, named, remove_file, write_file
 from dorylax.storage.base import Content, check_content, check_name, content_of
 from dorylax.storage.errors import StorageError
 
@@ -50,10 +50,10 @@ class LocalStorage:
     def fetch(self, name: str, path: Path, content: Content) -> None:
         """See `Storage`."""
         source = self.path(name)
-        with arriving(path) as part:
-            with source.open("rb") as file, named(path), part.open("xb") as out:
-                shutil.copyfileobj(file, out, 1 << 20)
-            check_content(part, content, str(source))
+        with source.open("rb") as file, arriving_file(path) as part:
+            shutil.copyfileobj(file, part, 1 << 20)
+            part.flush()
+            check_content(Path(part.name), content, str(source))
 
     def put(self, name: str, content: bytes) -> None:
         """See `Storage`."""
@@ -65,11 +65,11 @@ class LocalStorage:
         """See `Storage`."""
         target = self.path(name)
         make_folder(target.parent)
-        with arriving(target) as part:
-            content = content_of(path)
-            with path.open("rb") as file, named(target), part.open("xb") as out:
-                shutil.copyfileobj(file, out, 1 << 20)
-            if content_of(part) != content:
+        content = content_of(path)
+        with path.open("rb") as file, arriving_file(target) as part:
+            shutil.copyfileobj(file, part, 1 << 20)
+            part.flush()
+            if content_of(Path(part.name)) != content:
                 raise StorageError(f"{path} changed while it was copied to {target}: run again when nobody writes it")
         return content
 

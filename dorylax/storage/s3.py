@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.durable import arriving, named
+from dorylax.durable import arriving_file
 from dorylax.storage.aws_clients import s3_client
 from dorylax.storage.aws_errors import class_names, lasting_problem
 from dorylax.storage.base import Content, check_content, check_name, content_of
@@ -67,10 +67,11 @@ class S3Storage:
     def fetch(self, name: str, path: Path, content: Content) -> None:
         """See `Storage`."""
         place = self._object(name)
-        with arriving(path) as part:
-            with named(path), part.open("xb") as file, self._asking(name):
-                self._client.download_fileobj(*place.values(), file)
-            check_content(part, content, self._shown(name))
+        with arriving_file(path) as part:
+            with self._asking(name):
+                self._client.download_fileobj(*place.values(), part)
+            part.flush()
+            check_content(Path(part.name), content, self._shown(name))
 
     def put(self, name: str, content: bytes) -> None:
         """See `Storage`."""

@@ -11,14 +11,8 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
-from dorylax.graph.mapped import mapping_of
+from dorylax.graph.mapped import changed, mapping_of
 from dorylax.streaming.direct import DirectFile, anonymous, room, up
-
-
-@final
-class ChangedFileError(DorylaxError, RuntimeError):
-    """A file of a data set is no longer the one that was loaded."""
 
 
 class Column(ABC):
@@ -149,13 +143,23 @@ class FileColumn(Column):
         dtype: of the elements.
         row: shape of a row.
         bounds: of the units, int64 `[K+1]`.
+        limit: of int32 elements, which are compared with it whenever they are read: kernels trust them; None: no limit.
 
     Raises:
         OSError: it cannot be opened.
     """
 
-    def __init__(self, path: Path, position: int, dtype: Any, row: tuple[int, ...], bounds: np.ndarray) -> None:
-        self._file = DirectFile(path)
+    def __init__(
+        self,
+        path: Path,
+        position: int,
+        dtype: Any,
+        row: tuple[int, ...],
+        bounds: np.ndarray,
+        *,
+        limit: int | None = None,
+    ) -> None:
+        self._file, self._limit = DirectFile(path), limit
         self._position, self._dtype, self._row, self._bounds = position, np.dtype(dtype), row, bounds
         self._bytes = int(np.prod(row, dtype=np.int64)) * self._dtype.itemsize
 
@@ -168,6 +172,8 @@ class FileColumn(Column):
         assert buffer is not None
         found = self._file.read(buffer, self._position + int(self._bounds[unit]) * self._bytes, self._size(unit))
         rows: np.ndarray = found.view(self._dtype).reshape(-1, *self._row)
+        if self._limit is not None and rows.size and rows.view(np.uint32).max() >= self._limit:  # negative ones too
+            raise changed(self._file.path)
         return rows
 
     def check(self, first: np.ndarray) -> None:
@@ -182,7 +188,7 @@ class FileColumn(Column):
         size = first.nbytes
         found = self._file.read(anonymous(room(size)), self._position, size)
         if found.tobytes() != first.tobytes():
-            raise ChangedFileError(f"{self._file.path} has been replaced since it was loaded: load it again")
+            raise changed(self._file.path)
 
     def close(self) -> None:
         """See `Column`."""

@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.mapped import check_unchanged
 from dorylax.jax_internals import Var, variables
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tracing.traced import Input
@@ -83,7 +84,7 @@ def free_values(program: SplitModel, data: StreamData) -> dict[Var, Any]:
 
 def index_column(graph: CompressedGraph, units: Units) -> Column:
     """The neighbours of each unit's in-edges."""
-    return _stored(graph.incoming.neighbours, units.edges)
+    return _stored(graph.incoming.neighbours, units.edges, graph.num_vertices)
 
 
 def _column(entry: Input, arrays: dict[str, np.ndarray], data: StreamData, units: Units) -> Column:
@@ -115,13 +116,14 @@ def _numbers(numbers: np.ndarray | None, bounds: np.ndarray) -> Column:
     return ComputedColumn(lambda first, last: np.arange(first, last, dtype=np.int32), bounds)
 
 
-def _stored(array: np.ndarray, bounds: np.ndarray) -> Column:
+def _stored(array: np.ndarray, bounds: np.ndarray, limit: int | None = None) -> Column:
     array = np.asarray(array)
     place = file_of(array)
     if place is None:
         return WholeColumn(array, bounds)
     path, position = place
-    column = FileColumn(path, position, array.dtype, array.shape[1:], bounds)
+    column = FileColumn(path, position, array.dtype, array.shape[1:], bounds, limit=limit)
+    check_unchanged(array)
     each = max(1, array[:1].nbytes)
     column.check(array[: max(1, _CHECKED_BYTES // each)])
     return column

@@ -1,4 +1,4 @@
-"""How the command line says what went wrong: exceptions to one line and an exit code."""
+"""Exceptions as one line for the user and an exit code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 
 from dorylax.errors import DorylaxError
 from dorylax.near_matches import choose, close
+from dorylax.terminal.terminations import Terminated, terminations
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 FAILED = 1
@@ -25,7 +26,7 @@ _UNMAPPED = "failed to map segment from shared object"  # the dynamic linker's w
 
 @final
 class CommandError(DorylaxError):
-    """An end that has been explained already: text for standard error, and the exit code."""
+    """Ends a command with a text for standard error and an exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -34,15 +35,17 @@ class CommandError(DorylaxError):
 
 @contextlib.contextmanager
 def told_if_interrupted(text: str) -> Iterator[None]:
-    """Ctrl-C ends the command with this text about what is left, and how to go on.
+    """Ctrl-C and SIGTERM end the command with this text about what is left, and how to go on.
 
     Raises:
-        CommandError: Ctrl-C.
+        CommandError: One of them came.
     """
     try:
-        yield
-    except KeyboardInterrupt:
-        raise CommandError(f"interrupted: {text}", INTERRUPTED) from None
+        with terminations():
+            yield
+    except KeyboardInterrupt as error:
+        code = TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        raise CommandError(f"interrupted: {text}", code) from None
 
 
 class Explained(NamedTuple):
@@ -53,12 +56,11 @@ class Explained(NamedTuple):
 
 
 def explain(error: BaseException) -> Explained | None:
-    """What to tell the user about an exception; None where only a traceback helps.
+    """Explain an exception to the user; None if only a traceback helps.
 
-    Of one that comes from the user's own code (a model, an optimizer) it is the line there, and one sentence.
-
-    Our own error classes speak to users. Their attribute `user_error` says whether the user or the machine is to blame;
-    where a class has none, wrong input is a ValueError, and what a run or the machine did is not.
+    Errors in the user's code (a model, an optimizer) are explained by their line and one sentence. The messages of this
+    project's own classes are written for users. The attribute `user_error` tells the user's mistakes from failures of the
+    machine; in classes without it, a ValueError is the user's mistake.
     """
     if isinstance(error, click.ClickException):
         return Explained(_click_line(error), WRONG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +11,15 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from dorylax.durable import json_text
+from dorylax.settings.errors import CONTROL
+
 _WIDTH = 200
 """At least, where the output is no terminal, for titles and notes."""
 
 
 def print_table(table: Table) -> None:
-    """Prints a table whole: where the output is no terminal, lines are as long as they need to be."""
+    """Print a whole table: outside terminals, lines are as long as necessary."""
     console = Console()
     if not console.is_terminal:
         wide = Console(width=10_000)
@@ -26,13 +29,13 @@ def print_table(table: Table) -> None:
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Prints one JSON object, strict: no NaN."""
-    click.echo(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False))
+    click.echo(json_text(content, getattr(sys.stdout, "encoding", None) or "utf-8"))
 
 
 def print_error(text: str) -> None:
-    """Prints to standard error. Where that is gone, a closed terminal say, nobody is told, and the work goes on."""
-    with contextlib.suppress(OSError):
-        click.echo(text, err=True)
+    """Print to standard error, with control characters escaped; a closed terminal does not stop the work."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(CONTROL.sub(lambda found: repr(found[0])[1:-1], text), err=True)
 
 
 def percent(value: float | None) -> str:

@@ -1,28 +1,32 @@
-"""Runs a click command: what every error looks like, and the exit code.
+"""Run a click command: standard streams, error messages, and the exit code.
 
-Exit codes: 0 done; 1 the run or the machine failed; 2 the user asked for something that does not exist or cannot be;
-130 Ctrl-C; 143 SIGTERM or SIGHUP. What a user can cause is one line on standard error, what the user's own code raises is
-its line and a sentence; a traceback is a bug of ours, or was asked for.
+Exit codes: 0 done; 1 the run or the machine failed; 2 the user's input is wrong; 130 Ctrl-C; 143 SIGTERM or SIGHUP. A user's
+mistake is reported in one line on standard error, an error in the user's code by its line and a sentence. Tracebacks appear
+only for bugs of this project and with `--traceback`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
+import os
 import signal
 import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from dorylax.hang_up import terminates
-from dorylax.terminal.failures import INTERRUPTED, CommandError, explain
+from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError, explain
 from dorylax.terminal.output import print_error
+from dorylax.terminal.terminations import Terminated
 
 _AGAIN_SECONDS = 0.01
+_STANDARD_ERROR = 2
 
 traceback_option = click.option(
     "--traceback",
@@ -30,11 +34,11 @@ traceback_option = click.option(
     expose_value=False,
     help="Show where in the code an error comes from; anywhere on the line.",
 )
-"""For the help of programs that `run` runs, which takes it out of the command line."""
+"""Documents the option in the help of programs; `run` removes it from the command line."""
 
 
 def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> int:
-    """Runs a command.
+    """Run a command.
 
     Args:
         command: of click.
@@ -47,19 +51,21 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     words = list(sys.argv[1:] if arguments is None else arguments)
     frames = "--traceback" in words
     arguments = [word for word in words if word != "--traceback"]
+    _set_up_streams()
     try:
         with terminates(), _ctrl_c_is_not_lost(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             code = command.main(arguments, prog_name=program, standalone_mode=False)
+        _flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
     except CommandError as failure:
         print_error(str(failure))
         return failure.code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as error:
         print_error("interrupted")
-        return INTERRUPTED
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     except Exception as error:
         explained = explain(error)
         if explained is None:
@@ -71,11 +77,41 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     return code if isinstance(code, int) else 0
 
 
+def _set_up_streams() -> None:
+    """Open missing standard streams, and let all of them replace characters that their encoding lacks."""
+    while (free := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        pass  # otherwise the next open file would become the standard output of C libraries
+    os.close(free)
+    for name, errors in (("stdout", "replace"), ("stderr", "backslashreplace")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed when the process started
+            setattr(sys, name, _nowhere())
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)
+
+
+def _flush() -> None:
+    """Write buffered output now, because Python reports errors at exit in its own way.
+
+    Raises:
+        OSError: The disk is full, or the reader of the pipe has ended.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = _nowhere()  # Python would flush the old stream again at exit
+        raise
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
+
+
 @contextlib.contextmanager
 def _ctrl_c_is_not_lost() -> Iterator[None]:
-    """Ctrl-C acts again shortly after where Python passes it over.
+    """Repeat Ctrl-C shortly after Python has ignored it.
 
-    It does so in callbacks of the garbage collector, of which JAX has one, and in finalisers.
+    Python ignores it in callbacks of the garbage collector, such as JAX's, and in finalizers.
     """
     before = sys.unraisablehook
 
@@ -94,5 +130,5 @@ def _ctrl_c_is_not_lost() -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning as one line; where in our code it was raised tells a user nothing."""
+    """Print a warning in one line, without its position in this project's code."""
     print_error(f"warning: {' '.join(str(message).split())}")

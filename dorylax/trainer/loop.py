@@ -9,7 +9,7 @@ from typing import final
 
 from dorylax.config.schema import TrainConfig
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.mapped import release
+from dorylax.graph.mapped import check_unchanged, release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
@@ -81,7 +81,11 @@ class TrainingLoop:
         last: int | None = None  # where a signal stops, once one has come
         while stopped is None:
             try:
-                record = run_epoch(runner, evaluation, self.train, loop)
+                try:
+                    record = run_epoch(runner, evaluation, self.train, loop)
+                finally:  # whatever came of it: no epoch, and no divergence, of other data is saved
+                    if isinstance(self.data, Dataset):
+                        check_unchanged(*self.data.arrays)
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)
                 self._summarise(result)

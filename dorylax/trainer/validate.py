@@ -114,9 +114,11 @@ def check_run_directory(train: TrainConfig, run_directory: str | os.PathLike[str
     if resume:
         raise ValueError("resume=True needs run_directory, the directory of the run to continue")
     if train.checkpoint_every:
-        raise ValueError(f"train.checkpoint_every = {train.checkpoint_every} needs run_directory, where checkpoints go")
+        raise ConfigError(
+            f"train.checkpoint_every = {train.checkpoint_every} needs a run directory, where checkpoints go"
+        )
     if train.checkpoints is not None:
-        raise ValueError(f"train.checkpoints = {train.checkpoints} needs run_directory, whose checkpoints go there")
+        raise ConfigError(f"train.checkpoints = {train.checkpoints} needs a run directory, whose checkpoints go there")
 
 
 def check_pipeline(pipeline: Any, data: Any) -> None:

@@ -12,11 +12,12 @@ import jax
 from dorylax import version
 from dorylax.serverless.handler.settings import JaxSetting
 
+_OF_CLOUDS = ("AWS_", "LAMBDA_", "_LAMBDA_", "AZURE_", "GOOGLE_", "CLOUDSDK_")
 _JAX_SETTINGS = ("jax_enable_x64",)
 
 
 def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The parent's environment, changed so that a worker imports this package and computes on few threads.
+    """The parent's environment without its cloud credentials, in which a worker imports this package and has few threads.
 
     Args:
         parent: environment of the process that starts it.
@@ -26,7 +27,8 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
         ValueError: no thread.
     """
     # Or a `json.py` in the working directory would hide Python's own.
-    environment = {**parent, **computing_environment(threads), "PYTHONSAFEPATH": "1"}
+    taken = {name: value for name, value in parent.items() if not name.startswith(_OF_CLOUDS)}
+    environment = {**taken, **computing_environment(threads), "PYTHONSAFEPATH": "1"}
     root = Path(version.__file__).parents[1]
     # An installed package is found anyway; at the front its neighbours would hide modules of the standard library.
     if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:

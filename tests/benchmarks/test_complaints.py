@@ -60,7 +60,7 @@ def test_good_messages(folder: Path, code: int, errors: str) -> None:
         (1, "error: No space left on device\n", "names no file"),
         (1, "error: the runs cannot be written\n", "names no file"),
         (1, "error: /x/other.csv: Input/output error\n", "names no file"),
-        (1, "error: sweep/.results.csv.0123abcd: Input/output error\n", "users do not know"),
+        (1, "error: sweep/.results.csv.dorylax-0123abcd: Input/output error\n", "users do not know"),
         (1, f"{FINE}[2/2] hidden=8, seed 0: failed: OSError: Input/output error\n{SUMMARY}", "names no file"),
         (1, FINE + SUMMARY, "counts failed runs"),
         (1, FINE + FAILED + SUMMARY.replace("b.txt", "c.txt"), "no traceback where it says"),

@@ -68,8 +68,8 @@ def test_flowchart(dorylax, tmp_path: Path) -> None:
             ("--passes", ""),
             f"--passes takes all, none, or names separated by commas, got '': choose from {', '.join(PASSES)}",
         ),
-        (("--mermaid", "/nowhere/x"), "--mermaid /nowhere/x: the folder /nowhere does not exist"),
-        (("--mermaid", "/"), "--mermaid / is a folder, not a file"),
+        (("--mermaid", "/nowhere/x"), "--mermaid /nowhere/x: there is no folder /nowhere"),
+        (("--mermaid", "/"), "--mermaid / is a folder: give a file in it"),
         (("--set", "model.drpout=0"), "model.drpout"),
     ],
 )

@@ -42,9 +42,9 @@ def test_what_cannot_be_is_one_line(dorylax, trained: Path, tmp_path: Path) -> N
     for words, message in (
         ([str(tmp_path), "--out", "x.zip"], f"{tmp_path} is not a run directory"),
         ([str(trained), "--seed", "7", "--out", "x.zip"], "has no seed 7"),
-        ([str(trained), "--out", str(tmp_path)], f"--out {tmp_path} is there, and no file"),
-        ([str(trained), "--out", "/dev/null"], "--out /dev/null is there, and no file"),
-        ([str(trained), "--out", str(tmp_path / "not" / "there.zip")], "No such file or directory"),
+        ([str(trained), "--out", str(tmp_path)], f"--out {tmp_path} is a folder: give a file in it"),
+        ([str(trained), "--out", "/dev/null"], "--out /dev/null is no regular file"),
+        ([str(trained), "--out", str(tmp_path / "not" / "there.zip")], "there is no folder"),
         ([str(trained)], "--out"),
     ):
         code, out, error = dorylax("export", *words)

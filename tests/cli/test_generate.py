@@ -56,7 +56,7 @@ def test_what_cannot_be_is_one_line(dorylax, tmp_path: Path, words: tuple[str, .
 def test_where_it_cannot_be_written(dorylax, tmp_path: Path) -> None:
     for out, message in (
         (tmp_path, "is a folder"),
-        (tmp_path / "no" / "a.npz", "No such file or directory"),
+        (tmp_path / "no" / "a.npz", "there is no folder"),
         (tmp_path / "a.zip", "does not end in .npz"),
     ):
         code, _, error = dorylax("generate", "communities", "--size", "tiny", "--out", str(out))

@@ -66,7 +66,7 @@ def test_predictions_are_in_the_users_order(dorylax, trained: Path, given: Path)
     [
         (("none.npz", "--out", "out.npz"), "there is no file none.npz"),
         (("{given}", "--out", "out.txt"), "--out must end in .npz, got 'out.txt'"),
-        (("{given}", "--out", "{given}"), "--out is the archive that is read"),
+        (("{given}", "--out", "{given}"), "is a file that this command reads"),
         (("{given}", "--out", "{folder}/out.npz", "--memory", "4G B"), "expected an amount of memory such as 4GiB"),
         (("{given}", "--out", "{folder}/out.npz", "--memory", "10MiB"), "10 MiB of memory are too little"),
     ],

@@ -164,6 +164,17 @@ def test_flags_beat_the_file_and_the_file_the_recipe(dorylax, tmp_path: Path) ->
         ),
         (["--resume"], "--resume needs the --out of the run to continue, and excludes --no-save"),
         (["--no-save", "--out", "x"], "--no-save and --out exclude each other"),
+        (
+            ["--no-save", "--set", "train.checkpoint_every=5"],
+            "train.checkpoint_every = 5 needs a run directory, where checkpoints go",
+        ),
+        (
+            ["--no-save", "--set", "train.checkpoints=/x"],
+            "train.checkpoints = /x needs a run directory, whose checkpoints go there",
+        ),
+        (["--set", "single.scratch=a\0b"], r"single.scratch must have no control characters, got 'a\x00b'"),
+        (["--data", "\x1b]0;x.npz"], r"data.name must have no control characters, got '\x1b]0;x.npz'"),
+        (["--config", "/dev/zero"], "/dev/zero has more than 16,777,216 characters: give a file of settings"),
         (["--config", "none.yaml"], "cannot read none.yaml: No such file or directory"),
         (["--resume", "--out", "none"], "--out none holds no run to continue: omit --resume to start one"),
     ],
@@ -185,6 +196,14 @@ def test_data_that_there_are_not(dorylax, words: list[str], part: str) -> None:
     assert (code, out) == (2, "")
     assert err.startswith("error: ")
     assert part in err
+
+
+def test_a_folder_whose_name_is_not_utf_8(dorylax, tmp_path: Path) -> None:
+    out = tmp_path / os.fsdecode(b"r\xe9sultat")
+    code, _, err = dorylax("train", *TINY, "--out", str(out))
+    assert (code, err.count("\n")) == (2, 1)
+    assert r"the path of a run directory must be UTF-8, got" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_in_use_is_left_alone(dorylax, trained: Path, tmp_path: Path) -> None:
@@ -304,7 +323,7 @@ def test_what_does_not_fit_in_memory_is_one_line(dorylax) -> None:
 
 def test_a_run_killed_before_it_wrote_anything_can_be_resumed(dorylax, tmp_path: Path) -> None:
     (tmp_path / "seed-0").mkdir()
-    (tmp_path / "seed-0" / ".config.yaml.abcd1234").write_text("sche")
+    (tmp_path / "seed-0" / ".config.yaml.dorylax-abcd1234").write_text("sche")
     assert dorylax("train", *TINY, "--out", str(tmp_path)).err.endswith(
         "add --resume to continue it, or choose another folder\n"
     )

@@ -91,8 +91,8 @@ def test_what_does_not_fit_is_listed(dorylax, scenario: str, tmp_path: Path) -> 
         (("--points", "8"), GRID, "what-if 3 servers × 2 functions × 2 backend are more than 8 points"),
         (("--budget", "5eur"), GRID, "a budget is an amount of US dollars above 0, such as 5usd or $0.50, got '5eur'"),
         (("--deadline", "90"), GRID, "a deadline is a time above 0 with its unit"),
-        (("--csv", "nowhere/points.csv"), GRID, "nowhere/points.csv is in no folder that exists: make it first"),
-        (("--report", "."), GRID, ". is a folder: give a file"),
+        (("--csv", "nowhere/points.csv"), GRID, "--csv nowhere/points.csv: there is no folder nowhere"),
+        (("--report", "."), GRID, "--report . is a folder: give a file in it"),
     ],
 )
 def test_what_cannot_be_is_one_line_before_anything_runs(

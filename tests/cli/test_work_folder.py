@@ -114,7 +114,7 @@ def test_a_link_as_lock_in_an_own_folder_is_not_followed(dorylax, case: Case) ->
     before = _tree()
     code, _, err = dorylax(*case.words)
     assert code == 1
-    assert err.endswith(f"{case.folder}: .lock in it is a symbolic link: remove that link\n")
+    assert err.endswith(f"{case.folder}: .lock is a symbolic link: remove that link\n")
     assert _tree() == before
 
 

@@ -61,10 +61,10 @@ def test_a_folder_that_is_locked_is_made_and_stays_if_anything_comes_into_it(tmp
 
 
 def test_what_a_disk_has_left_half_written_is_cleared(tmp_path: Path) -> None:
-    ours = [f".{name}.0123abcd" for name in ("results.csv", "results.json", "sweep.json", "timings.csv")]
-    kept = {".mine.0123abcd", "results.csv", "errors", "errors/gcn-s0.txt"}
+    ours = [f".{name}.dorylax-0123abcd" for name in ("results.csv", "results.json", "sweep.json", "timings.csv")]
+    kept = {".mine.dorylax-0123abcd", "results.csv", "errors", "errors/gcn-s0.txt"}
     (tmp_path / "errors").mkdir()
-    for name in (*ours, "errors/.gcn-s0.txt.0123abcd", *kept - {"errors"}):
+    for name in (*ours, "errors/.gcn-s0.txt.dorylax-0123abcd", *kept - {"errors"}):
         (tmp_path / name).touch()
     with locked(tmp_path):
         assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")} == {*kept, ".lock"}

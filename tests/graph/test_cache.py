@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.graph.cache import cache_directory, drop_oldest
+from dorylax.graph.cache import NoCacheError, cache_directory, drop_oldest
 
 
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -24,6 +24,21 @@ def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     assert cache_directory() == tmp_path / ".cache" / "dorylax"
     monkeypatch.setattr("sys.platform", "darwin")
     assert cache_directory() == tmp_path / "Library" / "Caches" / "dorylax"
+
+
+def test_without_a_home_it_is_a_folder_of_this_user_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("DORYLAX_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as where the list of users has no entry
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = cache_directory()
+    assert found.parent == tmp_path
+    assert found.stat().st_mode & 0o077 == 0
+    assert cache_directory() == found
+    found.rename(tmp_path / "elsewhere")
+    found.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NoCacheError, match="is somebody else's: set DORYLAX_CACHE"):
+        cache_directory()
 
 
 @pytest.mark.parametrize("limits", [{"most_files": 2, "most_bytes": 100}, {"most_files": 100, "most_bytes": 2}])

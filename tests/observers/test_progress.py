@@ -50,6 +50,17 @@ def test_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> N
     assert stream.getvalue() == ""
 
 
+def test_no_stream_and_a_closed_one_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = io.StringIO()
+    closed.close()
+    for stream in (None, closed):
+        monkeypatch.setattr("sys.stderr", stream)
+        with ProgressBar("gcn", always=True) as bar:
+            bar.started(2, 0)
+            bar.epoch(_record(0))
+            bar.finished(_result([_record(0)], 0))
+
+
 def test_shows_epoch_loss_accuracy_speed_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     times = iter([100.0, 102.0])

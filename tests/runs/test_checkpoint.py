@@ -295,7 +295,7 @@ def test_one_that_is_dropped_while_it_is_read_is_no_damage(tmp_path, monkeypatch
 
 
 def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
-    (tmp_path / ".epoch-00000009.0123abcd" / "new" / "arrays").mkdir(parents=True)
+    (tmp_path / ".epoch-00000009.dorylax-0123abcd" / "new" / "arrays").mkdir(parents=True)
     store = Checkpoints(tmp_path)
     assert store.restore() is None
     store.save(1, ARRAYS, {})
@@ -304,10 +304,10 @@ def test_unfinished_saves_are_ignored_and_cleared(tmp_path):
 
 def test_unfinished_saves_are_cleared_without_a_save(tmp_path):
     Checkpoints(tmp_path / "none").clear_unfinished()
-    (tmp_path / ".epoch-00000009.0123abcd" / "new" / "arrays").mkdir(parents=True)
-    (tmp_path / ".other.0123abcd").mkdir()
+    (tmp_path / ".epoch-00000009.dorylax-0123abcd" / "new" / "arrays").mkdir(parents=True)
+    (tmp_path / ".other.dorylax-0123abcd").mkdir()
     Checkpoints(tmp_path).clear_unfinished()
-    assert [path.name for path in tmp_path.iterdir()] == [".other.0123abcd"]
+    assert [path.name for path in tmp_path.iterdir()] == [".other.dorylax-0123abcd"]
 
 
 def test_the_folder_is_on_disk_before_a_checkpoint_is_acknowledged(tmp_path, monkeypatch):
@@ -336,7 +336,7 @@ def test_what_could_not_be_removed_at_once_is_removed_after_all(tmp_path, monkey
 
 
 def test_a_leftover_that_cannot_be_removed_stops_nobody(tmp_path):
-    leftover = tmp_path / ".epoch-00000009.0123abcd"
+    leftover = tmp_path / ".epoch-00000009.dorylax-0123abcd"
     leftover.write_text("no folder")
     Checkpoints(tmp_path).save(1, ARRAYS, {})
     assert Checkpoints(tmp_path).epochs() == [1]

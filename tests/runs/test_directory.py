@@ -112,13 +112,13 @@ def test_a_full_disk_is_the_machines_and_leaves_the_old_file(tmp_path, monkeypat
 
 
 def test_leftovers_of_a_killed_process_do_not_matter(tmp_path):
-    leftover = tmp_path / ".config.yaml.ab3f0129"
+    leftover = tmp_path / ".config.yaml.dorylax-ab3f0129"
     leftover.write_text("schema")
     RunDirectory.create(tmp_path, CONFIG)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "environment.json"]
     other = tmp_path / "foreign"
     other.mkdir()
-    for name in (".config.yaml.ab3f0129", ".bashrc"):
+    for name in (".config.yaml.dorylax-ab3f0129", ".bashrc"):
         (other / name).write_text("")
     with pytest.raises(RunDirectoryError, match="not empty and not a run"):
         RunDirectory.create(other, CONFIG)

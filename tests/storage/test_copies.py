@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
+from dorylax.durable import arriving_file
 from dorylax.storage.base import Content, Storage, content_of
 from dorylax.storage.choose import open_storage
 from dorylax.storage.copies import local_copy
@@ -55,13 +54,11 @@ def test_a_copy_that_is_damaged_is_fetched_anew(s3: Storage, tmp_path: Path) -> 
 def test_what_was_killed_does_not_count_and_goes_in_the_end(s3: Storage, tmp_path: Path) -> None:
     content, copies = put(s3, "one", b"content", tmp_path), tmp_path / "copies"
     copies.mkdir()
-    abandoned, running = copies / f".{content.sha256}.0123abcd", copies / f".{content.sha256}.4567abcd"
-    for path in (abandoned, running):
-        path.write_bytes(b"cont")
-    long_ago = time.time() - 48 * 3600
-    os.utime(abandoned, (long_ago, long_ago))
-    assert local_copy(s3, "one", content, copies).read_bytes() == b"content"
-    assert sorted(copies.iterdir()) == [running, copies / content.sha256]
+    abandoned = copies / f".{content.sha256}.dorylax-0123abcd"
+    abandoned.write_bytes(b"cont")
+    with arriving_file(copies / "running") as running:
+        assert local_copy(s3, "one", content, copies).read_bytes() == b"content"
+        assert sorted(copies.iterdir()) == [Path(running.name), copies / content.sha256]
 
 
 def test_two_fetch_at_once(s3: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from dorylax.storage.local import LocalStorage
 def test_what_was_interrupted_is_no_file(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     storage.put("a/one", b"1")
-    (tmp_path / ".two.0123abcd").write_bytes(b"half")
-    (tmp_path / ".folder.0123abcd").mkdir()
-    (tmp_path / ".folder.0123abcd" / "three").write_bytes(b"half")
+    (tmp_path / ".two.dorylax-0123abcd").write_bytes(b"half")
+    (tmp_path / ".folder.dorylax-0123abcd").mkdir()
+    (tmp_path / ".folder.dorylax-0123abcd" / "three").write_bytes(b"half")
     (tmp_path / ".hidden").write_bytes(b"whole")
     assert storage.names() == [".hidden", "a/one"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dorylax.graph.mapped import ChangedFileError
 from dorylax.streaming.columns import (
-    ChangedFileError,
     Column,
     ComputedColumn,
     FileColumn,
@@ -65,8 +65,23 @@ def test_rows_of_a_mapped_file(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(bytes(64) + (ROWS + 1).tobytes())
     other.replace(path)
-    with pytest.raises(ChangedFileError, match="has been replaced since it was loaded: load it again"):
+    with pytest.raises(ChangedFileError, match="has changed since it was loaded"):
         FileColumn(path, 64, np.float32, (2, 3), BOUNDS).check(mapped[:2])
+
+
+@pytest.mark.parametrize("wrong", [5, -1, 2**31 - 1])
+def test_numbers_of_vertices_that_a_file_suddenly_holds_reach_no_kernel(tmp_path: Path, wrong: int) -> None:
+    path = tmp_path / "indices"
+    indices = np.array([0, 4, 1, 3], np.int32)
+    path.write_bytes(indices.tobytes())
+    column = FileColumn(path, 0, np.int32, (), np.array([0, 2, 4]), limit=5)
+    np.testing.assert_array_equal(read(column, 1), [1, 3])
+    indices[2] = wrong
+    path.write_bytes(indices.tobytes())
+    np.testing.assert_array_equal(read(column, 0), [0, 4])
+    with pytest.raises(ChangedFileError, match="has changed since it was loaded"):
+        read(column, 1)
+    column.close()
 
 
 def test_rows_in_memory_take_no_room_in_a_file(tmp_path: Path) -> None:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import gc
 import io
+import json
 import operator
+import os
 import re
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
+from rich.table import Table
 
 from dorylax.config import ConfigError
 from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError
 from dorylax.runs.directory import RunDirectoryAccessError, RunDirectoryError
-from dorylax.terminal.failures import CommandError
+from dorylax.terminal.failures import CommandError, told_if_interrupted
+from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run
+from dorylax.terminal.terminations import Terminated
 
 
 def _raising(error: BaseException) -> click.Command:
@@ -102,3 +110,77 @@ def test_ctrl_c_is_not_lost_in_a_callback_of_the_garbage_collector(capsys: pytes
     gc.collect()  # what other tests have left, such as sockets of ZeroMQ, which print what interrupts their finalisers
     assert run(click.Command("collect", callback=collect), "collect", []) == 130
     assert capsys.readouterr().err == "\ninterrupted\n"
+
+
+def _print(text: str) -> click.Command:
+    def show() -> None:
+        click.echo(text)
+        print_json({"name": text})
+        table = Table()
+        table.add_row(text)
+        print_table(table)
+        print_error(text)
+
+    return click.Command("show", callback=show)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("text", ["– ≥ grün", os.fsdecode(b"r\xe9sultat")], ids=["letters", "not UTF-8"])
+def test_any_text_goes_to_any_output(monkeypatch: pytest.MonkeyPatch, encoding: str, text: str) -> None:
+    streams = {name: io.TextIOWrapper(io.BytesIO(), encoding) for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, stream)
+    assert run(_print(text), "show", []) == 0
+    out = streams["stdout"].buffer.getvalue().decode(encoding)
+    assert json.loads(out[out.index("{") : out.index("}") + 1]) == {"name": text}
+
+
+@pytest.mark.parametrize("names", [["stdout"], ["stderr"], ["stdout", "stderr"]])
+def test_streams_that_are_missing(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    for name in names:
+        monkeypatch.setattr(sys, name, None)
+    assert run(_print("text"), "show", []) == 0
+    assert run(_raising(ConfigError("wrong")), "fail", []) == 2
+    for name in names:
+        getattr(sys, name).close()
+
+
+def test_a_closed_output_is_no_file_that_is_opened_later(tmp_path: Path) -> None:
+    program = """
+import click, os, sys
+from dorylax.terminal.run import run
+def write():
+    with open("file", "w") as file:
+        os.write(1, b"printed by a library")
+        file.write("content")
+sys.exit(run(click.Command("write", callback=write), "write", []))
+"""
+    command = [sys.executable, "-P", "-c", program]
+    subprocess.run(["/bin/sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command], cwd=tmp_path, check=True)
+    assert (tmp_path / "file").read_text() == "content"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_output_that_is_full_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(OSError), io.TextIOWrapper(open("/dev/full", "wb"), "utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(click.Command("say", callback=lambda: print("text")), "say", []) == 1
+        sys.stdout.close()
+    assert capsys.readouterr().err == "error: No space left on device\n"
+
+
+def test_what_names_hold_does_not_command_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(_raising(ConfigError("no file \x1b]0;x\x07\x9b1m")), "fail", []) == 2
+    assert capsys.readouterr().err == "error: no file \\x1b]0;x\\x07\\x9b1m\n"
+
+
+def test_sigterm_is_143(capsys: pytest.CaptureFixture[str]) -> None:
+    def end() -> None:
+        with told_if_interrupted("the same command begins anew"):
+            signal.raise_signal(signal.SIGTERM)
+
+    assert run(click.Command("end", callback=end), "end", []) == 143
+    assert run(_raising(Terminated()), "end", []) == 143
+    assert capsys.readouterr().err == "interrupted: the same command begins anew\n\ninterrupted\n"

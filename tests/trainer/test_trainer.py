@@ -236,7 +236,7 @@ def test_more_epochs_continue_a_finished_run(trainer, tmp_path, same):
 def test_what_a_disk_has_left_half_written_goes_where_nothing_is_left_to_train(trainer, tmp_path):
     options = {"run_directory": tmp_path, "resume": True, "epochs": 3}
     trainer(**options).fit()
-    (tmp_path / "checkpoints" / ".epoch-00000003.0123abcd" / "new").mkdir(parents=True)
+    (tmp_path / "checkpoints" / ".epoch-00000003.dorylax-0123abcd" / "new").mkdir(parents=True)
     trainer(**options).fit()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["epoch-00000003"]
 

@@ -20,7 +20,7 @@ def directory() -> Path | None:
     value = os.environ.get("DORYLAX_DATA")
     if not value:
         return None
-    path = Path(value).expanduser()
+    path = Path(os.path.expanduser(value))
     if not path.is_dir():
         raise DatasetError(f"DORYLAX_DATA names {value!r}, which is not a directory: correct or unset it")
     return path

@@ -8,7 +8,10 @@ weights of the parts stay within a few percent of each other.
 from __future__ import annotations
 
 import ctypes
+import re
+import signal
 import sys
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -18,6 +21,7 @@ from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.undirected import undirected
+from dorylax.machine import address_space_bytes
 
 
 def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
@@ -72,7 +76,7 @@ def cut(
     arrays = [
         None if one is None else one.astype(index, copy=False) for one in (offsets, neighbours, weights, edge_weights)
     ]
-    partition = partition_apart if rand_is_shared() else partition_here
+    partition = partition_apart if rand_is_shared() else _unless_terminated
     try:
         return partition(arrays, num_parts, recursive=bisect, seed=seed).astype(np.int32, copy=False)
     except (MemoryError, RuntimeError) as error:
@@ -83,6 +87,19 @@ def cut(
         _give_back_heap()
 
 
+def _unless_terminated(*arguments: Any, **options: Any) -> np.ndarray:
+    """`partition_here`, which passes on SIGTERM: METIS catches it, gives up, and says no more than that it failed."""
+    try:
+        return partition_here(*arguments, **options)
+    except RuntimeError as error:
+        # It fails in the same way if it gets no memory, as under a limit of the address space.
+        if not _FAILED.fullmatch(str(error)) or address_space_bytes() is not None:
+            raise
+        signal.raise_signal(signal.SIGTERM)
+        return partition_here(*arguments, **options)  # the process handles the signal, and goes on
+
+
+_FAILED = re.compile("METIS_PartGraph(Kway|Recursive) failed")
 # METIS's manual: recursive bisection for few parts, k-way for more.
 _FEW = 8
 

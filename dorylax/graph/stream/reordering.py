@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dorylax.durable import leftover_of, named
+from dorylax.durable import named
 from dorylax.folder_lock import clear_work_folder, work_folder
 from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.npz import open_npz, read_order
@@ -106,9 +106,6 @@ def scratch_beside(out: Path) -> Iterator[Path]:
     folder = out.with_name(f".{out.name}.scratch")
     with work_folder(folder), named(out):
         clear_work_folder(folder)
-        for path in out.parent.iterdir():
-            if leftover_of(path) == out.name and path.is_file():
-                path.unlink()
         try:
             yield folder
         finally:

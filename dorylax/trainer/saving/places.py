@@ -1,14 +1,17 @@
 """Where a run's checkpoints are: in its directory, or in another place, there below a name of the run's own.
 
 The name is the end of the directory's path and eight digits of all of it: every sweep has a `runs/KEY`, every `dorylax
-train` a `seed-0`, and any number of them may have one `train.checkpoints`. The place is noted in environment.json, so that
-the directory may move.
+train` a `seed-0`, and any number of them may have one `train.checkpoints`. environment.json notes the place, so that a
+directory that was moved or copied finds its checkpoints. It goes on in a place of its own: only `run.json` in a place says
+whose the place is, and nobody else writes or deletes there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 import secrets
 import socket
@@ -31,8 +34,7 @@ class Places(NamedTuple):
     Attributes:
         path: of the run directory, by which the run is known.
         place: where they go from now on.
-        former: where else there may be some, since the setting may change when the run goes on.
-        others: those of a run directory that this one is a copy of: to be read, and left to it.
+        former: where else there may be some, since the setting may change, or the directory move, when the run goes on.
         noted: where a process of the run has been before, and has left `run.json`; None: nowhere but in its directory.
         inside: whether `place` is in the run directory.
     """
@@ -40,7 +42,6 @@ class Places(NamedTuple):
     path: Path
     place: str
     former: tuple[str, ...]
-    others: tuple[str, ...]
     noted: str | None
     inside: bool
 
@@ -54,26 +55,18 @@ class Places(NamedTuple):
             kept_as: the path by which the run is known, where the directory is a copy to work in; None: its own.
         """
         path = Path(kept_as or directory.path).absolute()
-        before, noted, by = _before(directory)
+        before, noted = _before(directory)
         inside = str(directory.checkpoints_path.absolute())
-        copied = by is not None and by != path and (by / "config.yaml").is_file()
-        if checkpoints is None:
-            place = inside
-        elif noted is not None and before == checkpoints and not copied:
-            place = noted
-        else:
-            place = _below(checkpoints, path)
         if noted is None and before is not None:  # of a damaged environment.json
             noted = _below(before, path)
-        former = [inside, *([noted] if noted is not None and not copied else [])]
-        return cls(
-            path,
-            place,
-            tuple(one for one in dict.fromkeys(former) if one != place),
-            (noted,) if copied and noted is not None else (),
-            noted=noted,
-            inside=checkpoints is None,
-        )
+        place = inside if checkpoints is None else _below(checkpoints, path)
+        former = tuple(one for one in dict.fromkeys((inside, noted)) if one not in (place, None))
+        return cls(path, place, former, noted=noted, inside=checkpoints is None)
+
+    def is_owner(self, owner: bytes | None) -> bool:
+        """Whether a `run.json` names this run."""
+        directory = _owner(owner or b"").get("directory")
+        return directory is not None and os.path.realpath(directory) == os.path.realpath(self.path)
 
     def note(self) -> dict[str, str] | None:
         """For environment.json; None where they are in the run directory."""
@@ -86,12 +79,18 @@ class Places(NamedTuple):
 
 
 def described(owner: bytes) -> str:
-    """Who that is, in words."""
+    """The run that a `run.json` names, in words."""
+    fields = _owner(owner)
+    return f"the run in {fields['directory']} on {fields['host']}" if fields else "another run"
+
+
+def _owner(content: bytes) -> dict[str, str]:
+    """The directory and host in a `run.json`; nothing if it is damaged."""
     try:
-        fields = unsealed(json.loads(owner), without=0)
-        return f"the run in {fields['directory']} on {fields['host']}"
+        fields = unsealed(json.loads(content), without=0)
+        return {name: str(fields[name]) for name in ("directory", "host")}
     except (DigestError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return "another run"
+        return {}
 
 
 def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
@@ -110,25 +109,17 @@ def _below(checkpoints: str, path: Path) -> str:
     return f"{'/'.join([checkpoints.rstrip('/'), *names])}-{digits}"
 
 
-def _before(directory: RunDirectory) -> tuple[str | None, str | None, Path | None]:
-    """The setting that the run had, the place that is noted, and the path by which the run was known then."""
+def _before(directory: RunDirectory) -> tuple[str | None, str | None]:
+    """The setting that the run had, and the place that is noted."""
     setting: Any = None
     place: Any = None
-    by: Any = None
-    try:
+    with contextlib.suppress(RunDirectoryError):  # damaged
         if directory.config_path.is_file():
             setting = _mapping(directory.config.get("train")).get("checkpoints")
-    except RunDirectoryError:  # damaged
-        pass
-    try:
+    with contextlib.suppress(RunDirectoryError):
         if directory.environment_path.is_file():
-            noted = _mapping(directory.environment.get("checkpoints"))
-            place, by = noted.get("place"), noted.get("directory")
-    except RunDirectoryError:
-        pass
-    if not isinstance(place, str) or not isinstance(by, str):
-        return (setting if isinstance(setting, str) else None), None, None
-    return (setting if isinstance(setting, str) else None), place, Path(by)
+            place = _mapping(directory.environment.get("checkpoints")).get("place")
+    return (setting if isinstance(setting, str) else None), (place if isinstance(place, str) else None)
 
 
 def _mapping(found: Any) -> Mapping[str, Any]:

@@ -57,7 +57,6 @@ class RunFiles:
         self._place = place_at(places.place)
         self._checkpoints = Checkpoints(self._place, keep=keep)
         self._former = [Checkpoints(place_at(place)) for place in places.former]
-        self._others = [Checkpoints(place_at(place)) for place in places.others]
         self._owner: bytes | None = None
         self._saved: int | None = None
         self._to_move = False
@@ -96,6 +95,11 @@ class RunFiles:
             AwsError: S3 cannot be asked.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
+        if directory.checkpoints_path.is_symlink():
+            raise RunDirectoryError(
+                f"{directory.checkpoints_path} is a symbolic link, which may lead to the checkpoints of another run: remove "
+                "that link, and use train.checkpoints to keep checkpoints elsewhere"
+            )
         places = Places.of(directory, checkpoints, kept_as)
         files = cls(directory, run, places=places, user_code=user_code, keep=keep)
         epochs = files._checkpoints.epochs()  # asked in any case, so that a place that cannot be is refused now
@@ -137,8 +141,10 @@ class RunFiles:
                 there = self._checkpoints.restore(parts=False)
                 assert there is not None
                 loop.carried = dataclasses.replace(loop.carried, parts=there.parts)
-            for former in self._former:
-                former.remove_all()
+            for place, former in zip(self._places.former, self._former, strict=True):
+                inside = place == str(self.directory.checkpoints_path.absolute())
+                if inside or self._places.is_owner(place_at(place).owner()):
+                    former.remove_all()
         self.directory.write_start(config, self._user_code, self._places.note())
 
     def restore(self, fresh: LoopState, *, to_predict: bool = False, parts: bool = False) -> LoopState | None:
@@ -199,7 +205,7 @@ class RunFiles:
 
     @property
     def _stores(self) -> list[Checkpoints]:
-        return [self._checkpoints, *self._former, *self._others]
+        return [self._checkpoints, *self._former]
 
     def _check_there(self) -> None:
         """Raises RunDirectoryError where a place is gone that the run had: from its first epoch it would seem to go on."""

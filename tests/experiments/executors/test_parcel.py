@@ -14,7 +14,7 @@ def test_all_but_locks_and_half_written_files_arrives(tmp_path: Path) -> None:
     (there / "checkpoints" / "epoch-1" / "arrays").write_bytes(b"\0\1")
     (there / "empty").mkdir()
     (there / LOCK).touch()
-    (there / ".summary.json.0123abcd").touch()
+    (there / ".summary.json.dorylax-0123abcd").touch()
     unpack(pack(there), here)
     assert sorted(str(path.relative_to(here)) for path in here.rglob("*")) == [
         "checkpoints",

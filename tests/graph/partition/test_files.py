@@ -196,7 +196,7 @@ def test_a_header_that_is_anything_is_damage(saved: Path) -> None:
 
 def test_one_that_is_not_there_for_a_moment(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer has moved the old one away and not yet put the new one there."""
-    between = saved.parent / f".{saved.name}.0123abcd"
+    between = saved.parent / f".{saved.name}.dorylax-0123abcd"
     between.mkdir()
     saved.rename(between / "old")
     monkeypatch.setattr(files.time, "sleep", lambda _: (between / "old").rename(saved))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 import numpy as np
+import pymetis
 import pytest
 
 from dorylax.graph import Graph
 from dorylax.graph.partition import PartitionError
 from dorylax.graph.partition.metis import metis
+from dorylax.terminal.terminations import Terminated, terminations
 
 # Two cliques joined by an edge, one way; vertex 0 has many in-edges.
 _IN = [(i, j) for i in range(4) for j in range(i)] + [(i, j) for i in range(4, 8) for j in range(4, i)]
@@ -50,6 +55,46 @@ def test_a_graph_too_large_for_its_indices(monkeypatch: pytest.MonkeyPatch, grap
     monkeypatch.setattr("dorylax.graph.partition.metis._index_type", lambda: np.dtype(np.int8))
     with pytest.raises(PartitionError, match=rf"8-bit indices and holds up to {found}: use the method 'ldg'"):
         metis(graph, 2, "edges", 0)
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """METIS fails once, as where it has caught SIGTERM; signals that have come."""
+    part_graph, came = pymetis.part_graph, [""]
+
+    def fail_once(*args: Any, **options: Any) -> Any:
+        if came == [""]:
+            came.clear()
+            raise RuntimeError("METIS_PartGraphRecursive failed")
+        return part_graph(*args, **options)
+
+    monkeypatch.setattr("pymetis.part_graph", fail_once)
+    monkeypatch.setattr("dorylax.graph.partition.metis.address_space_bytes", lambda: None)
+    return came
+
+
+def test_sigterm_that_metis_catches_is_passed_on(hidden: list[str]) -> None:
+    with terminations(), pytest.raises(Terminated):
+        metis(CLIQUES, 2, "vertices", 0)
+
+
+def test_who_hears_sigterm_and_goes_on_gets_the_parts(hidden: list[str]) -> None:
+    before = signal.signal(signal.SIGTERM, lambda *_: hidden.append("SIGTERM"))
+    try:
+        found = metis(CLIQUES, 2, "vertices", 0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert hidden == ["SIGTERM"]
+    np.testing.assert_array_equal(found, metis(CLIQUES, 2, "vertices", 0))
+
+
+def test_under_a_limit_of_the_address_space_a_failure_may_be_memory(
+    hidden: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dorylax.graph.partition.metis.address_space_bytes", lambda: 1 << 30)
+    with pytest.raises(PartitionError, match="METIS cannot partition"):
+        metis(CLIQUES, 2, "vertices", 0)
+    assert hidden == []
 
 
 def test_metis_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:

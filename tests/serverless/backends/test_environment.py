@@ -24,6 +24,19 @@ def test_threads_and_platform_are_the_workers_own() -> None:
     assert PARENT["PJRT_NPROC"] == "64"
 
 
+def test_credentials_of_clouds_stay_with_the_parent() -> None:
+    names = (
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AZURE_CLIENT_SECRET",
+    )
+    found = worker_environment(PARENT | dict.fromkeys(names, "secret"), 1)
+    assert "secret" not in found.values()
+    assert found["HOME"] == "/nowhere"
+
+
 def test_a_checkout_comes_before_the_parent_s_own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version, "__file__", "/a/checkout/dorylax/__init__.py")
     assert worker_environment({}, 1)["PYTHONPATH"] == "/a/checkout"

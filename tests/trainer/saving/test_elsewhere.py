@@ -11,8 +11,10 @@ from typing import Any, final
 import pytest
 from botocore.exceptions import ClientError
 
+from dorylax.durable import write_json
 from dorylax.runs.checkpoint import CheckpointError, CheckpointWarning
 from dorylax.runs.checkpoint_places import MANIFEST, OWNER, S3Place
+from dorylax.runs.digest import sealed
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.storage.choose import open_storage
 from dorylax.storage.errors import StorageError
@@ -105,8 +107,10 @@ def test_a_directory_that_moved_finds_them(trainer: Make, tmp_path: Path, there:
     trained(trainer, tmp_path / "run", there, 2)
     where = place(tmp_path / "run", there)
     (tmp_path / "run").rename(tmp_path / "moved")
+    before = names(where)
     assert trained(trainer, tmp_path / "moved", there, 4).first_epoch == 2
-    assert epochs(where) == [3, 4]
+    assert names(where) == before  # whatever else was copied from it finds them, too
+    assert epochs(place(tmp_path / "moved", there)) == [3, 4]
 
 
 def test_a_copy_goes_its_own_way(trainer: Make, tmp_path: Path, there: str) -> None:
@@ -117,6 +121,49 @@ def test_a_copy_goes_its_own_way(trainer: Make, tmp_path: Path, there: str) -> N
     assert names(where) == before
     assert epochs(place(tmp_path / "copy", there)) == [2, 3]
     assert trained(trainer, tmp_path / "run", there, 5).first_epoch == 2
+
+
+@pytest.mark.parametrize("setting", ["the same", "none", "another"])
+def test_copies_of_a_run_that_was_renamed_take_nothing_from_each_other(
+    trainer: Make, tmp_path: Path, there: str, setting: str
+) -> None:
+    trained(trainer, tmp_path / "run", there, 2)
+    where = place(tmp_path / "run", there)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", tmp_path / "copy")
+    before = names(where)
+    now = {"the same": there, "none": None, "another": f"{there}/other"}[setting]
+    assert trained(trainer, tmp_path / "copy", now, 3).first_epoch == 2
+    assert names(where) == before
+    assert trained(trainer, tmp_path / "moved", there, 3).first_epoch == 2
+
+
+@pytest.mark.parametrize("setting", [None, "elsewhere"])
+def test_a_run_directory_that_names_the_checkpoints_of_another_takes_nothing(
+    trainer: Make, tmp_path: Path, setting: str | None
+) -> None:
+    for name in ("mine", "theirs"):
+        trained(trainer, tmp_path / name, None, 2)
+    before = {path: path.stat() for path in (tmp_path / "mine").rglob("*")}
+    environment = RunDirectory(tmp_path / "theirs").environment
+    environment["checkpoints"] = {
+        "place": str(tmp_path / "mine" / "checkpoints"),
+        "directory": str(tmp_path / "theirs"),
+    }
+    shutil.rmtree(tmp_path / "theirs" / "checkpoints")
+    write_json(tmp_path / "theirs" / "environment.json", sealed({"schema": 1, **environment}))
+    trained(trainer, tmp_path / "theirs", None if setting is None else str(tmp_path / setting), 3)
+    assert {path: path.stat() for path in (tmp_path / "mine").rglob("*")} == before
+
+
+def test_a_link_to_the_checkpoints_of_another_run_is_refused(trainer: Make, tmp_path: Path) -> None:
+    for name in ("mine", "theirs"):
+        trained(trainer, tmp_path / name, None, 2)
+    shutil.rmtree(tmp_path / "theirs" / "checkpoints")
+    (tmp_path / "theirs" / "checkpoints").symlink_to(tmp_path / "mine" / "checkpoints")
+    with pytest.raises(RunDirectoryError, match="theirs/checkpoints is a symbolic link"):
+        trained(trainer, tmp_path / "theirs", None, 3)
+    assert epochs(str(tmp_path / "mine" / "checkpoints")) == [1, 2]
 
 
 def test_they_move_with_the_setting(trainer: Make, tmp_path: Path, s3: str, same: Any, timeless: Any) -> None:
