@@ -14,10 +14,10 @@ import pytest
 from support import wandb_double
 
 from dorylax.cli.app import cli
+from dorylax.cli.app import main as dorylax
 from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.experiments.run import command as sweep_command
-from dorylax.experiments.run import main as sweep_main
 from dorylax.simulation.scenario import Scenario
 
 ROOT = Path(__file__).parent.parent
@@ -99,14 +99,13 @@ def test_the_guide_to_experiments_runs(
     _, *shell = [block for block in blocks(ROOT / "docs" / "experiments.md") if block.language == "sh"]
     lines = [shlex.split(line, comments=True) for block in shell for line in block.text.splitlines()]
     assert len(lines) >= 3
-    assert all(line[:2] == ["python", "experiments/run.py"] for line in lines)
+    assert all(line[:2] == ["dorylax", "sweep"] for line in lines)
     dry, last = lines[0][2:], lines[-1][2:]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "experiments" / "run.py"), *dry], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, str(ROOT / "experiments" / "run.py"), "--sweep", *dry]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 runs to do" in done.stdout
-    assert sweep_main(last) == 0
+    assert dorylax(["sweep", *last]) == 0
     report = tmp_path / "runs" / "mine" / "report.html"
     selected = report.read_text()
     capsys.readouterr()
@@ -144,11 +143,8 @@ def test_the_commands_of_the_guide_to_clusters_are_such() -> None:
     ours = [words for words in commands("cluster.md") if words[0] in ("dorylax", "python")]
     configurations = []
     for program, *words in ours:
-        if program == "python":
-            assert words.pop(0) == "experiments/run.py"
-            context = sweep_command.make_context("", [*words, "--dry-run"])
-        else:
-            context = parsed(cli, words)
+        assert program == "dorylax"
+        context = parsed(cli, words)
         if settings := context.params.get("settings"):
             given = collect(None, {"data.name": context.params["data"]}, settings)
             configurations.append(RunConfig.resolve(given.values))
