@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, final
 from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping
-from dorylax.config.schema import KEYS
+from dorylax.config.schema import is_key
 from dorylax.experiments.sweep import SEED, Run, Setting
 from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document
@@ -36,7 +36,7 @@ class Keys(NamedTuple):
         if isinstance(key, str) and is_of_simulation(key):
             if not self.simulate:
                 raise ConfigError(f"{place}: {key} is of simulations: add `simulate: true`, or leave it out")
-        elif key not in KEYS:
+        elif not is_key(key):
             raise ConfigError(f"{place}: {unknown_key(key)}")
 
     def check_value(self, key: str, value: Any) -> None:

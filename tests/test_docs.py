@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -183,7 +184,11 @@ def test_every_command_is_one_and_its_settings_go_together(page: str) -> None:
             continue
         context = parsed(command, words)
         # What another command writes first is not there.
-        if settings := [one for one in context.params.get("settings") or () if not one.endswith(".yaml")]:
+        if settings := [
+            one
+            for one in context.params.get("settings") or ()
+            if "model.options." not in one and not one.endswith(".yaml")
+        ]:
             data = context.params.get("data")
             RunConfig.resolve(collect(None, {} if data is None else {"data.name": data}, settings).values)
 
@@ -195,8 +200,15 @@ def test_the_scenario_of_the_page_on_simulation_is_one(tmp_path: Path) -> None:
     assert Scenario.load(tmp_path / "scenario.yaml").name == "amazon on functions"
 
 
-def test_the_readme_has_examples() -> None:
-    assert EXAMPLES["README.md"]
+def test_the_class_of_the_readme_trains_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = EXAMPLES["README.md"]
+    kept = [one for one in ast.parse(block.text).body if isinstance(one, ast.Import | ast.ImportFrom | ast.ClassDef)]
+    (words,) = (words for _, words in of_ours("README.md") if any(word.endswith(":MyGNN") for word in words))
+    monkeypatch.chdir(tmp_path)
+    file = next(word for word in words if word.endswith(":MyGNN")).partition(":")[0]
+    Path(file).write_text("\n".join(map(ast.unparse, kept)))
+    assert dorylax([*words, "--set", "data.size=tiny", "--epochs", "2", "--out", "run"]) == 0
+    assert dorylax(["predict", "--run", "run", "--trust"]) == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -28,7 +28,12 @@ from dorylax.terminal.output import print_json
 
 @click.command()
 @data_option
-@click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
+    "model.options.NAME=VALUE.",
+)
 @click.option("--task", metavar="NAME", help="What is learnt: link-prediction, say [default: what the labels are].")
 @click.option("--metric", metavar="NAME", help="What validation judges epochs by: macro_f1, roc_auc, say.")
 @click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,20 +23,23 @@ from dorylax.config.recipes.choose import choose
 from dorylax.config.schema import (
     KEYS,
     NULL_SAYS_SOMETHING,
+    OWN,
     SECTIONS,
     DataConfig,
     ModelConfig,
     SingleConfig,
     TrainConfig,
     check_together,
+    is_own,
 )
 from dorylax.config.tasks import SPECS, TaskConfig, TaskSpec
+from dorylax.near_matches import did_you_mean
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import dump
-from dorylax.user_code.references import UserCodeError, is_reference, options_of
+from dorylax.user_code.references import Arguments, UserCodeError, is_reference, options_of
 from dorylax.user_code.trust import FolderCode
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
@@ -178,12 +181,16 @@ class RunConfig(BaseModel):
             values.update({f"task.{option}": default for option, default in SPECS[task].options.items()})
 
         for key in given:
-            section, option = key.split(".")
-            if section == "model" and option in _MODEL_OPTIONS - used.keys():
+            section, _, option = key.partition(".")
+            if (section == "model" and option in _MODEL_OPTIONS - used.keys()) or (
+                is_own(key) and not is_reference(name)
+            ):
                 raise ConfigError(f"{key} is not an option of model {name}, whose options are {_listed(used)}", key)
             if section == "optimizer" and option in _OPTIMIZER_OPTIONS - tuned.keys():
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
+        if is_reference(name):
+            _check_arguments(name, [key.rpartition(".")[2] for key in given if is_own(key)], used, code)
         values.update(given)
         values["train.recipe"] = recipe.name
         if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
@@ -276,7 +283,9 @@ class _OfModel(NamedTuple):
 def _model(name: Any, code: FolderCode | None) -> _OfModel:
     if is_reference(name):
         return _OfModel(
-            _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}, ""
+            _own("model.name", name, lambda own: Arguments.of(own).options(_MODEL_DEFAULTS), _MODEL_DEFAULTS, code),
+            {},
+            "",
         )
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
@@ -301,16 +310,47 @@ def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
     """The options that an optimizer uses besides those of every optimizer, with their defaults."""
     if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
-        return _own("optimizer.name", name, ("learning_rate",), usual, code)
+        return _own("optimizer.name", name, lambda own: options_of(own, ("learning_rate",), usual), usual, code)
     return OPTIMIZERS[known("optimizer.name", name, OPTIMIZERS)].options
 
 
-def _own(
-    key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any], code: FolderCode | None
-) -> dict[str, Any]:
-    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them.
+def _check_arguments(name: str, given: Collection[str], options: Mapping[str, Any], code: FolderCode | None) -> None:
+    """Refuses arguments that a model of the user's own does not take, and a model that lacks one.
 
-    Where a folder says what they are, nothing is executed to know it.
+    Args:
+        name: The reference.
+        given: Names of `model.options`.
+        options: Options of configurations that it takes.
+        code: As of `RunConfig.resolve`.
+    """
+    if code is not None and code.options is not None and code.names(name):
+        return  # the folder's code is not executed
+    found = Arguments.of(name if code is None else code.located(name))
+    for argument in given:
+        key = f"{OWN}.{argument}"
+        if argument in options:
+            raise ConfigError.of(key, f"is a key of its own: give model.{argument}")
+        if argument not in found.named and not found.any:
+            raise ConfigError.of(key, f"is not an argument of {name}: {did_you_mean(argument, found.named)}")
+    if (missing := found.missing((*given, *options, *found.filled_in(given)))) is not None:
+        raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: give {OWN}.{missing}, or it a default")
+
+
+def _own(
+    key: str,
+    name: str,
+    options: Callable[[str], dict[str, Any]],
+    usual: Mapping[str, Any],
+    code: FolderCode | None,
+) -> dict[str, Any]:
+    """The options of something of the user's own, by the defaults of its signature where a configuration can hold them.
+
+    Args:
+        key: Of its name.
+        name: The reference.
+        options: Gives those of a located reference, with their defaults.
+        usual: All options of configurations, with their defaults.
+        code: As of `RunConfig.resolve`. Where it says which options there are, nothing is executed.
     """
     if code is not None and code.options is not None and code.names(name):
         if name not in code.options:
@@ -321,7 +361,7 @@ def _own(
             )
         return {option: value for option, value in code.options[name].items() if option in usual}
     try:
-        found = options_of(name if code is None else code.located(name), given, usual)
+        found = options(name if code is None else code.located(name))
     except UserCodeError as error:
         raise ConfigError(f"{key} = {error}", key) from None
     return {

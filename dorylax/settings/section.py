@@ -105,7 +105,7 @@ class Section(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in order, as YAML may carry them."""
-        values = {name: getattr(self, name) for name in self.options()}
+        values = {name: getattr(self, name) for name in self.options()} | (self.model_extra or {})
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:  # noqa: ARG002

@@ -84,7 +84,8 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
         ConfigError: it is no model, or has no such options.
         UntrustedCodeError: a folder names it, which is not trusted.
     """
-    options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
+    named = config.model.model_dump(include=set(config.model.options()) - {"name"}, exclude_none=True)
+    options = named | config.model.own
     width = make_task(config.task, config.data.split_seed).outputs(data)
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)
