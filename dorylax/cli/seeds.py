@@ -23,7 +23,7 @@ from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.graph.features import largest_column
-from dorylax.observers.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar, dollars, duration
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
@@ -191,6 +191,22 @@ def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, An
         "run_directory": None if folder is None else str(folder),
         "config": config.to_dict(),
     }
+
+
+def bill(outcomes: Sequence[RunOutcome]) -> str | None:
+    """The cost of all seeds together, in one line; None where nothing is rented."""
+    summaries = [outcome.summary.get("pipeline") or {} for outcome in outcomes]
+    bills = [summary["bill"] for summary in summaries if summary.get("bill")]
+    if not bills:
+        return None
+    parts = {name.replace("_", " "): sum(one[name] for one in bills) for name in ("graph_servers", "parameter_servers")}
+    parts["functions"] = sum(one["function_time"] + one["function_requests"] for one in bills)
+    listed = ", ".join(f"{name} {dollars(amount)}" for name, amount in parts.items() if amount)
+    seconds = duration(sum(one["seconds"] for one in bills))
+    return (
+        f"bill: {dollars(sum(parts.values()))} for {seconds} ({listed or 'all free'}; prices of cluster "
+        f"{bills[0]['cluster']}, {bills[0]['prices_as_of']})"
+    )
 
 
 def _reason(outcome: RunOutcome) -> str:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from dorylax.durable import write_file
 from dorylax.machine import cores
-from dorylax.observers.progress import dollars, duration
+from dorylax.observers.progress import bar, dollars, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.output import print_json, print_table
@@ -99,14 +98,14 @@ class WhatIf(NamedTuple):
         def work(point: Point) -> int:
             return point.work * (usual_epochs(point) if self.epochs is None else self.epochs)
 
-        with _bar() as bar:
-            task = bar.add_task(scenario.name, total=sum(map(work, every)), state=f"0/{len(every)} points")
-            done = 0
+        whole, worked, done = sum(map(work, every)), 0, 0
+        with bar(scenario.name) as progress:
+            progress(0, whole, f"0/{len(every)} points")
 
             def tried(one: Tried) -> None:
-                nonlocal done
-                done += 1
-                bar.update(task, advance=work(one.point), state=f"{done}/{len(every)} points")
+                nonlocal worked, done
+                worked, done = worked + work(one.point), done + 1
+                progress(worked, whole, f"{done}/{len(every)} points")
 
             return what_if(
                 scenario,
@@ -147,20 +146,6 @@ def _check_files(*paths: Path | None) -> None:
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             problem = "is a folder: give a file" if path.is_dir() else "is in no folder that exists: make it first"
             raise ConfigError(f"{path} {problem}")
-
-
-def _bar() -> Progress:
-    """On terminals."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[state]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _content(search: Search, wishes: Wishes, picked: Point | None) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from typing import Any, Literal, final, get_args
 
 from dorylax.config import RunConfig
 from dorylax.config.files import overrides_from_mapping
-from dorylax.cost import INSTANCES, Cluster, find_cluster
+from dorylax.cost import INSTANCES, Cluster, ClusterError, find_cluster
+from dorylax.cost.cluster_file import changed
 from dorylax.errors import DorylaxError
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.near_matches import did_you_mean
@@ -136,7 +137,9 @@ class Scenario:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scenario:
-        """Reads a YAML file of a configuration's keys, `name`, `contention`, and `graph` for `data` (docs/simulation.md).
+        """Reads a YAML file of a configuration's keys, `name`, `contention`, `cluster`, and `graph` for `data`.
+
+        docs/simulation.md describes them.
 
         Raises:
             ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
@@ -154,7 +157,33 @@ class Scenario:
         if not isinstance(contention, bool):
             raise ConfigError(f"{document.where('contention')}: contention must be true or false, got {contention!r}")
         graph = _sizes(values.pop("graph"), document) if "graph" in values else None
-        return cls.of(name, overrides_from_mapping(document, values), graph=graph, contention=contention)
+        changes = values.pop("cluster", {})
+        if not isinstance(changes, dict):
+            raise ConfigError(
+                f"{document.where('cluster')}: cluster must hold keys such as functions, got {changes!r}: what has a name "
+                "is pipeline.cluster"
+            )
+        changes |= {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("cluster.")}
+        made = cls.of(name, overrides_from_mapping(document, values), graph=graph, contention=contention)
+        try:
+            return dataclasses.replace(made, cluster=changed(made.cluster, changes))
+        except ClusterError as error:
+            place = document.where("cluster", *error.key.split("."))
+            raise ConfigError(f"{place}: cluster.{error.key} {error.problem}") from None
+
+    def assumptions(self) -> str:
+        """The assumptions that times and dollars hang on most."""
+        found = []
+        if self.graph is not None:
+            servers, ratio = self.pipeline.servers, self.graph.cut_ratio
+            found.append(
+                f"graph.cut_ratio = {ratio:g}, so {100 * ratio * (1 - 1 / servers):.0f} % of the edges join servers "
+                "(`dorylax partition` measures it)"
+            )
+            found.append(f"graph.degree_spread = {self.graph.degree_spread:g}")
+        if slots := self.cluster.functions and (self.pipeline.tensor.slots or self.cluster.functions):
+            found.append(f"{slots} functions for each server at a time, {slots * self.pipeline.servers} in all")
+        return "; ".join(found)
 
 
 def _sizes(value: Any, document: strict_yaml.Document) -> GraphSizes:

@@ -49,6 +49,7 @@ COLUMNS: Mapping[str, type] = {
     "graph_server_utilisation": float,
     "function_utilisation": float,
     "parameter_server_utilisation": float,
+    "network_utilisation": float,
     "front": bool,
     "reason": str,
 }
@@ -241,5 +242,6 @@ def _row(one: Tried, *, front: bool) -> dict[str, Any]:
             "graph_server_utilisation": busy.graph_servers,
             "function_utilisation": busy.functions,
             "parameter_server_utilisation": busy.parameter_servers,
+            "network_utilisation": busy.network,
         }
     return row

@@ -106,7 +106,7 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
         (
             "model.name",
             "mine.py:Owm",
-            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, Named, Width, Loose, NoArguments, ",
+            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, Named, Width, Loose, NoArguments, ",
         ),
         ("model.name", "mine.py:number", "has no 'number' to call"),
         ("model.name", "no_such_module_at_all:Own", "cannot be imported: ModuleNotFoundError"),
