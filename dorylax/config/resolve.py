@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -282,11 +282,7 @@ class _OfModel(NamedTuple):
 
 def _model(name: Any, code: FolderCode | None) -> _OfModel:
     if is_reference(name):
-        return _OfModel(
-            _own("model.name", name, lambda own: Arguments.of(own).options(_MODEL_DEFAULTS), _MODEL_DEFAULTS, code),
-            {},
-            "",
-        )
+        return _OfModel(_own("model.name", name, (), _MODEL_DEFAULTS, code), {}, "")
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
@@ -310,7 +306,7 @@ def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
     """The options that an optimizer uses besides those of every optimizer, with their defaults."""
     if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
-        return _own("optimizer.name", name, lambda own: options_of(own, ("learning_rate",), usual), usual, code)
+        return _own("optimizer.name", name, ("learning_rate",), usual, code)
     return OPTIMIZERS[known("optimizer.name", name, OPTIMIZERS)].options
 
 
@@ -330,27 +326,18 @@ def _check_arguments(name: str, given: Collection[str], options: Mapping[str, An
         key = f"{OWN}.{argument}"
         if argument in options:
             raise ConfigError.of(key, f"is a key of its own: give model.{argument}")
-        if argument not in found.named and not found.any:
+        if argument not in found.named and not found.further:
             raise ConfigError.of(key, f"is not an argument of {name}: {did_you_mean(argument, found.named)}")
     if (missing := found.missing((*given, *options, *found.filled_in(given)))) is not None:
         raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: give {OWN}.{missing}, or it a default")
 
 
 def _own(
-    key: str,
-    name: str,
-    options: Callable[[str], dict[str, Any]],
-    usual: Mapping[str, Any],
-    code: FolderCode | None,
+    key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any], code: FolderCode | None
 ) -> dict[str, Any]:
-    """The options of something of the user's own, by the defaults of its signature where a configuration can hold them.
+    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them.
 
-    Args:
-        key: Of its name.
-        name: The reference.
-        options: Gives those of a located reference, with their defaults.
-        usual: All options of configurations, with their defaults.
-        code: As of `RunConfig.resolve`. Where it says which options there are, nothing is executed.
+    Where a folder says what they are, nothing is executed to know it.
     """
     if code is not None and code.options is not None and code.names(name):
         if name not in code.options:
@@ -361,7 +348,7 @@ def _own(
             )
         return {option: value for option, value in code.options[name].items() if option in usual}
     try:
-        found = options(name if code is None else code.located(name))
+        found = options_of(name if code is None else code.located(name), given, usual)
     except UserCodeError as error:
         raise ConfigError(f"{key} = {error}", key) from None
     return {

@@ -87,11 +87,11 @@ class Arguments(NamedTuple):
 
     Attributes:
         named: Default by name, `inspect.Parameter.empty` without one.
-        any: Whether it takes further ones (`**options`).
+        further: Whether it takes others, too (`**options`).
     """
 
     named: Mapping[str, Any]
-    any: bool
+    further: bool
 
     @classmethod
     def of(cls, reference: str) -> Arguments:
@@ -102,16 +102,12 @@ class Arguments(NamedTuple):
         """
         call = load_reference(reference)
         if call.__init__ is object.__init__ and inspect.isclass(call):
-            return cls({}, any=False)
+            return cls({}, further=False)
         # Of a class its own __init__: metaclasses, as that of nnx.Module, take anything.
         signature = inspect.signature(call.__init__ if inspect.isclass(call) else call)
         parameters = list(signature.parameters.values())[inspect.isclass(call) :]  # without self
         by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
         return cls({one.name: one.default for one in by_name}, any(one.kind is one.VAR_KEYWORD for one in parameters))
-
-    def options(self, known: Collection[str]) -> dict[str, Any]:
-        """The options of configurations among them, with their defaults; none beside `**options`."""
-        return {} if self.any else {name: default for name, default in self.named.items() if name in known}
 
     def missing(self, given: Collection[str]) -> str | None:
         """The first without a default that is not given."""
@@ -128,32 +124,34 @@ class Arguments(NamedTuple):
             Argument → `in_features`, `out_features` or `rngs`, whose value it gets.
         """
         found = {
-            next((name for name in names if name in self.named), role if self.any else ""): role
+            next((name for name in names if name in self.named), role if self.further else ""): role
             for role, names in _FILLED_IN.items()
         }
         return {name: role for name, role in found.items() if name and name not in given}
 
 
 def options_of(reference: str, given: Collection[str], known: Collection[str]) -> dict[str, Any]:
-    """The options that an optimizer takes by keyword, with their defaults; `inspect.Parameter.empty` without one.
+    """The options that a class or function takes by keyword, with their defaults; `inspect.Parameter.empty` without one.
 
     Args:
         reference: as of `load_reference`.
-        given: names that it is always called with, and must take.
+        given: names that an optimizer is always called with, and must take; of a model none.
         known: names of options.
 
     Raises:
-        UserCodeError: as `load_reference`; or it does not take what is given, or needs more than is known.
+        UserCodeError: as `load_reference`; or an optimizer does not take what is given, or needs more than is known.
     """
-    found = Arguments.of(reference)
-    if lacking := [name for name in given if name not in found.named and not found.any]:
+    named, further = Arguments.of(reference)
+    if further:
+        return {}
+    if lacking := [name for name in given if name not in named]:
         raise UserCodeError(f"{reference!r} is called with {', '.join(given)}, but takes no {lacking[0]}")
-    if not found.any and (missing := found.missing((*given, *known))) is not None:
+    if given and (missing := Arguments(named, further).missing((*given, *known))) is not None:
         raise UserCodeError(
             f"{reference!r} needs {missing!r}, which no configuration has: give it a default, or call it one of "
             f"{', '.join(known)}"
         )
-    return found.options(known)
+    return {name: default for name, default in named.items() if name in known}
 
 
 def _from_file(reference: str, path: Path) -> ModuleType:

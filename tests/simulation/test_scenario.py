@@ -47,6 +47,28 @@ def test_backends_differ_in_servers_and_functions_alone():
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        "cluster: {functions: 40, graph_server: c5n.4xlarge, function: {memory_mb: 512}}\n",
+        "cluster: {functions: 40, graph_server: c5n.4xlarge, function.memory_mb: 512}\n",
+        "cluster.functions: 40\ncluster.graph_server: c5n.4xlarge\ncluster.function.memory_mb: 512\n",
+    ],
+)
+def test_a_file_changes_the_cluster_as_sweeps_do(lines, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT + lines)
+    cluster = find_cluster("gcn-amazon")
+    function = dataclasses.replace(cluster.function, memory_mb=512)
+    server = INSTANCES["c5n.4xlarge"]
+    expected = dataclasses.replace(cluster, functions=40, graph_server=server, function=function, contention=True)
+    found = Scenario.load(path)
+    assert found.cluster == expected
+    assert found.on("cpu").cluster == dataclasses.replace(expected, functions=0)
+    assert "40 functions for each server at a time, 120 in all" in found.assumptions()
+    assert "graph.cut_ratio = 0.25, so 17 % of the edges join servers" in found.assumptions()
+
+
+@pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
         ("vertices: 1000", "vertices: 0", "mine.yaml:3: graph: num_vertices must be ≥ 1, got 0"),
@@ -65,6 +87,17 @@ def test_backends_differ_in_servers_and_functions_alone():
         ),
         ("name: mine", "data.name: cora", "data.name names a data set, and graph describes another"),
         (TEXT, "3", "mine.yaml:1: must hold keys such as graph, got 3"),
+        (
+            "name: mine",
+            "cluster: gcn-amazon",
+            "mine.yaml:2: cluster must hold keys such as functions, got 'gcn-amazon': ",
+        ),
+        (
+            "name: mine",
+            "cluster: {function: {memory: 3}}",
+            "mine.yaml:2: cluster.function.memory is not a key of a cluster",
+        ),
+        ("name: mine", "cluster.functions: -1", "mine.yaml:1: cluster.functions must be ≥ 0"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(before, after, problem, tmp_path):
