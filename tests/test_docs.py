@@ -19,7 +19,7 @@ from dorylax.cli.app import main as dorylax
 from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.experiments.run import command as sweep_command
-from dorylax.simulation.scenario import Scenario
+from dorylax.simulation.settings import load as load_scenario
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -197,7 +197,7 @@ def test_the_scenario_of_the_page_on_simulation_is_one(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "simulation.md").read_text()
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "scenario.yaml").write_text(block)
-    assert Scenario.load(tmp_path / "scenario.yaml").name == "amazon on functions"
+    assert load_scenario(tmp_path / "scenario.yaml").name == "amazon on functions"
 
 
 def test_the_class_of_the_readme_trains_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

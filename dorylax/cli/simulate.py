@@ -123,7 +123,7 @@ def simulate(
         WhatIf(name, grid, epochs, points or _POINTS, jobs, budget, deadline, csv, report, as_json)()
         return
 
-    from dorylax.simulation.scenario import Scenario
+    from dorylax.simulation.settings import load
 
     if name == _TABLES_3_4:
         _tables_3_4(epochs, as_json=as_json)
@@ -131,7 +131,7 @@ def simulate(
     if name in _COMPARISONS:
         _compare(name, epochs or _COMPARED_EPOCHS, as_json=as_json)
         return
-    scenario = Scenario.load(name)
+    scenario = load(name)
     found, refused = _on_backends(scenario, backends or _BACKENDS[:1], epochs, trace)
     if not found:
         raise ConfigError("; ".join(f"{scenario.name} on {backend}: {why}" for backend, why in refused.items()))

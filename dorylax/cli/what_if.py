@@ -63,7 +63,8 @@ class WhatIf(NamedTuple):
         from dorylax.simulation import amounts
         from dorylax.simulation.choice import Wishes
         from dorylax.simulation.grid import Grid
-        from dorylax.simulation.scenario import Scenario, ScenarioError
+        from dorylax.simulation.scenario import ScenarioError
+        from dorylax.simulation.settings import load
 
         wishes = Wishes(
             None if self.budget is None else amounts.dollars(self.budget),
@@ -71,7 +72,7 @@ class WhatIf(NamedTuple):
         )
         grid = Grid.parse(self.grid)
         _check_files(self.csv, self.page)
-        scenario = Scenario.load(self.scenario)
+        scenario = load(self.scenario)
         with terminations() as ended:
             search = self._searched(scenario, grid)
         picked, nothing = None, None

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import Any, Literal, final, get_args
 
 from dorylax.config import RunConfig
-from dorylax.config.files import overrides_from_mapping
-from dorylax.cost import INSTANCES, Cluster, ClusterError, find_cluster
-from dorylax.cost.cluster_file import changed
+from dorylax.cost import INSTANCES, Cluster, find_cluster
 from dorylax.errors import DorylaxError
 from dorylax.graph.degree_statistics import DegreeStatistics
-from dorylax.near_matches import did_you_mean
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.text_file import read_text
 
 Backend = Literal["functions", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
@@ -135,42 +128,6 @@ class Scenario:
         cluster = dataclasses.replace(self.cluster, graph_server=server, functions=0)
         return dataclasses.replace(self, backend=backend, cluster=cluster)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Scenario:
-        """Reads a YAML file of a configuration's keys, `name`, `contention`, `cluster`, and `graph` for `data`.
-
-        docs/simulation.md describes them.
-
-        Raises:
-            ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
-            OSError: the machine fails to read it.
-        """
-        place = Path(path)
-        document = strict_yaml.parse(read_text(place), place.name)
-        if not isinstance(document.value, dict):
-            raise ConfigError(f"{document.where()}: must hold keys such as graph, got {document.value!r}")
-        values = dict(document.value)
-        name = values.pop("name", place.stem)
-        if not isinstance(name, str):
-            raise ConfigError(f"{document.where('name')}: name must be text, got {name!r}")
-        contention = values.pop("contention", True)
-        if not isinstance(contention, bool):
-            raise ConfigError(f"{document.where('contention')}: contention must be true or false, got {contention!r}")
-        graph = _sizes(values.pop("graph"), document) if "graph" in values else None
-        changes = values.pop("cluster", {})
-        if not isinstance(changes, dict):
-            raise ConfigError(
-                f"{document.where('cluster')}: cluster must hold keys such as functions, got {changes!r}: what has a name "
-                "is pipeline.cluster"
-            )
-        changes |= {key.partition(".")[2]: values.pop(key) for key in list(values) if key.startswith("cluster.")}
-        made = cls.of(name, overrides_from_mapping(document, values), graph=graph, contention=contention)
-        try:
-            return dataclasses.replace(made, cluster=changed(made.cluster, changes))
-        except ClusterError as error:
-            place = document.where("cluster", *error.key.split("."))
-            raise ConfigError(f"{place}: cluster.{error.key} {error.problem}") from None
-
     def assumptions(self) -> str:
         """The assumptions that times and dollars hang on most."""
         found = []
@@ -184,25 +141,3 @@ class Scenario:
         if slots := self.cluster.functions and (self.pipeline.tensor.slots or self.cluster.functions):
             found.append(f"{slots} functions for each server at a time, {slots * self.pipeline.servers} in all")
         return "; ".join(found)
-
-
-def _sizes(value: Any, document: strict_yaml.Document) -> GraphSizes:
-    """The section `graph`."""
-    fields = {field.name: field for field in dataclasses.fields(GraphSizes)}
-    if not isinstance(value, dict):
-        raise ConfigError(f"{document.where('graph')}: graph must hold keys such as vertices, got {value!r}")
-    for key, entry in value.items():
-        where = document.where("graph", key)
-        if key not in fields:
-            raise ConfigError(f"{where}: graph.{key} is not a key of a graph: {did_you_mean(key, fields)}")
-        whole = fields[key].type == "int"
-        if type(entry) is not int and (whole or type(entry) is not float):
-            words = "a whole number" if whole else "a number"
-            raise ConfigError(f"{where}: graph.{key} must be {words}, got {entry!r}")
-    for key, field in fields.items():
-        if key not in value and field.default is dataclasses.MISSING:
-            raise ConfigError(f"{document.where('graph')}: graph.{key} is missing")
-    try:
-        return GraphSizes(**value)
-    except ValueError as error:
-        raise ConfigError(f"{document.where('graph')}: graph: {error}") from None
