@@ -1,8 +1,8 @@
 """Effects of settings that a sweep file does not name.
 
 A default may depend on another key: a model's recipe has its own learning rate, a mode its own update policy. Where
-variants that are compared differ in such a key, the comparison measures both at once. And a default may hide the effect of
-the key that varies.
+variants that are compared differ in such a key, the comparison measures both together. And a default may hide the effect
+of the key that varies.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NO_SETTINGS = (SEED, "train.recipe")
 
 
 def confounders(sweep: Sweep) -> list[str]:
-    """One line for each key that confounds or hides what a sweep measures, and that its file does not name.
+    """One line for each unnamed key that confounds or hides the effect of a sweep.
 
     Keys that do not apply to a variant (options of other models, staleness without `async`) are no difference, and neither
     are the constants of different optimizers.
 
     Args:
-        sweep: any; without `compare` nothing is compared, but the effect of a key can be hidden.
+        sweep: any; without `compare` only hidden effects are found.
 
     Returns:
         The lines, each with the key, its values by variant and what to do, in the order of the configuration's keys.
@@ -60,7 +60,7 @@ def confounders(sweep: Sweep) -> list[str]:
 
 
 def _hidden_staleness(sweep: Sweep) -> list[str]:
-    """A line where staleness varies, and the default freshness makes intervals wait for most of what could be stale."""
+    """A line if staleness varies while the default freshness makes gathers wait for most rows that could be stale."""
     pipelines = [run.config.pipeline for run in sweep.runs]
     asynchronous = [one for one in pipelines if one is not None and not one.synchronous]
     bounds = sorted({one.staleness or 0 for one in asynchronous if "freshness" not in one.model_fields_set})

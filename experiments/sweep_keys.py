@@ -40,7 +40,7 @@ class Keys(NamedTuple):
         """Checks a value by itself.
 
         Raises:
-            ConfigError: it is wrong.
+            ConfigError: The value is wrong.
         """
         (of_simulations.check_value if is_of_simulation(key) else check_value)(key, value)
 

@@ -29,7 +29,7 @@ _JOBS = 4
 
 
 class WhatIf(NamedTuple):
-    """What the command line says.
+    """The options of a what-if.
 
     Attributes:
         scenario: the file.

@@ -112,7 +112,7 @@ class RunConfig(BaseModel):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The references to code of the user's own."""
+        """The references to user code."""
         return tuple(name for name in (self.model.name, self.optimizer.name) if is_reference(name))
 
     def located(self, name: str) -> str:
@@ -291,7 +291,7 @@ def _model(name: Any, code: FolderCode | None) -> _OfModel:
 
 
 def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str | None) -> Recipe:
-    """The recipe of a model on a data set, with what the task changes of it."""
+    """The recipe of a model on a data set, with the changes of the task."""
     spec = TaskSpec() if task is None else SPECS[task]
     recipe = choose(name, model, data, found.published, found.source, of_vertices=spec.of_vertices)
     changed = {
@@ -303,7 +303,7 @@ def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str 
 
 
 def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
-    """The options that an optimizer uses besides those of every optimizer, with their defaults."""
+    """The options of an optimizer, without those that every optimizer has, with their defaults."""
     if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
         return _own("optimizer.name", name, ("learning_rate",), usual, code)
@@ -311,13 +311,13 @@ def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
 
 
 def _check_arguments(name: str, given: Collection[str], options: Mapping[str, Any], code: FolderCode | None) -> None:
-    """Refuses arguments that a model of the user's own does not take, and a model that lacks one.
+    """Refuses arguments that a user-defined model does not take, and a model that lacks one.
 
     Args:
         name: The reference.
         given: Names of `model.options`.
         options: Options of configurations that it takes.
-        code: As of `RunConfig.resolve`.
+        code: The folder that names the model, if one does.
     """
     if code is not None and code.options is not None and code.names(name):
         return  # the folder's code is not executed
@@ -335,9 +335,9 @@ def _check_arguments(name: str, given: Collection[str], options: Mapping[str, An
 def _own(
     key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any], code: FolderCode | None
 ) -> dict[str, Any]:
-    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them.
+    """The options of a user-defined model or optimizer; defaults are the signature's where a configuration can hold them.
 
-    Where a folder says what they are, nothing is executed to know it.
+    Options that a folder records are taken from it, without executing the code.
     """
     if code is not None and code.options is not None and code.names(name):
         if name not in code.options:
@@ -366,14 +366,14 @@ def _distinguishes(key: str, value: Any) -> bool:
 
 
 def _pipeline(values: Mapping[str, Any]) -> PipelineConfig | None:
-    """What the sections `pipeline`, `tensor` and `ray` say; None where no key of the first two is given."""
+    """The settings of the sections `pipeline`, `tensor` and `ray`; None where no key of the first two is given."""
     given, tensor = _section("pipeline", values), _section("tensor", values)
     made = PipelineConfig(**given, tensor=TensorConfig(**tensor), ray=RayConfig(**_section("ray", values)))
     return made if given or tensor else None
 
 
 def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given of a section, by option."""
+    """The given values of a section, by option."""
     return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
 
 

@@ -58,13 +58,13 @@ class DataConfig(Section):
 
 
 OWN = "model.options"
-"""Section of the arguments of a model of the user's own, by the names that its class has for them."""
+"""Section of the arguments of a user-defined model, by the names that its class has for them."""
 
 
 class ModelConfig(Section):
     """The model. An option that the model does not use may not be set.
 
-    Arguments of a model of the user's own are further values, called `options.NAME`.
+    Arguments of a user-defined model are further values, called `options.NAME`.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -114,12 +114,12 @@ class ModelConfig(Section):
 
     @property
     def own(self) -> dict[str, Any]:
-        """The arguments of a model of the user's own, by its names for them."""
+        """The arguments of a user-defined model, by its names for them."""
         return {key.partition(".")[2]: value for key, value in (self.model_extra or {}).items()}
 
     @classmethod
     def check(cls, option: str, value: Any) -> None:
-        """See `Section.check`; of arguments of a model of the user's own, numbers, text, booleans, and lists of these."""
+        """See `Section.check`. Arguments of user-defined models are numbers, text, booleans, and lists of these."""
         key = cls.key(option)
         if not is_own(key):
             super().check(option, value)
@@ -140,7 +140,7 @@ class ModelConfig(Section):
 
 
 def _place(text: str) -> str:
-    """A place of files, as it is meant from any folder."""
+    """Resolve a place of files, so that it is the same from any folder."""
     return str(parse(text))
 
 
@@ -204,7 +204,7 @@ class TrainConfig(Section):
 
     @property
     def goal(self) -> float | None:
-        """What the validation metric is to reach; None: nothing."""
+        """The target of the validation metric; None without one."""
         return self.target_accuracy if self.target is None else self.target
 
     def evaluates(self, epoch: int) -> bool:
@@ -313,7 +313,7 @@ KEYS: dict[str, FieldInfo] = {
 
 
 def is_own(key: str) -> bool:
-    """Whether a dotted key is an argument of a model of the user's own."""
+    """Whether a dotted key is an argument of a user-defined model."""
     section, _, name = key.rpartition(".")
     return section == OWN and name.isidentifier()
 

@@ -147,7 +147,7 @@ def _gpu(value: Any, where: Where, base: Gpu | None) -> Gpu:
 
 
 def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:
-    """A section; what it leaves out is as in `base`."""
+    """A section; missing keys have the values of `base`."""
     if "variation" in values:
         inside = (*where, "variation")
         given = _mapping(values["variation"], inside, Variation)

@@ -1,4 +1,4 @@
-"""Servers for rent: what they can do and what they cost."""
+"""Servers for rent: speeds, memory and prices."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Instance:
         lone_thread: how many times as fast a thread is whose core no other uses, ≥ 1.
         total_memory_bandwidth: bytes per second that all threads together read at most; 0: whatever they ask for.
         gpu: its GPU; None where it has none.
-        memory: bytes of main memory; 0: unknown, so that nothing is refused for it.
+        memory: bytes of main memory; 0: unknown.
 
     Raises:
         ClusterError: a value out of range.

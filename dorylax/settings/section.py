@@ -68,7 +68,7 @@ class Section(BaseModel):
         cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes:", *lines])
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """For `repr`: what is not as by default."""
+        """The values that differ from their defaults, for `repr`."""
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value != field.get_default(call_default_factory=True):

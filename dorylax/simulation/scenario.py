@@ -20,13 +20,13 @@ GPU_SERVER = INSTANCES["p3.2xlarge"]
 
 @final
 class ScenarioError(DorylaxError, ValueError):
-    """A scenario that cannot be; its text is one line for the user."""
+    """An impossible scenario; its text is one line for the user."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class GraphSizes:
-    """A graph that nobody has.
+    """A graph described only by its sizes.
 
     Attributes:
         vertices, edges: V, and directed edges E.
@@ -53,7 +53,7 @@ class GraphSizes:
 
     @property
     def degrees(self) -> DegreeStatistics:
-        """What is known of its edges."""
+        """The statistics of its edges."""
         return DegreeStatistics(self.vertices, self.edges, self.degree_spread, self.cut_ratio)
 
 
@@ -63,12 +63,12 @@ class Scenario:
     """A run to be simulated.
 
     Attributes:
-        name: what it is called.
+        name: Name in tables and messages.
         backend: "functions": servers and what functions the cluster has; "cpu": its servers alone; "gpu": as many servers
             with a GPU (`GPU_SERVER`), alone.
         config: the run; its pipeline is on the virtual clock, its `train.epochs` are those of the whole run.
         graph: in place of the data set that `config.data` names; None: that one.
-        cluster: what it runs on.
+        cluster: The rented machines.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Scenario:
         """A scenario of dotted settings, on its servers and functions.
 
         Args:
-            name: what it is called.
+            name: Name in tables and messages.
             settings: of the configuration; `pipeline.clock` is virtual unless it is given.
             graph: as above.
             cluster: what it runs on; None: what `pipeline.cluster` names.

@@ -75,7 +75,7 @@ class Tried:
 @final
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What is known of a grid.
+    """The results on a grid.
 
     Attributes:
         name: of the scenario.
@@ -96,7 +96,7 @@ class Search:
 
     @cached_property
     def known(self) -> tuple[tuple[Point, Simulated], ...]:
-        """What can be."""
+        """The points that can be simulated, with their results."""
         return tuple((one.point, one.found) for one in self.tried if one.found is not None)
 
     @cached_property

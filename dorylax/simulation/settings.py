@@ -1,4 +1,4 @@
-"""Scenarios as settings: their files, and what a sweep of simulations may vary besides the keys of a configuration.
+"""Scenarios as settings: their files, and the keys that a sweep of simulations may vary in addition to a configuration's.
 
 `graph.*` describes a graph of which only sizes are known, in place of `data.*`; `cluster.*` changes the cluster that
 `pipeline.cluster` names, by the keys of its description (docs/clock.md); `simulation.*` says how a run is simulated.
@@ -32,7 +32,7 @@ _CLUSTER, _CLOCK = "cluster.", "pipeline.clock"
 
 @final
 class GraphConfig(Section):
-    """A graph that nobody has.
+    """A graph described only by its sizes.
 
     Raises:
         ConfigError: a value out of range, an unknown name, or sizes that are missing; names the key.
@@ -61,7 +61,7 @@ class GraphConfig(Section):
         return self
 
     def sizes(self) -> GraphSizes:
-        """What it says, with what the name fills in.
+        """The sizes, completed from the named graph.
 
         Raises:
             ConfigError: see the class.
@@ -192,7 +192,7 @@ def load(path: str | os.PathLike[str]) -> Scenario:
 @final
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """What makes a scenario of a configuration.
+    """The part of a scenario that is not in its configuration.
 
     Attributes:
         graph: in place of the data set; None: that one.
@@ -239,11 +239,11 @@ class Simulation:
         """The configuration of dotted keys, on the virtual clock.
 
         Args:
-            given: As of `RunConfig.resolve`.
-            code: Likewise.
+            given: Dotted keys; of several mappings a later one wins.
+            code: The folder that names the model's code, if one does.
 
         Raises:
-            ConfigError: The keys are wrong, name the real clock, or a data set beside `graph`.
+            ConfigError: The keys are wrong, name the real clock, or a data set as well as `graph`.
         """
         every = {key: value for mapping in given for key, value in mapping.items()}
         named = next((key for key in every if key.startswith("data.") and every[key] is not None), None)

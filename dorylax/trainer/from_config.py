@@ -73,7 +73,7 @@ def shards_for(config: RunConfig) -> ShardedData | None:
 
 
 def data_settings(config: DataConfig) -> dict[str, Any]:
-    """What of the `data` section decides what is loaded, as JSON values."""
+    """The settings of the `data` section that decide which data are loaded, as JSON values."""
     return {key: value for key, value in config.to_dict().items() if key != "verify"}
 
 
@@ -108,7 +108,7 @@ def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def user_code(config: RunConfig) -> UserCode:
-    """The files of the user's own code that model and optimizer, once built, have come from."""
+    """The files of user code that model and optimizer, once built, have come from."""
     files = {place_of(name): place_of(config.located(name)) for name in config.references}
     return {
         place: {"file": str(Path(file).absolute()), "sha256": sha256}
