@@ -235,7 +235,7 @@ def _show_tasks(found: Simulated) -> None:
     print_table(table)
 
 
-def _epochs(progress: Callable[[float, float, str], None], total: int, done: int) -> None:
+def _epochs(progress: Callable[[int | float, int | float, str], None], total: int, done: int) -> None:
     progress(done, total, f"epoch {done}/{total}")
 
 

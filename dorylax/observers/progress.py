@@ -285,13 +285,13 @@ def terminal_bars(stream: Stream) -> Progress | None:
         _Words(lambda task: task.description, cut=True),
         BarColumn(bar_width=_WIDTH, table_column=Column(no_wrap=True)),
         _Words(lambda task: str(task.fields.get("state", "")), cut=True),
-        _Words(lambda task: str(task.fields.get("left", "")), cut=False),
+        _Words(lambda task: f" {task.fields.get('left', '')}", cut=False),
     )
     return Progress(*columns, console=console, transient=True, refresh_per_second=5)
 
 
 @contextlib.contextmanager
-def bar(label: str) -> Iterator[Callable[[float, float, str], None]]:
+def bar(label: str) -> Iterator[Callable[[int | float, int | float, str], None]]:
     """A bar on standard error, where that is a terminal, for work other than training.
 
     Args:
@@ -302,9 +302,13 @@ def bar(label: str) -> Iterator[Callable[[float, float, str], None]]:
     """
     bars = terminal_bars(Lasting(sys.stderr))
     task = None if bars is None else bars.add_task(label, total=None)
-    begun = (0.0, 0.0, -1.0)  # moment, amount done then, and whole amount of the current step
+    begun: tuple[float, int | float, int | float] = (
+        0.0,
+        0.0,
+        -1.0,
+    )  # moment, amount done then, and whole amount of the current step
 
-    def progress(done: float, total: float, state: str) -> None:
+    def progress(done: int | float, total: int | float, state: str) -> None:
         nonlocal begun
         if bars is None or task is None:
             return

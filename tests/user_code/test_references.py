@@ -155,7 +155,7 @@ def test_a_class_gets_its_own_arguments(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"model.options.hiden": 3}, "hiden is not an argument of mine.py:Own: did you mean hidden_features?"),
+        ({"model.options.out_feature": 3}, "out_feature is not an argument of mine.py:Own: did you mean out_features"),
         ({"model.options.dropout": 0.1}, "model.options.dropout is a key of its own: give model.dropout"),
         ({"model.options.depth": None}, "must be a finite number, text, true or false, or a list of these, got null"),
         (
