@@ -93,7 +93,9 @@ def simulate(
         calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
         total_epochs=config.train.epochs,
         tasks=tally.tasks(),
-        utilisation=_utilisation(scenario, metrics, _traffic(made, shape), seconds),
+        utilisation=_utilisation(
+            scenario, metrics, _traffic(made, shape) if scenario.cluster.ships else (0, 0), seconds
+        ),
     )
 
 
@@ -171,35 +173,36 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
     Raises:
         ScenarioError: Says what is needed, and what there is.
     """
-    assert made.prices is not None
-    cluster, plan, instance = made.prices, made.prepared.plan, made.prices.graph_server
+    cluster, plan = made.prices, made.prepared.plan
+    assert cluster is not None
+    if cluster.one_machine is not None:
+        return
+    calls, memory = (
+        _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk)),
+        cluster.function.memory_mb * 2**20,
+    )
+    needed = max((cost.bytes_in + cost.bytes_out for cost in calls), default=0)
+    if cluster.functions and needed > memory:
+        raise ScenarioError(
+            f"a function would hold {needed / 1e9:.2f} GB, and has {memory / 1e9:.2f}: give more intervals, or "
+            "function.memory_mb"
+        )
+    instance = cluster.graph_server
     room, whose = instance.memory, instance.name
     if instance.gpu is not None:
         room, whose = instance.gpu.memory, f"the GPU of {instance.name}"
-    if cluster.one_machine is not None or not room:
-        return
     entries = [
         ShardEntry("", 0, "", one.bounds, one.edge_bounds, (len(one.ghosts["in"]), len(one.ghosts["out"])))
         for one in made.pieces
     ]
-    cut, threads = Cut.of(entries), Resources.of(made.config, cluster, instance.tasks)
+    threads = Resources.of(made.config, cluster, instance.tasks)
     # Functions hold the operands of their calls, threads of servers those of theirs.
     threads = threads._replace(workers=1) if cluster.functions else threads._replace(slots=threads.graph_threads)
-    held = graph_server(shape, cut, Program(plan, None), made.config, threads)
+    held = graph_server(shape, Cut.of(entries), Program(plan, None), made.config, threads)
     needed = sum(size for name, size in held.items() if instance.gpu is None or name != CODE)
-    if needed > room:
+    if 0 < room < needed:
         raise ScenarioError(
             f"a graph server would hold {needed / 1e9:.1f} GB, {whose} has {room / 1e9:.1f}: give more servers"
-        )
-    function, calls = (
-        cluster.function.memory_mb * 2**20,
-        _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk)),
-    )
-    needed = max((cost.bytes_in + cost.bytes_out for cost in calls), default=0)
-    if cluster.functions and needed > function:
-        raise ScenarioError(
-            f"a function would hold {needed / 1e9:.2f} GB, and has {function / 1e9:.2f}: give more intervals, or "
-            "function.memory_mb"
         )
 
 
@@ -210,7 +213,7 @@ def _less(after: Calls, before: Calls) -> Calls:
 def _utilisation(
     scenario: Scenario, metrics: Sequence[ServerMetrics], traffic: tuple[int, int], epochs: Sequence[float]
 ) -> Utilisation:
-    """What was busy.
+    """The busy shares.
 
     Args:
         scenario: The run.
