@@ -1,7 +1,8 @@
-"""What a comparison varies without saying so: settings that a sweep file does not name, and that its values bring along.
+"""Effects of settings that a sweep file does not name.
 
 A default may depend on another key: a model's recipe has its own learning rate, a mode its own update policy. Where
-variants that are compared differ in such a key, the comparison measures both at once.
+variants that are compared differ in such a key, the comparison measures both together. And a default may hide the effect
+of the key that varies.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ _NO_SETTINGS = (SEED, "train.recipe")
 
 
 def confounders(sweep: Sweep) -> list[str]:
-    """One line for each key in which variants that are compared differ, and that the sweep file does not name.
+    """One line for each unnamed key that confounds or hides the effect of a sweep.
 
     Keys that do not apply to a variant (options of other models, staleness without `async`) are no difference, and neither
     are the constants of different optimizers.
 
     Args:
-        sweep: any; without `compare` nothing is compared.
+        sweep: any; without `compare` only hidden effects are found.
 
     Returns:
         The lines, each with the key, its values by variant and what to do, in the order of the configuration's keys.
@@ -38,8 +39,9 @@ def confounders(sweep: Sweep) -> list[str]:
     if sweep.parts:
         return [line for part in sweep.parts for line in confounders(part)]
     comparison = sweep.comparison
+    hidden = _hidden_staleness(sweep)
     if comparison is None:
-        return []
+        return hidden
     found: dict[str, dict[str, list[Run]]] = {}
     for runs in _compared(sweep.runs, comparison):
         configs = [run.dotted() for run in runs]
@@ -54,7 +56,21 @@ def confounders(sweep: Sweep) -> list[str]:
                 for run, config in zip(runs, configs, strict=True):
                     if _applies(key, config):
                         found.setdefault(key, {}).setdefault(_text(config[key]), []).append(run)
-    return [_line(key, values, comparison) for key, values in found.items()]
+    return [*(_line(key, values, comparison) for key, values in found.items()), *hidden]
+
+
+def _hidden_staleness(sweep: Sweep) -> list[str]:
+    """A line if staleness varies while the default freshness makes gathers wait for most rows that could be stale."""
+    pipelines = [run.config.pipeline for run in sweep.runs]
+    asynchronous = [one for one in pipelines if one is not None and not one.synchronous]
+    bounds = sorted({one.staleness or 0 for one in asynchronous if "freshness" not in one.model_fields_set})
+    if len(bounds) < 2:
+        return []
+    return [
+        f"pipeline.staleness is {', '.join(map(str, bounds))}, and the sweep does not name pipeline.freshness, by default "
+        f"{ASYNC_DEFAULTS['freshness']}: gathers wait for that share of fresh rows whatever the staleness, which hides most "
+        "of its effect. Give pipeline.freshness (0: only the staleness bounds)"
+    ]
 
 
 def _compared(runs: Sequence[Run], comparison: Comparison) -> list[list[Run]]:

@@ -148,7 +148,7 @@ def _noted(folder: Path) -> _Noted:
         content = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         raise ConfigError(
-            f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that experiments/run.py or dorylax train "
+            f"{folder} is not the folder of a sweep (it has no {_FILE}): give one that dorylax sweep or dorylax train "
             "has made"
         ) from None
     except (ValueError, RecursionError) as error:

@@ -40,6 +40,7 @@ MEASURES: Mapping[str, Measure] = {
     "graph_servers_busy": Measure("graph servers busy", percent),
     "functions_busy": Measure("functions busy", percent),
     "parameter_servers_busy": Measure("parameter servers busy", percent),
+    "network_busy": Measure("network busy", percent),
 }
 """By name, as in results.csv. Seconds, US dollars, 1/(seconds · dollars), shares of what is rented; value is missing where
 nothing costs anything."""
@@ -76,5 +77,6 @@ def of_result(found: Mapping[str, Any]) -> dict[str, Any]:
         **{f"dollars_{part}": parts[part] for part in ("functions", "graph_servers", "parameter_servers")},
         "dollars": parts["total"],
         "value": found["value"],
-        **{f"{part}_busy": busy[part] for part in ("graph_servers", "functions", "parameter_servers")},
+        # Runs of earlier versions do not say it of the network.
+        **{f"{part}_busy": busy.get(part) for part in ("graph_servers", "functions", "parameter_servers", "network")},
     }

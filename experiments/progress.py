@@ -57,7 +57,7 @@ class SweepProgress:
         self._lines: dict[str, TaskID] = {}
         self._totals: dict[str, int] = {}
         if self._progress is not None:
-            self._whole = self._progress.add_task("sweep", total=len(runs), completed=self._done, state="")
+            self._whole = self._progress.add_task("sweep", total=len(runs), completed=self._done)
             self._progress.start()
             self._refresh()
 
@@ -149,9 +149,9 @@ class SweepProgress:
         parts = [f"{ended}/{len(self._places)} runs"]
         if self._failed:
             parts.append(f"{self._failed} failed")
-        if (left := self.seconds_left()) is not None and ended < len(self._places):
-            parts.append(f"about {duration(left)} left")
-        self._progress.update(self._whole, completed=ended, state="  ".join(parts))
+        seconds = self.seconds_left() if ended < len(self._places) else None
+        left = "" if seconds is None else f"about {duration(seconds)} left"
+        self._progress.update(self._whole, completed=ended, state="  ".join(parts), left=left)
 
 
 def _described(outcome: RunOutcome) -> str:

@@ -1,6 +1,6 @@
-"""Runs sweeps: `python experiments/run.py --sweep [FILE]`, or `python -m dorylax.experiments.run`.
+"""The command `dorylax sweep`, also as a script: `python experiments/run.py --sweep [FILE]`.
 
-The command line of `sweep_file` (what to run), `execution` (running it) and `table` (what comes out).
+`sweep_file` reads a sweep, `execution` runs it, and `table` prints its results.
 """
 
 from __future__ import annotations
@@ -48,15 +48,8 @@ from dorylax.terminal.run import traceback_option
 _DEFAULT = "flagship"
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
-    "--sweep",
-    "name",
-    metavar="[FILE]",
-    is_flag=False,
-    flag_value=_DEFAULT,
-    help=f"Run a sweep: a YAML file, or one of --list [without FILE: {_DEFAULT}].",
-)
+@click.command()
+@click.argument("name", metavar="[FILE]", default=_DEFAULT)
 @click.option("--out", metavar="DIR", type=OUTPUT_FOLDER, help="Folder of the sweep [default: runs/NAME].")
 @click.option(
     "--only",
@@ -92,8 +85,7 @@ _DEFAULT = "flagship"
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
 @no_verify_option
 @click.option("--dry-run", is_flag=True, help="Show what would run, and for how long, judging by finished runs.")
-@traceback_option
-def command(
+def sweep(
     *,
     name: str | None,
     out: Path | None,
@@ -110,8 +102,9 @@ def command(
 ) -> int:
     """Run a sweep of configurations, compare them, and write a report.
 
-    Each run has a directory under DIR/runs. Finished runs are not repeated, so an interrupted sweep resumes when you
-    start it again. DIR/results.csv has one row per run, DIR/report.html shows them.
+    FILE is a YAML file (docs/experiments.md) or one of --list, by default the flagship. Each run has a directory under
+    DIR/runs. Finished runs are not repeated, so an interrupted sweep resumes when you start it again. DIR/results.csv
+    has one row per run, DIR/report.html shows them.
     """
     check_process()
     if show_list:
@@ -127,28 +120,28 @@ def command(
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
     conditions = [_condition(text) for text in only]
-    sweep = select(whole, conditions)
+    chosen = select(whole, conditions)
     if no_verify:
-        sweep = sweep.unverified()
-    check_folder(folder, sweep)
-    for line in confounders(sweep):
+        chosen = chosen.unverified()
+    check_folder(folder, chosen)
+    for line in confounders(chosen):
         click.echo(f"warning: {line}", err=True)
     if dry_run:
-        return _dry_run(sweep, folder, place)
+        return _dry_run(chosen, folder, place)
     if tensorboard:
-        if sweep.simulated:
+        if chosen.simulated:
             raise ConfigError("--tensorboard shows what is trained, and this sweep simulates: leave it out")
-        simulated = sum(run.simulation is not None for run in sweep.runs)
+        simulated = sum(run.simulation is not None for run in chosen.runs)
         if simulated:
             click.echo(
-                f"--tensorboard: {simulated} of {len(sweep.runs)} runs are simulated, and leave nothing to show",
+                f"--tensorboard: {simulated} of {len(chosen.runs)} runs are simulated, and leave nothing to show",
                 err=True,
             )
         load_library()  # so that its absence is reported once, and not by every run
-    check_data(sweep)
+    check_data(chosen)
     with locked(folder):
         options = RunOptions(tensorboard=tensorboard)
-        _run(sweep, conditions, folder, place, options, whole=whole, with_report=with_report)
+        _run(chosen, conditions, folder, place, options, whole=whole, with_report=with_report)
     return 0
 
 
@@ -262,8 +255,27 @@ def _run(
         raise CommandError(f"{len(failed)} of {len(outcomes)} runs failed; the first one's traceback: {first}", FAILED)
 
 
+_OF_SCRIPT = click.Option(
+    ["--sweep", "name"],
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value=_DEFAULT,
+    help=f"Run a sweep: a YAML file, or one of --list [without FILE: {_DEFAULT}].",
+)
+command = traceback_option(
+    click.Command(
+        "run",
+        context_settings={"help_option_names": ["-h", "--help"]},
+        callback=sweep.callback,
+        params=[_OF_SCRIPT, *sweep.params[1:]],
+        help=sweep.help,
+    )
+)
+"""`dorylax sweep` as the script has it: the file is the value of `--sweep`."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit code. See `dorylax.terminal.run.run`."""
+    """Runs the script's command line; returns the exit code. See `dorylax.terminal.run.run`."""
     return run_command(command, "experiments/run.py", arguments)
 
 

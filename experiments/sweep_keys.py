@@ -8,15 +8,12 @@ from typing import Any, NamedTuple, final
 from dorylax.config import ConfigError, RunConfig
 from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import overrides_from_mapping
-from dorylax.config.schema import KEYS
+from dorylax.config.schema import is_key
 from dorylax.experiments.sweep import SEED, Run, Setting
-from dorylax.settings.errors import shown
 from dorylax.settings.strict_yaml import Document
 from dorylax.simulation import settings as of_simulations
 from dorylax.simulation.settings import Simulation, is_of_simulation
 from dorylax.user_code.trust import FolderCode
-
-_CLOCK = "pipeline.clock"
 
 
 @final
@@ -36,14 +33,14 @@ class Keys(NamedTuple):
         if isinstance(key, str) and is_of_simulation(key):
             if not self.simulate:
                 raise ConfigError(f"{place}: {key} is of simulations: add `simulate: true`, or leave it out")
-        elif key not in KEYS:
+        elif not is_key(key):
             raise ConfigError(f"{place}: {unknown_key(key)}")
 
     def check_value(self, key: str, value: Any) -> None:
         """Checks a value by itself.
 
         Raises:
-            ConfigError: it is wrong.
+            ConfigError: The value is wrong.
         """
         (of_simulations.check_value if is_of_simulation(key) else check_value)(key, value)
 
@@ -54,20 +51,10 @@ class Keys(NamedTuple):
             ConfigError: an unknown key, or a value that is wrong by itself; with file and line.
         """
         own = {key: value for key, value in mapping.items() if is_of_simulation(key)}
-        found: dict[str, Any] = {}
-        for key, value in own.items():
-            place = document.where(*inside, key)
-            self.check_key(place, key)
-            try:
-                for dotted, one in of_simulations.flatten({key: value}).items():
-                    self.check_value(dotted, one)
-                    if dotted in found:
-                        raise ConfigError(f"{dotted} is given twice")
-                    found[dotted] = one
-            except ConfigError as error:
-                raise ConfigError(f"{place}: {error}") from None
+        for key in own:
+            self.check_key(document.where(*inside, key), key)
         others = {key: value for key, value in mapping.items() if key not in own}
-        return overrides_from_mapping(document, others, inside) | found
+        return overrides_from_mapping(document, others, inside) | of_simulations.read(document, own, inside)
 
     def run(self, base: Mapping[str, Any], setting: Setting, seed: int) -> Run:
         """A run of the sweep.
@@ -85,12 +72,7 @@ class Keys(NamedTuple):
         given = {**base, **setting}
         of_run = {key: value for key, value in given.items() if not is_of_simulation(key)}
         simulation = Simulation.of({key: value for key, value in given.items() if key not in of_run})
-        named = next((key for key in of_run if key.startswith("data.") and of_run[key] is not None), None)
-        if named is not None and simulation.graph is not None:
-            raise ConfigError.of(named, "names a data set, and graph describes another: leave one of them out")
-        if of_run.get(_CLOCK, "virtual") != "virtual":
-            raise ConfigError.of(_CLOCK, f"must be virtual in a simulation, got {shown(of_run[_CLOCK])}: leave it out")
-        config = RunConfig.resolve({_CLOCK: "virtual"}, of_run, {SEED: seed}, code=self.code)
+        config = simulation.config(of_run, {SEED: seed}, code=self.code)
         run = Run(config, setting, simulation)
         simulation.scenario(run.name, config)  # so that what cannot be is known before anything runs
         return run

@@ -14,16 +14,16 @@ from typing import Any, final
 from flax import nnx
 
 from dorylax.layers.models import APPNP, GAT, GCN, GCNII, GIN, MLP, MPNN, SGC, GATv2, GraphSAGE
-from dorylax.user_code.references import is_reference, load_reference
+from dorylax.user_code.references import Arguments, is_reference, load_reference
 
-# What the models over the skeleton take, besides their input and output widths.
+# Options of the models over the skeleton, without their input and output widths.
 _SHARED = frozenset({"hidden_features", "num_layers", "dropout", "norm", "residual", "jk"})
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class ModelSpec:
-    """One model that can be asked for by name.
+    """A named model.
 
     Attributes:
         name: the name.
@@ -199,11 +199,11 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
 
 
 def build(name: str, in_features: int, out_features: int, options: Mapping[str, Any], rngs: nnx.Rngs) -> Any:
-    """Makes a model by name.
+    """Builds a model.
 
     Args:
-        name: a key of `MODELS`, or a reference to the user's own (`dorylax.user_code.references`), which gets the options
-            as given.
+        name: a key of `MODELS`, or a reference to user code (`dorylax.user_code.references`), which gets the options as
+            given, and widths and streams by its names for them (`Arguments.filled_in`).
         in_features: F, width of the features.
         out_features: C, number of classes.
         options: `model.*` keys without the prefix; missing ones are taken from the model's recipe.
@@ -216,7 +216,9 @@ def build(name: str, in_features: int, out_features: int, options: Mapping[str, 
         ValueError: no such model, an option that it does not understand, or an option out of range.
     """
     if is_reference(name):
-        return load_reference(name)(in_features=in_features, out_features=out_features, **options, rngs=rngs)
+        values = {"in_features": in_features, "out_features": out_features, "rngs": rngs}
+        filled = {argument: values[role] for argument, role in Arguments.of(name).filled_in(options).items()}
+        return load_reference(name)(**filled, **options)
     if name not in MODELS:
         raise ValueError(f"model.name must be one of {', '.join(MODELS)}, got {name!r}")
     spec = MODELS[name]

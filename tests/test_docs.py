@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import subprocess
@@ -14,11 +15,11 @@ import pytest
 from support import wandb_double
 
 from dorylax.cli.app import cli
+from dorylax.cli.app import main as dorylax
 from dorylax.cli.overrides import collect
 from dorylax.config import RunConfig
 from dorylax.experiments.run import command as sweep_command
-from dorylax.experiments.run import main as sweep_main
-from dorylax.simulation.scenario import Scenario
+from dorylax.simulation.settings import load as load_scenario
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -99,14 +100,13 @@ def test_the_guide_to_experiments_runs(
     _, *shell = [block for block in blocks(ROOT / "docs" / "experiments.md") if block.language == "sh"]
     lines = [shlex.split(line, comments=True) for block in shell for line in block.text.splitlines()]
     assert len(lines) >= 3
-    assert all(line[:2] == ["python", "experiments/run.py"] for line in lines)
+    assert all(line[:2] == ["dorylax", "sweep"] for line in lines)
     dry, last = lines[0][2:], lines[-1][2:]
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "experiments" / "run.py"), *dry], capture_output=True, text=True, check=False
-    )
+    words = [sys.executable, str(ROOT / "experiments" / "run.py"), "--sweep", *dry]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 runs to do" in done.stdout
-    assert sweep_main(last) == 0
+    assert dorylax(["sweep", *last]) == 0
     report = tmp_path / "runs" / "mine" / "report.html"
     selected = report.read_text()
     capsys.readouterr()
@@ -144,11 +144,8 @@ def test_the_commands_of_the_guide_to_clusters_are_such() -> None:
     ours = [words for words in commands("cluster.md") if words[0] in ("dorylax", "python")]
     configurations = []
     for program, *words in ours:
-        if program == "python":
-            assert words.pop(0) == "experiments/run.py"
-            context = sweep_command.make_context("", [*words, "--dry-run"])
-        else:
-            context = parsed(cli, words)
+        assert program == "dorylax"
+        context = parsed(cli, words)
         if settings := context.params.get("settings"):
             given = collect(None, {"data.name": context.params["data"]}, settings)
             configurations.append(RunConfig.resolve(given.values))
@@ -187,7 +184,11 @@ def test_every_command_is_one_and_its_settings_go_together(page: str) -> None:
             continue
         context = parsed(command, words)
         # What another command writes first is not there.
-        if settings := [one for one in context.params.get("settings") or () if not one.endswith(".yaml")]:
+        if settings := [
+            one
+            for one in context.params.get("settings") or ()
+            if "model.options." not in one and not one.endswith(".yaml")
+        ]:
             data = context.params.get("data")
             RunConfig.resolve(collect(None, {} if data is None else {"data.name": data}, settings).values)
 
@@ -196,11 +197,18 @@ def test_the_scenario_of_the_page_on_simulation_is_one(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "simulation.md").read_text()
     (block,) = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "scenario.yaml").write_text(block)
-    assert Scenario.load(tmp_path / "scenario.yaml").name == "amazon on functions"
+    assert load_scenario(tmp_path / "scenario.yaml").name == "amazon on functions"
 
 
-def test_the_readme_has_examples() -> None:
-    assert EXAMPLES["README.md"]
+def test_the_class_of_the_readme_trains_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = EXAMPLES["README.md"]
+    kept = [one for one in ast.parse(block.text).body if isinstance(one, ast.Import | ast.ImportFrom | ast.ClassDef)]
+    (words,) = (words for _, words in of_ours("README.md") if any(word.endswith(":MyGNN") for word in words))
+    monkeypatch.chdir(tmp_path)
+    file = next(word for word in words if word.endswith(":MyGNN")).partition(":")[0]
+    Path(file).write_text("\n".join(map(ast.unparse, kept)))
+    assert dorylax([*words, "--set", "data.size=tiny", "--epochs", "2", "--out", "run"]) == 0
+    assert dorylax(["predict", "--run", "run", "--trust"]) == 0
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

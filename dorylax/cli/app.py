@@ -22,6 +22,7 @@ from dorylax.cli.reorder import reorder
 from dorylax.cli.report import report
 from dorylax.cli.simulate import simulate
 from dorylax.cli.train import train
+from dorylax.experiments.run import sweep
 from dorylax.terminal.run import run, traceback_option
 from dorylax.version import __version__
 
@@ -42,6 +43,7 @@ for _command in (
     partition,
     reorder,
     simulate,
+    sweep,
     report,
     datasets,
     generate,

@@ -49,7 +49,7 @@ def up(*, nodes: int, cpus_per_node: int | None, port: int | None) -> None:
         )
         return
     click.echo(f"a cluster of {nodes} node{'s' if nodes > 1 else ''} runs at {address}. Runs on this machine find it:")
-    click.echo("  python experiments/run.py --sweep --hosts ray")
+    click.echo("  dorylax sweep --hosts ray")
     click.echo("  dorylax train --data communities --set pipeline.servers=4 --set pipeline.hosts=ray")
     click.echo("  dorylax cluster status")
     click.echo("  dorylax cluster down")

@@ -47,16 +47,21 @@ def describe(
 
     from dorylax.config import RunConfig
     from dorylax.program import PASSES, DataSpec, optimise, trace
+    from dorylax.program.model.kinds import keywords_of
     from dorylax.program.view.describe import describe as table
     from dorylax.program.view.describe import description
     from dorylax.trainer.from_config import build_model, prepare_data
+    from dorylax.trainer.model_parts import further_inputs
 
     config = RunConfig.resolve(given, code=code)
     applied = PASSES if config.pipeline is None else config.pipeline.passes
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     price = 0.0 if config.pipeline is None else config.pipeline.expected_stale_price
-    program = optimise(trace(build_model(config, dataset), DataSpec.of(dataset)), chosen, stale_price=price)
+    model = build_model(config, dataset)
+    keywords = keywords_of(model)
+    further_inputs(dataset, keywords, config.model.name)  # refuses a model that needs one that there is not
+    program = optimise(trace(model, DataSpec.of(dataset, keywords)), chosen, stale_price=price)
     if mermaid is not None:
         write_file(mermaid, program.draw())
     if as_json:

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from dorylax.cli.budget import Memory, memory_option
 from dorylax.observers.progress import bar, data_size, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.files import OUTPUT
-from dorylax.terminal.options import memory_option
 
 
 @click.command()
@@ -25,7 +25,7 @@ from dorylax.terminal.options import memory_option
 )
 @click.option("--out", metavar="FILE.npz", required=True, type=OUTPUT, help="Write the data here.")
 @memory_option
-def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Path, memory: int | None) -> None:
+def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Path, memory: Memory) -> None:
     """Write a generated data set to a file, in little memory.
 
     NAME is communities. Its options are seed, split_seed, num_vertices, num_edges, average_degree, num_features,
@@ -44,7 +44,7 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
         told_if_interrupted(f"{out} is what it was; the same command begins anew"),
         bar("generating") as progress,
     ):
-        write(name, out, memory=memory, progress=progress, **options)
+        write(name, out, memory=memory.bytes, progress=progress, **options)
     seconds = time.perf_counter() - begin
     click.echo(f"{name}: {out}, {data_size(out.stat().st_size)}, {duration(seconds)}")
 

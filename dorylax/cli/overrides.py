@@ -10,7 +10,7 @@ import click
 
 from dorylax.config.check import check_value, unknown_key
 from dorylax.config.files import Overrides, overrides_from_file
-from dorylax.config.schema import KEYS
+from dorylax.config.schema import KEYS, is_key
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.settings.words import type_words
@@ -48,14 +48,14 @@ def parse_value(key: str, text: str) -> Any:
     Raises:
         ConfigError: an unknown key, or a value that is wrong for it.
     """
-    if key not in KEYS:
+    if not is_key(key):
         raise unknown_key(key)
     try:
         value = scalar(text)
     except ConfigError:
         value = text
     # `--data 10` is a name all the same.
-    if type_words(KEYS[key]) == "text" and value is not None:
+    if key in KEYS and type_words(KEYS[key]) == "text" and value is not None:
         value = text
     check_value(key, value)
     return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from dorylax.cli.budget import Memory, memory_option
 from dorylax.machine import peak_bytes
-from dorylax.observers.progress import Lasting, data_size, duration, terminal_bars
+from dorylax.observers.progress import bar, data_size, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.files import INPUT, OUTPUT
@@ -45,18 +44,13 @@ def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: boo
     from dorylax.graph.stream.reordering import reorder_archive
 
     begin = time.perf_counter()
-    with told_if_interrupted(f"{out} is what it was; the same command begins anew"):
-        bars = terminal_bars(Lasting(sys.stderr))
-        if bars is None:
-            found = reorder_archive(data, out, order=order, memory=memory.bytes, verify=not no_verify)
-        else:
-            with bars:
-                task = bars.add_task(f"reorder {data.name}", total=1, state="")
+    again = told_if_interrupted(f"{out} is what it was; the same command begins anew")
+    with again, bar(f"reorder {data.name}") as progress:
 
-                def told(what: str, done: int, total: int) -> None:
-                    bars.update(task, completed=done, total=total, state=f"{what}  {100 * done / max(1, total):.0f} %")
+        def told(what: str, done: int, total: int) -> None:
+            progress(done, total, what)
 
-                found = reorder_archive(data, out, order=order, memory=memory.bytes, verify=not no_verify, told=told)
+        found = reorder_archive(data, out, order=order, memory=memory.bytes, verify=not no_verify, told=told)
     seconds, size, peak = time.perf_counter() - begin, out.stat().st_size, peak_bytes()
     content = {
         "schema": 1,

@@ -23,7 +23,7 @@ from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.graph.features import largest_column
-from dorylax.observers.progress import ProgressBar
+from dorylax.observers.progress import ProgressBar, dollars, duration
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config
@@ -42,7 +42,7 @@ def train_seeds(
         sweep: of one setting.
         folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
         resume: as of `RunOptions`.
-        said: what is printed when the first begins to train.
+        said: Line to print when the first seed begins to train.
 
     Returns:
         What has become of each seed, in order, and what has stopped them, if anything.
@@ -83,7 +83,7 @@ def train_seeds(
 
 
 def large_features(size: float) -> str:
-    """What is said where features are so large that the default recipe may not get far with them."""
+    """The warning about features so large that the default recipe may not get far with them."""
     return (
         f"warning: a column of the features has values around {size:.3g}, and the default recipe was chosen on features "
         "around 1: standardise them (docs/recipes.md, features in units of their own)"
@@ -91,7 +91,7 @@ def large_features(size: float) -> str:
 
 
 def too_short(seeds: Sequence[int], epochs: int) -> str:
-    """What is said where losses were still falling fast at the end."""
+    """The warning about losses that were still falling fast at the end."""
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
     return (
         f"warning: the loss of {who} was still falling fast after {epochs} epochs: train longer (--epochs {2 * epochs})"
@@ -193,6 +193,22 @@ def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, An
     }
 
 
+def bill(outcomes: Sequence[RunOutcome]) -> str | None:
+    """The cost of all seeds together, in one line; None without a bill."""
+    summaries = [outcome.summary.get("pipeline") or {} for outcome in outcomes]
+    bills = [summary["bill"] for summary in summaries if summary.get("bill")]
+    if not bills:
+        return None
+    parts = {name.replace("_", " "): sum(one[name] for one in bills) for name in ("graph_servers", "parameter_servers")}
+    parts["functions"] = sum(one["function_time"] + one["function_requests"] for one in bills)
+    listed = ", ".join(f"{name} {dollars(amount)}" for name, amount in parts.items() if amount)
+    seconds = duration(sum(one["seconds"] for one in bills))
+    return (
+        f"bill: {dollars(sum(parts.values()))} for {seconds} ({listed or 'all free'}; prices of cluster "
+        f"{bills[0]['cluster']}, {bills[0]['prices_as_of']})"
+    )
+
+
 def _reason(outcome: RunOutcome) -> str:
-    """What the error says, without its class and without where it was raised."""
+    """The error's text, without its class and without the place where it was raised."""
     return (outcome.error or "").rpartition(f"{TrainingError.__name__}: ")[2]

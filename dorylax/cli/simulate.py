@@ -1,10 +1,10 @@
-"""`dorylax simulate`: what a run would take and cost on machines that nobody has rented."""
+"""`dorylax simulate`: time and dollars of a run on machines that are not rented."""
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from dorylax.cli.what_if import WhatIf, refuse_alone
 from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
+from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.files import OUTPUT, will_read
 from dorylax.terminal.output import percent, print_json, print_table
@@ -29,6 +30,8 @@ _BACKENDS = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
 _COMPARED_EPOCHS = 3
 _POINTS = 100
+_TOLD = 2000
+"""Tasks between two updates of the progress line."""
 
 
 @click.command()
@@ -120,7 +123,7 @@ def simulate(
         WhatIf(name, grid, epochs, points or _POINTS, jobs, budget, deadline, csv, report, as_json)()
         return
 
-    from dorylax.simulation.scenario import Scenario
+    from dorylax.simulation.settings import load
 
     if name == _TABLES_3_4:
         _tables_3_4(epochs, as_json=as_json)
@@ -128,45 +131,73 @@ def simulate(
     if name in _COMPARISONS:
         _compare(name, epochs or _COMPARED_EPOCHS, as_json=as_json)
         return
-    scenario = Scenario.load(name)
+    scenario = load(name)
     will_read(*scenario.config.dotted().values())
-    found = [_simulated(scenario.on(backend), epochs, trace) for backend in backends or _BACKENDS[:1]]  # type: ignore[arg-type]
+    found, refused = _on_backends(scenario, backends or _BACKENDS[:1], epochs, trace)
+    if not found:
+        raise ConfigError("; ".join(f"{scenario.name} on {backend}: {why}" for backend, why in refused.items()))
+    from dorylax.simulation.result import finding
+
+    said = finding(list(found.values()))
     if as_json:
-        print_json({"schema": 1, "scenarios": [one.to_dict() for one in found]})
+        every = [one.to_dict() for one in found.values()]
+        print_json({"schema": 1, "scenarios": every, "refused": refused, "finding": said})
         return
-    _show(scenario.name, found)
-    for one in found:
+    _show(scenario.name, list(found.values()))
+    for one in found.values():
         _show_tasks(one)
+    for backend, why in refused.items():
+        click.echo(f"{backend} cannot be: {why}")
+    if assumptions := scenario.assumptions():
+        click.echo(f"assumptions: {assumptions}")
+    click.echo(said)
 
 
-def _simulated(scenario: Scenario, epochs: int | None, trace: Path | None = None) -> Simulated:
-    from dorylax.pipeline.timeline import Lanes
+def _on_backends(
+    scenario: Scenario, backends: Sequence[str], epochs: int | None, trace: Path | None = None
+) -> tuple[dict[str, Simulated], dict[str, str]]:
+    """The results on the backends that can be, and the reasons of the others."""
+    from dorylax.simulation.scenario import ScenarioError
+
+    found: dict[str, Simulated] = {}
+    refused: dict[str, str] = {}
+    for backend in backends:
+        try:
+            found[backend] = _simulated(scenario.on(backend), epochs, trace)  # type: ignore[arg-type]
+        except ScenarioError as error:
+            refused[backend] = str(error)
+    return found, refused
+
+
+def _simulated(scenario: Scenario, epochs: int | None, trace: Path | None) -> Simulated:
+    from dorylax.pipeline.timeline import Lanes, Span
     from dorylax.simulation.run import settling
     from dorylax.simulation.run import simulate as run
 
-    epochs = settling(scenario.pipeline) + 2 if epochs is None else epochs
+    total = min(settling(scenario.pipeline) + 2 if epochs is None else epochs, scenario.config.train.epochs)
     lanes, events = Lanes(), list[dict[str, Any]]()
-    with _progress(f"{scenario.name} on {scenario.backend}", min(epochs, scenario.config.train.epochs)) as advance:
-        found = run(
-            scenario,
-            epochs=epochs,
-            trace=None if trace is None else lambda span: events.extend(lanes.events(span)),
-            on_epoch=advance,
-        )
+    done = tasks = before = each = 0  # epochs, tasks, those of finished epochs, and those of the last one
+    with bar(f"{scenario.name} on {scenario.backend}") as progress:
+        progress(0, total, "preparing …")
+
+        def seen(span: Span) -> None:
+            nonlocal tasks
+            tasks += 1
+            if tasks % _TOLD == 0:
+                share = min(0.99, (tasks - before) / each) if each else 0.0
+                progress(done + share, total, f"epoch {min(done + 1, total)}/{total}  {tasks:,} tasks")
+            if trace is not None:
+                events.extend(lanes.events(span))
+
+        def finished(epoch: int) -> None:
+            nonlocal done, before, each
+            done, before, each = epoch, tasks, tasks - before
+            progress(done, total, f"epoch {done}/{total}  {tasks:,} tasks")
+
+        found = run(scenario, epochs=total, trace=seen, on_epoch=finished)
     if trace is not None:
         write_file(trace, json.dumps({"traceEvents": events}).encode())
     return found
-
-
-@contextmanager
-def _progress(title: str, epochs: int) -> Iterator[Any]:
-    """A bar on terminals, of epochs."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal) as bar:
-        task = bar.add_task(title, total=epochs)
-        yield lambda done: bar.update(task, completed=done)
 
 
 def _show(title: str, found: Sequence[Simulated]) -> None:
@@ -190,7 +221,7 @@ def _show(title: str, found: Sequence[Simulated]) -> None:
             *(f"{amount:.4f}" for amount in dollars),
             "–" if value is None else f"{value:.3g}",
             f"{percent(busy.graph_servers)} graph, {percent(busy.functions)} functions, "
-            f"{percent(busy.parameter_servers)} parameters",
+            f"{percent(busy.parameter_servers)} parameters, {percent(busy.network)} network",
         )
     print_table(table)
 
@@ -205,21 +236,15 @@ def _show_tasks(found: Simulated) -> None:
     print_table(table)
 
 
+def _epochs(progress: Callable[[int | float, int | float, str], None], total: int, done: int) -> None:
+    progress(done, total, f"epoch {done}/{total}")
+
+
 def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
     """All cells beside those that were published."""
     from dorylax.simulation.paper import TABLES_3_4
-    from dorylax.simulation.scenario import ScenarioError
 
-    rows: list[tuple[Row, dict[str, Simulated], dict[str, str]]] = []
-    for row in TABLES_3_4:
-        cells: dict[str, Simulated] = {}
-        missing: dict[str, str] = {}
-        for backend in _BACKENDS:
-            try:
-                cells[backend] = _simulated(row.scenario().on(backend), epochs)  # type: ignore[arg-type]
-            except ScenarioError as error:
-                missing[backend] = str(error)
-        rows.append((row, cells, missing))
+    rows = [(row, *_on_backends(row.scenario(), _BACKENDS, epochs)) for row in TABLES_3_4]
     contents = [_row_content(*row) for row in rows]
     if as_json:
         print_json({"schema": 1, "rows": contents})
@@ -292,8 +317,9 @@ def _compare(name: str, epochs: int, *, as_json: bool) -> None:
     for scenario in comparison.scenarios():
         found = []
         for side in sides:
-            with _progress(f"{scenario.name}, {side.name}", epochs) as advance:
-                found.append(side.simulate(scenario, epochs=epochs, on_epoch=advance))
+            with bar(f"{scenario.name}, {side.name}") as progress:
+                told = functools.partial(_epochs, progress, epochs)
+                found.append(side.simulate(scenario, epochs=epochs, on_epoch=told))
         rows.append((scenario.name, found[0], found[1]))
     if as_json:
         print_json({"schema": 1, **content(comparison, rows)})

@@ -29,7 +29,12 @@ from dorylax.terminal.output import print_json
 
 @click.command()
 @data_option
-@click.option("--model", metavar="NAME", help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn or mlp.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
+    "model.options.NAME=VALUE.",
+)
 @click.option("--task", metavar="NAME", help="What is learnt: link-prediction, say [default: what the labels are].")
 @click.option("--metric", metavar="NAME", help="What validation judges epochs by: macro_f1, roc_auc, say.")
 @click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")
@@ -97,7 +102,7 @@ def train(
     if folder is not None and elsewhere:
         _check_checkpoints(sweep, folder)
 
-    from dorylax.cli.seeds import results, train_seeds
+    from dorylax.cli.seeds import bill, results, train_seeds
     from dorylax.experiments.table import print_summary
 
     said = None if as_json else line(config.recipe(), config.dotted())
@@ -110,6 +115,8 @@ def train(
         print_json(results(outcomes, folder))
     else:
         print_summary(sweep, outcomes, title(config))
+        if (billed := bill(outcomes)) is not None:
+            click.echo(billed)
         if folder is not None:
             click.echo(f"run directory: {folder}")
     if failed := sum(outcome.error is not None for outcome in outcomes):

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from dorylax.durable import write_file
 from dorylax.machine import cores
-from dorylax.observers.progress import dollars, duration
+from dorylax.observers.progress import bar, dollars, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import will_read
@@ -31,7 +30,7 @@ _JOBS = 4
 
 
 class WhatIf(NamedTuple):
-    """What the command line says.
+    """The options of a what-if.
 
     Attributes:
         scenario: the file.
@@ -65,14 +64,15 @@ class WhatIf(NamedTuple):
         from dorylax.simulation import amounts
         from dorylax.simulation.choice import Wishes
         from dorylax.simulation.grid import Grid
-        from dorylax.simulation.scenario import Scenario, ScenarioError
+        from dorylax.simulation.scenario import ScenarioError
+        from dorylax.simulation.settings import load
 
         wishes = Wishes(
             None if self.budget is None else amounts.dollars(self.budget),
             None if self.deadline is None else amounts.seconds(self.deadline),
         )
         grid = Grid.parse(self.grid)
-        scenario = Scenario.load(self.scenario)
+        scenario = load(self.scenario)
         will_read(*scenario.config.dotted().values())
         with terminations() as ended:
             search = self._searched(scenario, grid)
@@ -100,14 +100,14 @@ class WhatIf(NamedTuple):
         def work(point: Point) -> int:
             return point.work * (usual_epochs(point) if self.epochs is None else self.epochs)
 
-        with _bar() as bar:
-            task = bar.add_task(scenario.name, total=sum(map(work, every)), state=f"0/{len(every)} points")
-            done = 0
+        whole, worked, done = sum(map(work, every)), 0, 0
+        with bar(scenario.name) as progress:
+            progress(0, whole, f"0/{len(every)} points")
 
             def tried(one: Tried) -> None:
-                nonlocal done
-                done += 1
-                bar.update(task, advance=work(one.point), state=f"{done}/{len(every)} points")
+                nonlocal worked, done
+                worked, done = worked + work(one.point), done + 1
+                progress(worked, whole, f"{done}/{len(every)} points")
 
             return what_if(
                 scenario,
@@ -142,18 +142,6 @@ class WhatIf(NamedTuple):
         return shlex.join([*words, "--report", str(self.page)])
 
 
-def _bar() -> Progress:
-    """On terminals."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[state]}", markup=False),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def _content(search: Search, wishes: Wishes, picked: Point | None) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING, SECTIONS
+from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING, OWN, SECTIONS, is_key
 from dorylax.near_matches import choose, close, did_you_mean
 from dorylax.settings.errors import CONTROL, ConfigError, shown
 from dorylax.settings.words import expected
@@ -19,20 +19,25 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
     """
     flat: dict[str, Any] = {}
     for key, value in mapping.items():
-        if key in SECTIONS:
-            if not isinstance(value, Mapping):
-                example = next(name for name in KEYS if name.startswith(key))
-                raise ConfigError(f"{key} is a section and must hold keys such as {example}, got {shown(value)}")
-            entries = {f"{key}.{name}": entry for name, entry in value.items()}
-        else:
-            entries = {key: value}
-        for dotted, entry in entries.items():
-            if dotted not in KEYS:
+        for dotted, entry in _entries(key, value):
+            if not is_key(dotted):
                 raise unknown_key(dotted)
             if dotted in flat:
                 raise ConfigError(f"{dotted} is given twice")
             flat[dotted] = entry
     return flat
+
+
+def _entries(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The dotted keys of an entry, with their values."""
+    if key not in (*SECTIONS, OWN):
+        yield key, value
+        return
+    if not isinstance(value, Mapping):
+        example = next((name for name in KEYS if name.startswith(key)), f"{key}.depth")
+        raise ConfigError(f"{key} is a section and must hold keys such as {example}, got {shown(value)}")
+    for name, entry in value.items():
+        yield from _entries(f"{key}.{name}", entry)
 
 
 def unknown_key(key: object) -> ConfigError:
@@ -57,11 +62,11 @@ def check_value(key: str, value: Any) -> None:
     Raises:
         ConfigError: `train.epochs must be ≥ 1, got 0`.
     """
-    section, option = key.split(".")
+    section, _, option = key.partition(".")
     if isinstance(value, str) and CONTROL.search(value):
         raise ConfigError(f"{key} must have no control characters, got {shown(value)}", key)
     # None in a model's or optimizer's option means "not used", which is not for the user to say.
-    if value is None and section not in NULL_SAYS_SOMETHING:
+    if value is None and section not in NULL_SAYS_SOMETHING and key in KEYS:
         raise ConfigError(f"{key} must be {expected(KEYS[key])}, got null", key)
     SECTIONS[section].check(option, value)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,20 +23,23 @@ from dorylax.config.recipes.choose import choose
 from dorylax.config.schema import (
     KEYS,
     NULL_SAYS_SOMETHING,
+    OWN,
     SECTIONS,
     DataConfig,
     ModelConfig,
     SingleConfig,
     TrainConfig,
     check_together,
+    is_own,
 )
 from dorylax.config.tasks import SPECS, TaskConfig, TaskSpec
+from dorylax.near_matches import did_you_mean
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import dump
-from dorylax.user_code.references import UserCodeError, is_reference, options_of
+from dorylax.user_code.references import Arguments, UserCodeError, is_reference, options_of
 from dorylax.user_code.trust import FolderCode
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
@@ -109,7 +112,7 @@ class RunConfig(BaseModel):
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The references to code of the user's own."""
+        """The references to user code."""
         return tuple(name for name in (self.model.name, self.optimizer.name) if is_reference(name))
 
     def located(self, name: str) -> str:
@@ -178,12 +181,16 @@ class RunConfig(BaseModel):
             values.update({f"task.{option}": default for option, default in SPECS[task].options.items()})
 
         for key in given:
-            section, option = key.split(".")
-            if section == "model" and option in _MODEL_OPTIONS - used.keys():
+            section, _, option = key.partition(".")
+            if (section == "model" and option in _MODEL_OPTIONS - used.keys()) or (
+                is_own(key) and not is_reference(name)
+            ):
                 raise ConfigError(f"{key} is not an option of model {name}, whose options are {_listed(used)}", key)
             if section == "optimizer" and option in _OPTIMIZER_OPTIONS - tuned.keys():
                 own = _listed(tuned) if tuned else "only those of every optimizer"
                 raise ConfigError(f"{key} is not an option of optimizer {optimizer}, whose options are {own}", key)
+        if is_reference(name):
+            _check_arguments(name, [key.rpartition(".")[2] for key in given if is_own(key)], used, code)
         values.update(given)
         values["train.recipe"] = recipe.name
         if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
@@ -275,9 +282,7 @@ class _OfModel(NamedTuple):
 
 def _model(name: Any, code: FolderCode | None) -> _OfModel:
     if is_reference(name):
-        return _OfModel(
-            _own("model.name", name, ("in_features", "out_features", "rngs"), _MODEL_DEFAULTS, code), {}, ""
-        )
+        return _OfModel(_own("model.name", name, (), _MODEL_DEFAULTS, code), {}, "")
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
@@ -286,7 +291,7 @@ def _model(name: Any, code: FolderCode | None) -> _OfModel:
 
 
 def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str | None) -> Recipe:
-    """The recipe of a model on a data set, with what the task changes of it."""
+    """The recipe of a model on a data set, with the changes of the task."""
     spec = TaskSpec() if task is None else SPECS[task]
     recipe = choose(name, model, data, found.published, found.source, of_vertices=spec.of_vertices)
     changed = {
@@ -298,19 +303,41 @@ def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str 
 
 
 def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
-    """The options that an optimizer uses besides those of every optimizer, with their defaults."""
+    """The options of an optimizer, without those that every optimizer has, with their defaults."""
     if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
         return _own("optimizer.name", name, ("learning_rate",), usual, code)
     return OPTIMIZERS[known("optimizer.name", name, OPTIMIZERS)].options
 
 
+def _check_arguments(name: str, given: Collection[str], options: Mapping[str, Any], code: FolderCode | None) -> None:
+    """Refuses arguments that a user-defined model does not take, and a model that lacks one.
+
+    Args:
+        name: The reference.
+        given: Names of `model.options`.
+        options: Options of configurations that it takes.
+        code: The folder that names the model, if one does.
+    """
+    if code is not None and code.options is not None and code.names(name):
+        return  # the folder's code is not executed
+    found = Arguments.of(name if code is None else code.located(name))
+    for argument in given:
+        key = f"{OWN}.{argument}"
+        if argument in options:
+            raise ConfigError.of(key, f"is a key of its own: give model.{argument}")
+        if argument not in found.named and not found.further:
+            raise ConfigError.of(key, f"is not an argument of {name}: {did_you_mean(argument, found.named)}")
+    if (missing := found.missing((*given, *options, *found.filled_in(given)))) is not None:
+        raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: give {OWN}.{missing}, or it a default")
+
+
 def _own(
     key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any], code: FolderCode | None
 ) -> dict[str, Any]:
-    """The options of something of the user's own: by the defaults of its signature where a configuration can hold them.
+    """The options of a user-defined model or optimizer; defaults are the signature's where a configuration can hold them.
 
-    Where a folder says what they are, nothing is executed to know it.
+    Options that a folder records are taken from it, without executing the code.
     """
     if code is not None and code.options is not None and code.names(name):
         if name not in code.options:
@@ -339,14 +366,14 @@ def _distinguishes(key: str, value: Any) -> bool:
 
 
 def _pipeline(values: Mapping[str, Any]) -> PipelineConfig | None:
-    """What the sections `pipeline`, `tensor` and `ray` say; None where no key of the first two is given."""
+    """The settings of the sections `pipeline`, `tensor` and `ray`; None where no key of the first two is given."""
     given, tensor = _section("pipeline", values), _section("tensor", values)
     made = PipelineConfig(**given, tensor=TensorConfig(**tensor), ray=RayConfig(**_section("ray", values)))
     return made if given or tensor else None
 
 
 def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given of a section, by option."""
+    """The given values of a section, by option."""
     return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
 
 

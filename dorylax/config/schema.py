@@ -8,9 +8,10 @@ optimizers, `dorylax.config.optimizers`'.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from dorylax.config.optimizers import OptimizerConfig
@@ -21,7 +22,7 @@ from dorylax.ray_cluster.config import RayConfig
 from dorylax.runs.metric import ACCURACIES, MetricName
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.byte_sizes import parse_bytes
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Fraction, PathText, Positive, Section, Seed, Text
 from dorylax.storage.location import parse
 
@@ -59,13 +60,23 @@ class DataConfig(Section):
     )
 
 
-class ModelConfig(Section):
-    """The model. An option that the model does not use may not be set."""
+OWN = "model.options"
+"""Section of the arguments of a user-defined model, by the names that its class has for them."""
 
+
+class ModelConfig(Section):
+    """The model. An option that the model does not use may not be set.
+
+    Arguments of a user-defined model are further values, called `options.NAME`.
+    """
+
+    model_config = ConfigDict(extra="allow")
     section: ClassVar[str] = "model"
 
     name: str = Field(
-        default="gcn", description="which model: one of those below, or yours as `FILE.py:CLASS` or `MODULE:CLASS`"
+        default="gcn",
+        description="which model: one of those below, or yours as `FILE.py:CLASS` or `MODULE:CLASS`, with its arguments as "
+        "`model.options.NAME`",
     )
     hidden_features: Count | None = Field(
         default=None, description="width of the hidden layers, per head where there are heads"
@@ -104,9 +115,35 @@ class ModelConfig(Section):
         default=None, description="probability that an edge is dropped from a propagation in training"
     )
 
+    @property
+    def own(self) -> dict[str, Any]:
+        """The arguments of a user-defined model, by its names for them."""
+        return {key.partition(".")[2]: value for key, value in (self.model_extra or {}).items()}
+
+    @classmethod
+    def check(cls, option: str, value: Any) -> None:
+        """See `Section.check`. Arguments of user-defined models are numbers, text, booleans, and lists of these."""
+        key = cls.key(option)
+        if not is_own(key):
+            super().check(option, value)
+            return
+        for one in value if isinstance(value, list) else [value]:
+            if not isinstance(one, bool | int | float | str) or (isinstance(one, float) and not math.isfinite(one)):
+                raise ConfigError.of(
+                    key, f"must be a finite number, text, true or false, or a list of these, got {shown(value)}"
+                )
+
+    @model_validator(mode="after")
+    def _check(self) -> ModelConfig:
+        for option, value in (self.model_extra or {}).items():
+            if not is_own(self.key(option)):
+                raise self.unknown(option)
+            self.check(option, value)
+        return self
+
 
 def _place(text: str) -> str:
-    """A place of files, as it is meant from any folder."""
+    """Resolve a place of files, so that it is the same from any folder."""
     return str(parse(text))
 
 
@@ -170,7 +207,7 @@ class TrainConfig(Section):
 
     @property
     def goal(self) -> float | None:
-        """What the validation metric is to reach; None: nothing."""
+        """The target of the validation metric; None without one."""
         return self.target_accuracy if self.target is None else self.target
 
     def evaluates(self, epoch: int) -> bool:
@@ -276,6 +313,17 @@ KEYS: dict[str, FieldInfo] = {
     model.key(name): field for model in SECTIONS.values() for name, field in model.options().items()
 }
 """Dotted key → its field, in order."""
+
+
+def is_own(key: str) -> bool:
+    """Whether a dotted key is an argument of a user-defined model."""
+    section, _, name = key.rpartition(".")
+    return section == OWN and name.isidentifier()
+
+
+def is_key(key: object) -> bool:
+    """Whether a dotted key exists."""
+    return isinstance(key, str) and (key in KEYS or is_own(key))
 
 
 def check_together(

@@ -26,7 +26,7 @@ from dorylax.settings.words import TYPE_WORDS
 
 Part = TypeVar("Part", Cluster, Function, Gpu, Instance, Variation)
 Where = tuple[str, ...]
-_UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu")
+_UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu", "memory")
 _OPTIONAL = ("variation", *_UNSHARED)
 """Keys that a description of a server may leave out: it then has the default cluster's variation, and shares nothing."""
 _UNWRITTEN = ("one_machine",)
@@ -147,7 +147,7 @@ def _gpu(value: Any, where: Where, base: Gpu | None) -> Gpu:
 
 
 def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:
-    """A section; what it leaves out is as in `base`."""
+    """A section; missing keys have the values of `base`."""
     if "variation" in values:
         inside = (*where, "variation")
         given = _mapping(values["variation"], inside, Variation)

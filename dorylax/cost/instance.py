@@ -1,4 +1,4 @@
-"""Servers for rent: what they can do and what they cost."""
+"""Servers for rent: speeds, memory and prices."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ class Instance:
         lone_thread: how many times as fast a thread is whose core no other uses, ≥ 1.
         total_memory_bandwidth: bytes per second that all threads together read at most; 0: whatever they ask for.
         gpu: its GPU; None where it has none.
+        memory: bytes of main memory; 0: unknown.
 
     Raises:
         ClusterError: a value out of range.
@@ -64,12 +65,13 @@ class Instance:
     lone_thread: float = 1.0
     total_memory_bandwidth: float = 0.0
     gpu: Gpu | None = None
+    memory: float = 0.0
 
     def __post_init__(self) -> None:
         check_bounds(self, "threads", 1.0)
         for key in ("flops", "memory_bandwidth", "network_bandwidth", "overhead"):
             check_bounds(self, key, 0.0, above=True)
-        for key in ("price", "total_memory_bandwidth"):
+        for key in ("price", "total_memory_bandwidth", "memory"):
             check_bounds(self, key, 0.0)
         check_bounds(self, "lone_thread", 1.0)
         if self.threads_per_core not in (1, 2):
@@ -96,12 +98,13 @@ def _ec2(
     threads: int,
     gigabits: float,
     price: float,
+    gibibytes: float,
     *,
     memory: float,
     hyper_threads: bool = True,
     gpu: Gpu | None = None,
 ) -> Instance:
-    """One of Amazon's; `memory` is what its memory gives a virtual CPU, in bytes per second."""
+    """One of Amazon's, with so many GiB; `memory` is what its memory gives a virtual CPU, in bytes per second."""
     return Instance(
         name,
         threads,
@@ -115,6 +118,7 @@ def _ec2(
         lone_thread=_LONE_THREAD if hyper_threads else 1.0,
         total_memory_bandwidth=threads * memory,
         gpu=gpu,
+        memory=gibibytes * 2**30,
     )
 
 
@@ -133,16 +137,16 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
     {
         instance.name: instance
         for instance in (
-            _ec2("c5.xlarge", 4, 1.25, 0.17, memory=_SKYLAKE_36),  # network: assumption, half of a c5.2xlarge's
-            _ec2("c5.2xlarge", 8, 2.5, 0.34, memory=_SKYLAKE_36),
-            _ec2("c5n.2xlarge", 8, 10.0, 0.432, memory=_SKYLAKE_36),
-            _ec2("c5n.4xlarge", 16, 15.0, 0.864, memory=_SKYLAKE_36),
-            _ec2("c7i.2xlarge", 8, 3.1, 0.357, memory=_SAPPHIRE_RAPIDS),
-            _ec2("c7g.2xlarge", 8, 3.75, 0.29, memory=_GRAVITON_3, hyper_threads=False),
-            _ec2("r5.xlarge", 4, 1.25, 0.252, memory=_SKYLAKE_48),
-            _ec2("r5.2xlarge", 8, 2.5, 0.504, memory=_SKYLAKE_48),
-            _ec2("p2.xlarge", 4, 1.25, 0.90, memory=_BROADWELL, gpu=K80),  # network: assumption, as of other xlarge
-            _ec2("p3.2xlarge", 8, 2.5, 3.06, memory=_BROADWELL, gpu=V100),
+            _ec2("c5.xlarge", 4, 1.25, 0.17, 8, memory=_SKYLAKE_36),  # network: assumption, half of a c5.2xlarge's
+            _ec2("c5.2xlarge", 8, 2.5, 0.34, 16, memory=_SKYLAKE_36),
+            _ec2("c5n.2xlarge", 8, 10.0, 0.432, 21, memory=_SKYLAKE_36),
+            _ec2("c5n.4xlarge", 16, 15.0, 0.864, 42, memory=_SKYLAKE_36),
+            _ec2("c7i.2xlarge", 8, 3.1, 0.357, 16, memory=_SAPPHIRE_RAPIDS),
+            _ec2("c7g.2xlarge", 8, 3.75, 0.29, 16, memory=_GRAVITON_3, hyper_threads=False),
+            _ec2("r5.xlarge", 4, 1.25, 0.252, 32, memory=_SKYLAKE_48),
+            _ec2("r5.2xlarge", 8, 2.5, 0.504, 64, memory=_SKYLAKE_48),
+            _ec2("p2.xlarge", 4, 1.25, 0.90, 61, memory=_BROADWELL, gpu=K80),  # network: assumption, as of other xlarge
+            _ec2("p3.2xlarge", 8, 2.5, 3.06, 61, memory=_BROADWELL, gpu=V100),
         )
     }
 )

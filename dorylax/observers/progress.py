@@ -18,7 +18,9 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast, final, runtime_checkable
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.table import Column
+from rich.text import Text
 
 from dorylax.runs.metric import METRICS, score_in
 from dorylax.terminal.session import notebook
@@ -86,8 +88,8 @@ class Lasting:
 class _Line(Protocol):
     """Where the line is."""
 
-    def show(self, completed: int, state: str) -> None:
-        """Shows how far a run is."""
+    def show(self, completed: int, state: str, left: str = "") -> None:
+        """Shows how far a run is, and the time left."""
         ...
 
     def close(self, last: str | None) -> None:
@@ -101,12 +103,12 @@ class _OnTerminal:
 
     def __init__(self, label: str, total: int, stream: Lasting, bars: Progress) -> None:
         self._stream, self._bars = stream, bars
-        self._task = bars.add_task(label, total=total, state="")
+        self._task = bars.add_task(label, total=total)
         bars.start()
 
-    def show(self, completed: int, state: str) -> None:
+    def show(self, completed: int, state: str, left: str = "") -> None:
         """See `_Line`."""
-        self._bars.update(self._task, completed=completed, state=state)
+        self._bars.update(self._task, completed=completed, state=state, left=left)
 
     def close(self, last: str | None) -> None:
         """See `_Line`."""
@@ -125,9 +127,9 @@ class _InNotebook:
         self._state = (0, "")
         self._handle = display.display(_text(""), raw=True, display_id=True)
 
-    def show(self, completed: int, state: str) -> None:
+    def show(self, completed: int, state: str, left: str = "") -> None:
         """See `_Line`."""
-        self._state = (completed, state)
+        self._state = (completed, _joined(state, left))
         if self._clock() - self._shown >= _SECONDS["notebook"]:
             self._shown = self._clock()
             self._handle.update(_text(self._line()), raw=True)
@@ -142,6 +144,10 @@ class _InNotebook:
         return f"{self._label} {'━' * full}{'╌' * (_WIDTH - full)} {state}"
 
 
+def _joined(state: str, left: str) -> str:
+    return f"{state}  {left}" if left else state
+
+
 def _text(line: str) -> dict[str, str]:
     return {"text/plain": line}
 
@@ -154,11 +160,11 @@ class _InLog:
         self._label, self._stream, self._clock = label, stream, clock
         self._shown = clock()
 
-    def show(self, completed: int, state: str) -> None:  # noqa: ARG002
+    def show(self, completed: int, state: str, left: str = "") -> None:  # noqa: ARG002
         """See `_Line`."""
         if self._clock() - self._shown >= _SECONDS["log"]:
             self._shown = self._clock()
-            print(f"{self._label}: {state}", file=self._stream, flush=True)
+            print(f"{self._label}: {_joined(state, left)}", file=self._stream, flush=True)
 
     def close(self, last: str | None) -> None:
         """See `_Line`."""
@@ -234,12 +240,13 @@ class ProgressBar:
         parts.append(f"{duration(statistics.median(self._seconds))}/epoch")
         if record.dollars is not None:
             parts.append(dollars(record.dollars))
+        left = ""
         if self._mark is None:
             self._mark = (now, done)
         elif self._total > done:
             start, first = self._mark
-            parts.append(f"{duration((now - start) / (done - first) * (self._total - done))} left")
-        self._line.show(done, "  ".join(parts))
+            left = f"{duration((now - start) / (done - first) * (self._total - done))} left"
+        self._line.show(done, "  ".join(parts), left)
 
     def finished(self, result: TrainResult) -> None:
         """Replaces the line by the result."""
@@ -259,35 +266,62 @@ class ProgressBar:
             self._line = None
 
 
+@final
+class _Words(ProgressColumn):
+    """Words about a task. On a narrow terminal those that may be cut end with an ellipsis; the others keep their width."""
+
+    def __init__(self, words: Callable[[Task], str], *, cut: bool) -> None:
+        super().__init__(Column(no_wrap=not cut))
+        self._words = words
+
+    def render(self, task: Task) -> Text:
+        """See `ProgressColumn`."""
+        return Text(self._words(task), no_wrap=True, overflow="ellipsis")
+
+
 def terminal_bars(stream: Stream) -> Progress | None:
-    """Lines of a terminal with description, bar and a field `state`, which go away at the end; None elsewhere."""
+    """Lines of a terminal, which go away at the end: description, bar, and the fields `state` and `left`; None elsewhere."""
     if not stream.isatty():
         return None
     console = Console(file=cast("IO[str]", stream), force_terminal=True)
     columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=_WIDTH),
-        TextColumn("{task.fields[state]}", markup=False),
+        _Words(lambda task: task.description, cut=True),
+        BarColumn(bar_width=_WIDTH, table_column=Column(no_wrap=True)),
+        _Words(lambda task: str(task.fields.get("state", "")), cut=True),
+        _Words(lambda task: f" {task.fields.get('left', '')}", cut=False),
     )
     return Progress(*columns, console=console, transient=True, refresh_per_second=5)
 
 
 @contextlib.contextmanager
-def bar(label: str) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar on standard error, where that is a terminal, of what is no training.
+def bar(label: str) -> Iterator[Callable[[int | float, int | float, str], None]]:
+    """A bar on standard error, where that is a terminal, for work other than training.
 
     Args:
-        label: what is done.
+        label: Name of the work.
 
     Yields:
-        What to tell how much is done, how much there is to do, and what is done now.
+        A function to call with the amount done, the whole amount, and a description of the current step.
     """
     bars = terminal_bars(Lasting(sys.stderr))
-    task = None if bars is None else bars.add_task(label, total=None, state="")
+    task = None if bars is None else bars.add_task(label, total=None)
+    begun: tuple[float, int | float, int | float] = (
+        0.0,
+        0.0,
+        -1.0,
+    )  # moment, amount done then, and whole amount of the current step
 
-    def progress(done: int, total: int, state: str) -> None:
-        if bars is not None and task is not None:
-            bars.update(task, completed=done, total=total, state=state)
+    def progress(done: int | float, total: int | float, state: str) -> None:
+        nonlocal begun
+        if bars is None or task is None:
+            return
+        moment, before, whole = begun
+        if total != whole or done < before:
+            moment, before, _ = begun = (time.perf_counter(), done, total)
+        left = ""
+        if before < done < total:
+            left = f"{duration((time.perf_counter() - moment) / (done - before) * (total - done))} left"
+        bars.update(task, completed=done, total=total, state=state, left=left)
 
     with contextlib.nullcontext() if bars is None else bars:
         yield progress
@@ -327,6 +361,8 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
 
 def dollars(amount: float) -> str:
     """US dollars for people: `$1.24`, and small amounts to two digits: `$0.0031`."""
+    if not amount:
+        return "$0"
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.2g}" if amount >= 1e-4 else f"${amount:.1e}"
 
 

@@ -68,7 +68,7 @@ class Section(BaseModel):
         cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes:", *lines])
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """For `repr`: what is not as by default."""
+        """The values that differ from their defaults, for `repr`."""
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value != field.get_default(call_default_factory=True):
@@ -105,7 +105,7 @@ class Section(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in order, as YAML may carry them."""
-        values = {name: getattr(self, name) for name in self.options()}
+        values = {name: getattr(self, name) for name in self.options()} | (self.model_extra or {})
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:  # noqa: ARG002

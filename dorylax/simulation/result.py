@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.cost import Bill, Calls, Cluster
+from dorylax.observers.progress import dollars, duration
 from dorylax.simulation.scenario import Backend
+
+_IDLE = 0.5
+"""Share of the time below which nothing is a bottleneck."""
 
 
 class Task(NamedTuple):
@@ -33,11 +37,19 @@ class Utilisation(NamedTuple):
         graph_servers: of the threads of graph servers, or of their GPUs.
         functions: of the calls that may run at a time; 0 where there are none.
         parameter_servers: of the one thread of each that computes.
+        network: of the bandwidth of graph servers, in the direction in which more is sent.
     """
 
     graph_servers: float
     functions: float
     parameter_servers: float
+    network: float = 0.0
+
+    @property
+    def bottleneck(self) -> tuple[str, float]:
+        """The part that was busy most, and its share."""
+        name, share = max(self._asdict().items(), key=lambda part: part[1])
+        return name.replace("_", " "), share
 
 
 @final
@@ -146,3 +158,22 @@ class Simulated:
             "utilisation": self.utilisation._asdict(),
             "tasks": [task._asdict() for task in self.tasks],
         }
+
+
+def finding(found: Sequence[Simulated]) -> str:
+    """The result of simulating a scenario on some backends, in one sentence.
+
+    Args:
+        found: One or more.
+    """
+    best, fastest = min(found, key=lambda one: one.bill.total), min(found, key=lambda one: one.seconds)
+    part, share = best.utilisation.bottleneck
+    which = f"the cheapest of {len(found)} backends is {best.backend}" if len(found) > 1 else f"on {best.backend}"
+    text = f"{which}: {best.total_epochs} epochs take {duration(best.seconds)} and cost {dollars(best.bill.total)}; "
+    if share < _IDLE:
+        text += f"nothing is busy more than {100 * share:.0f} % of the time ({part}), tasks wait for each other"
+    else:
+        text += f"the bottleneck is the {part}, busy {100 * share:.0f} % of the time"
+    if fastest is not best:
+        text += f"; {fastest.backend} takes {duration(fastest.seconds)} for {dollars(fastest.bill.total)}"
+    return text

@@ -16,9 +16,10 @@ from dorylax.memory.phases import CODE
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.parameters.oscillation import WINDOW
+from dorylax.pipeline.plan import Step
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
-from dorylax.pipeline.run import PipelineRun
+from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_sizes
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
@@ -53,7 +54,7 @@ def simulate(
 
     Raises:
         ConfigError: the configuration does not fit the graph.
-        ScenarioError: it does not fit the memory of its GPUs.
+        ScenarioError: it does not fit the memory of its servers, GPUs or functions.
         SplitError: the model cannot be split.
         ValueError, OSError: the data set cannot be loaded.
     """
@@ -62,18 +63,18 @@ def simulate(
         pipeline = pipeline.model_copy(update={"oscillation_limit": 1.0})
     first = settling(pipeline)
     made, shape = pipeline_of(scenario, pipeline, inputs)
-    check_gpu_memory(made, shape)
+    check_memory(made, shape)
     tally = Tally(trace)
     with rarely_collected():
         run = made.start(made.parts.params, None, made.parts.state, trace=tally.add)
         try:
             prepare = run.seconds
-            calls, seconds, metrics = [_calls(run)], list[float](), list[ServerMetrics]()
+            calls, seconds, metrics = [copy.copy(run.calls)], list[float](), list[ServerMetrics]()
             tally.clear()
             for epoch in range(min(first + 2 if epochs is None else epochs, config.train.epochs)):
                 found = run.run_epoch()
                 seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
-                calls.append(_calls(run))
+                calls.append(copy.copy(run.calls))
                 metrics += found.servers
                 if on_epoch is not None:
                     on_epoch(epoch + 1)
@@ -92,7 +93,9 @@ def simulate(
         calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
         total_epochs=config.train.epochs,
         tasks=tally.tasks(),
-        utilisation=_utilisation(scenario, metrics, sum(seconds)),
+        utilisation=_utilisation(
+            scenario, metrics, _traffic(made, shape) if scenario.cluster.ships else (0, 0), seconds
+        ),
     )
 
 
@@ -160,54 +163,91 @@ class Tally:
         return tuple(sorted(found, key=lambda task: (-task.seconds, task.name)))
 
 
-def check_gpu_memory(made: Pipeline, shape: DataShape) -> None:
-    """Refuses a pipeline whose servers' GPUs do not hold what graph servers hold at their peaks (docs/memory.md).
+def check_memory(made: Pipeline, shape: DataShape) -> None:
+    """Refuses a pipeline whose servers, or their GPUs, or functions do not hold their peaks (docs/memory.md).
 
     Args:
-        made: the pipeline.
-        shape: of its data.
+        made: The pipeline.
+        shape: Sizes of its data.
 
     Raises:
-        ScenarioError: says what is needed.
+        ScenarioError: Says what is needed, and what there is.
     """
-    assert made.prices is not None
-    instance = made.prices.graph_server
-    if (gpu := instance.gpu) is None:
+    cluster, plan = made.prices, made.prepared.plan
+    assert cluster is not None
+    if cluster.one_machine is not None:
         return
+    calls, memory = (
+        _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk)),
+        cluster.function.memory_mb * 2**20,
+    )
+    needed = max((cost.bytes_in + cost.bytes_out for cost in calls), default=0)
+    if cluster.functions and needed > memory:
+        raise ScenarioError(
+            f"a function would hold {needed / 1e9:.2f} GB, and has {memory / 1e9:.2f}: give more intervals, or "
+            "function.memory_mb"
+        )
+    instance = cluster.graph_server
+    room, whose = instance.memory, instance.name
+    if instance.gpu is not None:
+        room, whose = instance.gpu.memory, f"the GPU of {instance.name}"
     entries = [
         ShardEntry("", 0, "", one.bounds, one.edge_bounds, (len(one.ghosts["in"]), len(one.ghosts["out"])))
         for one in made.pieces
     ]
-    threads = Resources.of(made.config, made.prices, instance.tasks)
-    held = graph_server(shape, Cut.of(entries), Program(made.prepared.plan, None), made.config, threads)
-    needed = sum(size for name, size in held.items() if name != CODE)
-    if needed > gpu.memory:
+    threads = Resources.of(made.config, cluster, instance.tasks)
+    # Functions hold the operands of their calls, threads of servers those of theirs.
+    threads = threads._replace(workers=1) if cluster.functions else threads._replace(slots=threads.graph_threads)
+    held = graph_server(shape, Cut.of(entries), Program(plan, None), made.config, threads)
+    needed = sum(size for name, size in held.items() if instance.gpu is None or name != CODE)
+    if 0 < room < needed:
         raise ScenarioError(
-            f"a graph server would hold {needed / 1e9:.1f} GB, the GPU of {instance.name} has {gpu.memory / 1e9:.1f}: give "
-            "more servers"
+            f"a graph server would hold {needed / 1e9:.1f} GB, {whose} has {room / 1e9:.1f}: give more servers"
         )
-
-
-def _calls(run: PipelineRun) -> Calls:
-    """What functions have done so far."""
-    return copy.copy(run.calls)
 
 
 def _less(after: Calls, before: Calls) -> Calls:
     return Calls(after.requests - before.requests, after.milliseconds - before.milliseconds)
 
 
-def _utilisation(scenario: Scenario, metrics: Sequence[ServerMetrics], seconds: float) -> Utilisation:
-    pipeline, cluster = scenario.pipeline, scenario.cluster
+def _utilisation(
+    scenario: Scenario, metrics: Sequence[ServerMetrics], traffic: tuple[int, int], epochs: Sequence[float]
+) -> Utilisation:
+    """The busy shares.
+
+    Args:
+        scenario: The run.
+        metrics: Of all servers in the epochs that were simulated.
+        traffic: Bytes to all functions and from them in an epoch.
+        epochs: Seconds of each epoch.
+    """
+    pipeline, cluster, seconds = scenario.pipeline, scenario.cluster, sum(epochs)
     graph = [one for one in metrics if isinstance(one, GraphServerMetrics)]
     parameters = [one for one in metrics if not isinstance(one, GraphServerMetrics)]
     found = Resources.of(pipeline, cluster, 1)
     slots = found.slots if cluster.functions else 0
+    messages = sum(one.message_bytes for one in graph)
+    sent = messages + len(epochs) * traffic[0] + sum(one.bytes_received for one in parameters)
+    received = messages + len(epochs) * traffic[1] + sum(one.bytes_sent for one in parameters)
     return Utilisation(
         _share(sum(one.graph_seconds for one in graph), pipeline.servers * found.graph_threads * seconds),
         _share(sum(one.tensor_seconds for one in graph), pipeline.servers * slots * seconds),
         _share(sum(one.busy_seconds for one in parameters), pipeline.parameter_servers * seconds),
+        _share(max(sent, received), pipeline.servers * cluster.graph_server.network_bandwidth * seconds),
     )
+
+
+def _traffic(made: Pipeline, shape: DataShape) -> tuple[int, int]:
+    """Bytes that functions fetch from graph servers in an epoch, and those that they return."""
+    number = made.config.servers * made.config.intervals
+    calls = _calls(made.prepared.plan.epoch, StageSizes(shape.num_vertices // number, shape.num_edges // number))
+    return number * sum(one.bytes_in for one in calls), number * sum(one.bytes_out for one in calls)
+
+
+def _calls(steps: Sequence[Step], sizes: StageSizes) -> list[StageCost]:
+    """The costs of the stages that tensor workers run, one call of each."""
+    stages = (step for step in steps if step.kind == "stage" and step.on_worker and step.space is not None)
+    return [stage_cost(step, sizes.of(step)) for step in stages]
 
 
 def _share(part: float, whole: float) -> float:

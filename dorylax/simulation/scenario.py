@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from pathlib import Path
 from typing import Any, Literal, final, get_args
 
 from dorylax.config import RunConfig
-from dorylax.config.files import overrides_from_mapping
 from dorylax.cost import INSTANCES, Cluster, find_cluster
 from dorylax.errors import DorylaxError
 from dorylax.graph.degree_statistics import DegreeStatistics
-from dorylax.near_matches import did_you_mean
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.text_file import read_text
 
 Backend = Literal["functions", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
@@ -26,13 +20,13 @@ GPU_SERVER = INSTANCES["p3.2xlarge"]
 
 @final
 class ScenarioError(DorylaxError, ValueError):
-    """A scenario that cannot be; its text is one line for the user."""
+    """An impossible scenario; its text is one line for the user."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class GraphSizes:
-    """A graph that nobody has.
+    """A graph described only by its sizes.
 
     Attributes:
         vertices, edges: V, and directed edges E.
@@ -59,7 +53,7 @@ class GraphSizes:
 
     @property
     def degrees(self) -> DegreeStatistics:
-        """What is known of its edges."""
+        """The statistics of its edges."""
         return DegreeStatistics(self.vertices, self.edges, self.degree_spread, self.cut_ratio)
 
 
@@ -69,12 +63,12 @@ class Scenario:
     """A run to be simulated.
 
     Attributes:
-        name: what it is called.
+        name: Name in tables and messages.
         backend: "functions": servers and what functions the cluster has; "cpu": its servers alone; "gpu": as many servers
             with a GPU (`GPU_SERVER`), alone.
         config: the run; its pipeline is on the virtual clock, its `train.epochs` are those of the whole run.
         graph: in place of the data set that `config.data` names; None: that one.
-        cluster: what it runs on.
+        cluster: The rented machines.
     """
 
     name: str
@@ -102,7 +96,7 @@ class Scenario:
         """A scenario of dotted settings, on its servers and functions.
 
         Args:
-            name: what it is called.
+            name: Name in tables and messages.
             settings: of the configuration; `pipeline.clock` is virtual unless it is given.
             graph: as above.
             cluster: what it runs on; None: what `pipeline.cluster` names.
@@ -134,46 +128,16 @@ class Scenario:
         cluster = dataclasses.replace(self.cluster, graph_server=server, functions=0)
         return dataclasses.replace(self, backend=backend, cluster=cluster)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Scenario:
-        """Reads a YAML file of a configuration's keys, `name`, `contention`, and `graph` for `data` (docs/simulation.md).
-
-        Raises:
-            ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
-            OSError: the machine fails to read it.
-        """
-        place = Path(path)
-        document = strict_yaml.parse(read_text(place), place.name)
-        if not isinstance(document.value, dict):
-            raise ConfigError(f"{document.where()}: must hold keys such as graph, got {document.value!r}")
-        values = dict(document.value)
-        name = values.pop("name", place.stem)
-        if not isinstance(name, str):
-            raise ConfigError(f"{document.where('name')}: name must be text, got {name!r}")
-        contention = values.pop("contention", True)
-        if not isinstance(contention, bool):
-            raise ConfigError(f"{document.where('contention')}: contention must be true or false, got {contention!r}")
-        graph = _sizes(values.pop("graph"), document) if "graph" in values else None
-        return cls.of(name, overrides_from_mapping(document, values), graph=graph, contention=contention)
-
-
-def _sizes(value: Any, document: strict_yaml.Document) -> GraphSizes:
-    """The section `graph`."""
-    fields = {field.name: field for field in dataclasses.fields(GraphSizes)}
-    if not isinstance(value, dict):
-        raise ConfigError(f"{document.where('graph')}: graph must hold keys such as vertices, got {value!r}")
-    for key, entry in value.items():
-        where = document.where("graph", key)
-        if key not in fields:
-            raise ConfigError(f"{where}: graph.{key} is not a key of a graph: {did_you_mean(key, fields)}")
-        whole = fields[key].type == "int"
-        if type(entry) is not int and (whole or type(entry) is not float):
-            words = "a whole number" if whole else "a number"
-            raise ConfigError(f"{where}: graph.{key} must be {words}, got {entry!r}")
-    for key, field in fields.items():
-        if key not in value and field.default is dataclasses.MISSING:
-            raise ConfigError(f"{document.where('graph')}: graph.{key} is missing")
-    try:
-        return GraphSizes(**value)
-    except ValueError as error:
-        raise ConfigError(f"{document.where('graph')}: graph: {error}") from None
+    def assumptions(self) -> str:
+        """The assumptions that times and dollars hang on most."""
+        found = []
+        if self.graph is not None:
+            servers, ratio = self.pipeline.servers, self.graph.cut_ratio
+            found.append(
+                f"graph.cut_ratio = {ratio:g}, so {100 * ratio * (1 - 1 / servers):.0f} % of the edges join servers "
+                "(`dorylax partition` measures it)"
+            )
+            found.append(f"graph.degree_spread = {self.graph.degree_spread:g}")
+        if slots := self.cluster.functions and (self.pipeline.tensor.slots or self.cluster.functions):
+            found.append(f"{slots} functions for each server at a time, {slots * self.pipeline.servers} in all")
+        return "; ".join(found)

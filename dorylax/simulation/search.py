@@ -49,6 +49,7 @@ COLUMNS: Mapping[str, type] = {
     "graph_server_utilisation": float,
     "function_utilisation": float,
     "parameter_server_utilisation": float,
+    "network_utilisation": float,
     "front": bool,
     "reason": str,
 }
@@ -74,7 +75,7 @@ class Tried:
 @final
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What is known of a grid.
+    """The results on a grid.
 
     Attributes:
         name: of the scenario.
@@ -95,7 +96,7 @@ class Search:
 
     @cached_property
     def known(self) -> tuple[tuple[Point, Simulated], ...]:
-        """What can be."""
+        """The points that can be simulated, with their results."""
         return tuple((one.point, one.found) for one in self.tried if one.found is not None)
 
     @cached_property
@@ -241,5 +242,6 @@ def _row(one: Tried, *, front: bool) -> dict[str, Any]:
             "graph_server_utilisation": busy.graph_servers,
             "function_utilisation": busy.functions,
             "parameter_server_utilisation": busy.parameter_servers,
+            "network_utilisation": busy.network,
         }
     return row

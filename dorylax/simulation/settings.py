@@ -1,4 +1,4 @@
-"""Scenarios as settings: what a sweep of simulations may vary besides the keys of a configuration.
+"""Scenarios as settings: their files, and the keys that a sweep of simulations may vary in addition to a configuration's.
 
 `graph.*` describes a graph of which only sizes are known, in place of `data.*`; `cluster.*` changes the cluster that
 `pipeline.cluster` names, by the keys of its description (docs/clock.md); `simulation.*` says how a run is simulated.
@@ -7,26 +7,32 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar, final
 
 from pydantic import Field, model_validator
 
 from dorylax.config import RunConfig
+from dorylax.config.files import overrides_from_mapping
 from dorylax.cost import ClusterError, find_cluster
 from dorylax.cost.cluster_file import changed
 from dorylax.near_matches import did_you_mean
+from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Section, Text
+from dorylax.settings.text_file import read_text
 from dorylax.simulation.paper import GRAPHS
 from dorylax.simulation.scenario import Backend, GraphSizes, Scenario
+from dorylax.user_code.trust import FolderCode
 
-_CLUSTER = "cluster."
+_CLUSTER, _CLOCK = "cluster.", "pipeline.clock"
 
 
 @final
 class GraphConfig(Section):
-    """A graph that nobody has.
+    """A graph described only by its sizes.
 
     Raises:
         ConfigError: a value out of range, an unknown name, or sizes that are missing; names the key.
@@ -55,7 +61,7 @@ class GraphConfig(Section):
         return self
 
     def sizes(self) -> GraphSizes:
-        """What it says, with what the name fills in.
+        """The sizes, completed from the named graph.
 
         Raises:
             ConfigError: see the class.
@@ -135,10 +141,58 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def read(document: strict_yaml.Document, mapping: Mapping[str, Any], inside: strict_yaml.Path = ()) -> dict[str, Any]:
+    """The dotted keys, all of simulations, of a part of a document; `inside` is the place of the mapping in it.
+
+    Raises:
+        ConfigError: an unknown key, or a value that is wrong by itself; with file and line.
+    """
+    found: dict[str, Any] = {}
+    for key, value in mapping.items():
+        try:
+            for dotted, one in flatten({key: value}).items():
+                check_value(dotted, one)
+                if dotted in found:
+                    raise ConfigError(f"{dotted} is given twice")
+                found[dotted] = one
+        except ConfigError as error:
+            raise ConfigError(f"{document.where(*inside, key)}: {error}") from None
+    return found
+
+
+def load(path: str | os.PathLike[str]) -> Scenario:
+    """Reads a scenario file: a configuration's keys, `name`, `contention`, `cluster`, `graph` (docs/simulation.md).
+
+    Raises:
+        ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
+        OSError: the machine fails to read it.
+    """
+    place = Path(path)
+    document = strict_yaml.parse(read_text(place), place.name)
+    if not isinstance(document.value, dict):
+        raise ConfigError(f"{document.where()}: must hold keys such as graph, got {document.value!r}")
+    values = dict(document.value)
+    name, contention = values.pop("name", place.stem), values.pop("contention", True)
+    if not isinstance(name, str):
+        raise ConfigError(f"{document.where('name')}: name must be text, got {name!r}")
+    if not isinstance(contention, bool):
+        raise ConfigError(f"{document.where('contention')}: contention must be true or false, got {contention!r}")
+    own = {key: values.pop(key) for key in list(values) if key.partition(".")[0] in ("graph", "cluster")}
+    given = read(document, own)
+    try:
+        simulation = Simulation.of({**given, "simulation.contention": contention})
+        return simulation.scenario(name, simulation.config(overrides_from_mapping(document, values)))
+    except ConfigError as error:
+        if error.key is None or error.key.partition(".")[0] not in ("graph", "cluster"):
+            raise
+        parts = (error.key,) if error.key in document.value else error.key.split(".")
+        raise ConfigError(f"{document.where(*parts)}: {error}") from None
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """What makes a scenario of a configuration.
+    """The part of a scenario that is not in its configuration.
 
     Attributes:
         graph: in place of the data set; None: that one.
@@ -180,6 +234,24 @@ class Simulation:
             for key, value in self.dotted().items()
             if value is not None and (key not in usual or value != usual[key])
         }
+
+    def config(self, *given: Mapping[str, Any], code: FolderCode | None = None) -> RunConfig:
+        """The configuration of dotted keys, on the virtual clock.
+
+        Args:
+            given: Dotted keys; of several mappings a later one wins.
+            code: The folder that names the model's code, if one does.
+
+        Raises:
+            ConfigError: The keys are wrong, name the real clock, or a data set as well as `graph`.
+        """
+        every = {key: value for mapping in given for key, value in mapping.items()}
+        named = next((key for key in every if key.startswith("data.") and every[key] is not None), None)
+        if named is not None and self.graph is not None:
+            raise ConfigError.of(named, "names a data set, and graph describes another: leave one of them out")
+        if every.get(_CLOCK, "virtual") != "virtual":
+            raise ConfigError.of(_CLOCK, f"must be virtual in a simulation, got {shown(every[_CLOCK])}: leave it out")
+        return RunConfig.resolve({_CLOCK: "virtual"}, every, code=code)
 
     def scenario(self, name: str, config: RunConfig) -> Scenario:
         """The scenario of a configuration, whose pipeline is on the virtual clock.

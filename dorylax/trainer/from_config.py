@@ -75,7 +75,7 @@ def shards_for(config: RunConfig) -> ShardedData | None:
 
 
 def data_settings(config: DataConfig) -> dict[str, Any]:
-    """What of the `data` section decides what is loaded, as JSON values."""
+    """The settings of the `data` section that decide which data are loaded, as JSON values."""
     return {key: value for key, value in config.to_dict().items() if key != "verify"}
 
 
@@ -86,7 +86,8 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
         ConfigError: it is no model, or has no such options.
         UntrustedCodeError: a folder names it, which is not trusted.
     """
-    options = {key: value for key, value in config.model.model_dump().items() if key != "name" and value is not None}
+    named = config.model.model_dump(include=set(config.model.options()) - {"name"}, exclude_none=True)
+    options = named | config.model.own
     width = make_task(config.task, config.data.split_seed).outputs(data)
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)
@@ -109,7 +110,7 @@ def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def user_code(config: RunConfig) -> UserCode:
-    """The files of the user's own code that model and optimizer, once built, have come from."""
+    """The files of user code that model and optimizer, once built, have come from."""
     files = {place_of(name): place_of(config.located(name)) for name in config.references}
     return {
         place: {"file": str(Path(file).absolute()), "sha256": sha256}

@@ -12,10 +12,10 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from dorylax.errors import DorylaxError
 from dorylax.user_code.lines import user_line, user_line_noted
@@ -28,6 +28,13 @@ class UserCodeError(DorylaxError, ValueError):
 
 _SHA256: dict[str, str] = {}
 """Of what was executed of files, by the names of their modules."""
+
+_FILLED_IN: Mapping[str, tuple[str, ...]] = {
+    "in_features": ("in_features", "features", "num_features", "in_channels", "in_dim"),
+    "out_features": ("out_features", "classes", "num_classes", "out_channels", "out_dim"),
+    "rngs": ("rngs",),
+}
+"""What every model needs of the data and of the run, and the names that arguments for it have, the likeliest first."""
 
 
 def is_reference(name: object) -> bool:
@@ -75,33 +82,75 @@ def load_reference(reference: str) -> Any:
     return found
 
 
+class Arguments(NamedTuple):
+    """The arguments that a class or function takes by keyword.
+
+    Attributes:
+        named: Default by name, `inspect.Parameter.empty` without one.
+        further: Whether it takes others, too (`**options`).
+    """
+
+    named: Mapping[str, Any]
+    further: bool
+
+    @classmethod
+    def of(cls, reference: str) -> Arguments:
+        """Reads the signature of a reference.
+
+        Raises:
+            UserCodeError, Exception: as `load_reference`.
+        """
+        call = load_reference(reference)
+        if call.__init__ is object.__init__ and inspect.isclass(call):
+            return cls({}, further=False)
+        # Of a class its own __init__: metaclasses, as that of nnx.Module, take anything.
+        signature = inspect.signature(call.__init__ if inspect.isclass(call) else call)
+        parameters = list(signature.parameters.values())[inspect.isclass(call) :]  # without self
+        by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        return cls({one.name: one.default for one in by_name}, any(one.kind is one.VAR_KEYWORD for one in parameters))
+
+    def missing(self, given: Collection[str]) -> str | None:
+        """The first without a default that is not given."""
+        lacks = (name for name, default in self.named.items() if default is inspect.Parameter.empty)
+        return next((name for name in lacks if name not in given), None)
+
+    def filled_in(self, given: Collection[str]) -> dict[str, str]:
+        """The arguments of a model that no user has to give.
+
+        Args:
+            given: Names that the user gives all the same.
+
+        Returns:
+            Argument → `in_features`, `out_features` or `rngs`, whose value it gets.
+        """
+        found = {
+            next((name for name in names if name in self.named), role if self.further else ""): role
+            for role, names in _FILLED_IN.items()
+        }
+        return {name: role for name, role in found.items() if name and name not in given}
+
+
 def options_of(reference: str, given: Collection[str], known: Collection[str]) -> dict[str, Any]:
-    """Which options a class or function takes by keyword, with their defaults; `inspect.Parameter.empty` where it has none.
+    """The options that a class or function takes by keyword, with their defaults; `inspect.Parameter.empty` without one.
 
     Args:
         reference: as of `load_reference`.
-        given: names that it is always called with, and must take.
+        given: names that an optimizer is always called with, and must take; of a model none.
         known: names of options.
 
     Raises:
-        UserCodeError: as `load_reference`; or it does not take what is given, or needs more than is known.
+        UserCodeError: as `load_reference`; or an optimizer does not take what is given, or needs more than is known.
     """
-    call = load_reference(reference)
-    # Of a class its own __init__: metaclasses, as that of nnx.Module, take anything.
-    parameters = inspect.signature(call.__init__ if inspect.isclass(call) else call).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+    named, further = Arguments.of(reference)
+    if further:
         return {}
-    named = {one.name: one.default for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
-    if inspect.isclass(call):
-        del named[next(iter(named))]  # self
-    if missing := [name for name in given if name not in named]:
-        raise UserCodeError(f"{reference!r} is called with {', '.join(given)}, but takes no {missing[0]}")
-    for name, default in named.items():
-        if default is inspect.Parameter.empty and name not in given and name not in known:
-            raise UserCodeError(
-                f"{reference!r} needs {name!r}, which no configuration has: give it a default, or call it one of "
-                f"{', '.join(known)}"
-            )
+    if lacking := [name for name in given if name not in named]:
+        raise UserCodeError(f"{reference!r} is called with {', '.join(given)}, but takes no {lacking[0]}")
+    if given and (missing := Arguments(named, further).missing((*given, *known))) is not None:
+        raise UserCodeError(
+            f"{reference!r} needs {missing!r}, which no configuration has: give it a default, or call it one of "
+            f"{', '.join(known)}"
+        )
     return {name: default for name, default in named.items() if name in known}
 
 

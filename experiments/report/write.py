@@ -94,7 +94,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
         warnings=list(dict.fromkeys(line for study in studies for line in confounders(study.sweep))),
         sections=sections,
-        commands=[f"python experiments/run.py --sweep {_argument(study.sweep)}" for study in studies],
+        commands=[f"dorylax sweep {_argument(study.sweep)}" for study in studies],
         files=[file for study in studies for file in _files(study.sweep)],
         environment=_environment(outcomes),
     )
@@ -155,7 +155,7 @@ def _nested(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def _argument(sweep: Sweep) -> str:
-    """What `--sweep` takes: the name of one that ships, else that of its file."""
+    """The argument of `dorylax sweep`: the name of a sweep that ships, else that of its file."""
     path = CONFIGS / f"{sweep.name}.yaml"
     ships = path.is_file() and path.read_text(encoding="utf-8") == sweep.text
     return sweep.name if ships else f"{sweep.name}.yaml"

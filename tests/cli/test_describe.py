@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 
+from dorylax.graph.datasets import load
 from dorylax.program.passes import PASSES
 from dorylax.trainer import from_config
 
@@ -94,6 +97,37 @@ def test_a_model_that_cannot_be_split(dorylax, monkeypatch: pytest.MonkeyPatch) 
     assert err.startswith("error: ")
     assert "combines values of different vertices" in err
     assert "test_describe.py" in err
+
+
+FURTHER = """\
+import jax.numpy as jnp
+from flax import nnx
+from dorylax import ops
+
+
+class Needs(nnx.Module):
+    def __init__(self, features, classes, *, rngs):
+        self.out = nnx.Linear(features + 2, classes, rngs=rngs)
+
+    def __call__(self, graph, x, *, pos, weight):
+        return self.out(jnp.concatenate([ops.gather(graph, x, edge_weight=weight), pos], axis=-1))
+"""
+
+
+def test_a_model_that_needs_further_inputs(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load("communities", size="tiny")
+    further = {"pos": np.zeros((1000, 2), np.float32)}, {"weight": np.ones(10_000, np.float32)}
+    dataclasses.replace(data, vertex_inputs=further[0], edge_inputs=further[1]).save_npz(tmp_path / "both.npz")
+    dataclasses.replace(data, vertex_inputs=further[0]).save_npz(tmp_path / "pos.npz")
+    (tmp_path / "mine.py").write_text(FURTHER)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = dorylax("describe", "--data", "both.npz", "--model", "mine.py:Needs")
+    assert (code, err) == (0, "")
+    assert "weight" in out
+    assert "graph operators: 1 forward" in out
+    code, out, err = dorylax("describe", "--data", "pos.npz", "--model", "mine.py:Needs")
+    assert (code, out) == (2, "")
+    assert "mine.py:Needs needs the input 'weight', and the data set has pos" in err
 
 
 def test_config_file(dorylax, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from support import fake_pipeline
 
 from dorylax.cli.seeds import pipeline_label
 from dorylax.config import RunConfig
+from dorylax.observers.progress import dollars
 from dorylax.program.passes import PASSES
 
 TINY = ("--set", "data.size=tiny", "--epochs", "3", "--model", "mlp")
@@ -38,11 +39,19 @@ def test_train_and_train_again_from_its_file(dorylax, made, tmp_path: Path) -> N
     assert made[1].config == made[0].config
 
 
-def test_the_table_says_that_times_are_virtual(dorylax) -> None:
-    assert "virtual time per epoch" in dorylax("train", *TINY, *ASYNC, "--no-save").out
+def test_the_table_says_that_times_are_virtual_and_what_it_cost(dorylax, tmp_path: Path) -> None:
+    out = dorylax("train", *TINY, *ASYNC, "--seeds", "2", "--out", str(tmp_path / "run")).out
+    assert "virtual time per epoch" in out
+    (line,) = (line for line in out.splitlines() if line.startswith("bill: "))
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    total = sum(one["bill"]["dollars"] for one in results["pipeline"])
+    assert line.startswith(f"bill: {dollars(total)} for ")
+    assert "graph servers $" in line
+    assert line.endswith("prices of cluster default, 2026-07)")
     out = dorylax("train", *TINY, "--set", "pipeline.servers=2", "--no-save").out
     assert "time per epoch" in out
     assert "virtual" not in out
+    assert "bill" not in out
 
 
 def test_what_the_progress_line_says() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,51 @@ def test_table(dorylax, scenario: str) -> None:
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
     assert [row[:2] for row in rows[:2]] == [["functions", "c5n.2xlarge"], ["cpu", "c5n.2xlarge"]]
     assert {"tasks of 3 epochs on functions", "tasks of 3 epochs on cpu"} <= set(lines)
+
+
+def test_the_last_lines_are_assumptions_and_a_finding(dorylax, scenario: str) -> None:
+    code, out, _ = dorylax("simulate", "--scenario", scenario, "--backend", "functions", "--backend", "cpu")
+    assert code == 0
+    *_, assumptions, found = out.splitlines()
+    assert assumptions.startswith("assumptions: graph.cut_ratio = ")
+    assert re.fullmatch(r"the cheapest of 2 backends is \w+: 20 epochs take .* and cost \$.*", found)
+    assert " % network" in out
+
+
+def test_backends_that_do_not_fit_are_named_and_others_shown(dorylax, scenario: str) -> None:
+    Path(scenario).write_text(Path(scenario).read_text() + "cluster: {graph_server: {memory: 1.0e+6}}\n")
+    words = ("simulate", "--scenario", scenario, "--epochs", "1")
+    every = [word for backend in ("functions", "cpu", "gpu") for word in ("--backend", backend)]
+    code, out, err = dorylax(*words, *every)
+    assert (code, err) == (0, "")
+    assert len(re.findall(r"^(functions|cpu) cannot be: a graph server would hold ", out, re.MULTILINE)) == 2
+    assert out.splitlines()[-1].startswith("on gpu: 20 epochs take ")
+    content = json.loads(dorylax(*words, *every, "--json").out)
+    assert ([one["backend"] for one in content["scenarios"]], list(content["refused"])) == (
+        ["gpu"],
+        ["functions", "cpu"],
+    )
+    code, out, err = dorylax(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: small on functions: a graph server would hold ")
+
+
+def test_a_terminal_shows_how_far_it_is(dorylax, scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[float, float, str]] = []
+
+    @contextlib.contextmanager
+    def bar(label: str) -> Iterator[Callable[[float, float, str], None]]:
+        assert label == "small on functions"
+        yield lambda *words: told.append(words)
+
+    monkeypatch.setattr("dorylax.cli.simulate.bar", bar)
+    monkeypatch.setattr("dorylax.cli.simulate._TOLD", 5)
+    assert dorylax("simulate", "--scenario", scenario, "--epochs", "2").code == 0
+    done = [one for one, _, _ in told]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 2)
+    assert any(1 < one < 2 for one in done)  # within an epoch, too
+    assert told[-1][2].startswith("epoch 2/2  ")
 
 
 def test_json_and_timeline(dorylax, scenario: str, tmp_path: Path) -> None:

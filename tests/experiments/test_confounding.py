@@ -51,6 +51,28 @@ def test_shipped_sweeps_are_valid_and_vary_what_they_name(path: Path) -> None:
     assert confounders(sweep) == []
 
 
+@pytest.mark.parametrize(
+    ("keys", "hidden"),
+    [
+        ("grid: {pipeline.staleness: [0, 1, 3]}", "0, 1, 3"),
+        ("grid: {pipeline.staleness: [0, null]}", "0, 1"),  # null: the default
+        ("grid: {pipeline.staleness: [0, 1], model.name: [gcn, gat]}\nsimulate: true", "0, 1"),
+        ("parts: {one: {grid: {pipeline.staleness: [0, 1]}}}", "0, 1"),
+        ("grid: {pipeline.staleness: [0, 1, 3], pipeline.freshness: [0.8]}", None),
+        ("zip: {pipeline.staleness: [0, 1], pipeline.freshness: [0, 0.8]}", None),
+        ("grid: {pipeline.staleness: [1], model.name: [gcn, gat]}", None),
+    ],
+)
+def test_freshness_that_is_not_named_hides_staleness(keys: str, hidden: str | None) -> None:
+    found = confounders(_read(f"base: {{pipeline.mode: async, pipeline.servers: 2}}\n{keys}\n"))
+    assert [one.partition(", and the sweep")[0] for one in found] == [f"pipeline.staleness is {hidden}"] * bool(hidden)
+
+
+def test_freshness_in_the_base_is_named() -> None:
+    base = "base: {pipeline.mode: async, pipeline.freshness: 0.8}\n"
+    assert confounders(_read(f"{base}grid: {{pipeline.staleness: [0, 1]}}\n")) == []
+
+
 def test_the_guides_ablation_varies_what_it_names() -> None:
     assert confounders(_of_the_guide()) == []
 

@@ -88,7 +88,7 @@ def test_a_folder_of_no_sweep(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             read_study(folder)
         assert str(caught.value) == (
-            f"{folder} is not the folder of a sweep (it has no sweep.json): give one that experiments/run.py or dorylax "
+            f"{folder} is not the folder of a sweep (it has no sweep.json): give one that dorylax sweep or dorylax "
             "train has made"
         )
 

@@ -49,7 +49,10 @@ def _record(epoch: int, **fields: float) -> EpochRecord:
 
 def _lines(progress: SweepProgress) -> list[tuple[str, str]]:
     """Of the terminal: description and state, the whole first."""
-    return [(task.description, task.fields["state"]) for task in progress._progress.tasks]
+    shown = [
+        [task.fields[name] for name in ("state", "left") if task.fields.get(name)] for task in progress._progress.tasks
+    ]
+    return [(task.description, "  ".join(one)) for task, one in zip(progress._progress.tasks, shown, strict=True)]
 
 
 def _run(progress: SweepProgress, clock: ManualClock, run: Run, seconds: float, status: str = "done") -> None:

@@ -6,16 +6,18 @@ import csv
 import json
 import multiprocessing.resource_tracker
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.leftovers import children
 
+from dorylax.cli.app import main as dorylax
 from dorylax.experiments import execution, table
 from dorylax.experiments import run as run_module
 from dorylax.experiments.executors.in_process import InProcess
@@ -226,11 +228,14 @@ def test_what_cannot_be_is_one_line(capsys: pytest.CaptureFixture[str], words: l
     assert capsys.readouterr() == ("", f"error: {message}\n")
 
 
-def test_sweep_without_a_file_is_the_one_that_ships(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--sweep", "--dry-run", "--out", "nowhere"]) == 0
+@pytest.mark.parametrize(("program", "words"), [(main, ["--sweep"]), (dorylax, ["sweep"])])
+def test_sweep_without_a_file_is_the_one_that_ships(
+    capsys: pytest.CaptureFixture[str], program: Callable[[list[str]], int], words: list[str]
+) -> None:
+    assert program([*words, "--dry-run", "--out", "nowhere"]) == 0
     runs = len(load(_ROOT / "experiments" / "configs" / "flagship.yaml").runs)
     assert capsys.readouterr().out.splitlines()[-1] == f"{runs} of {runs} runs to do, in nowhere"
-    assert main(["--list"]) == 0
+    assert program([*words, "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(list((_ROOT / "experiments" / "configs").glob("*.yaml")))
     assert next(line for line in lines if line.startswith("flagship: ")).startswith(f"flagship: {runs} runs. ")
@@ -248,6 +253,27 @@ def test_as_a_script_and_as_a_module(program: list[str], elsewhere: bool, tmp_pa
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\nmodels: 15 runs. " in done.stdout
+
+
+def test_dorylax_sweep_does_what_the_script_does(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for run in (lambda *words: main(["--sweep", *words]), lambda *words: dorylax(["sweep", *words])):
+        assert run(str(sweep), "--only", "model.name=mlp", "--dry-run") == 0
+        assert run(str(sweep), "--only", "model.name=ml", "--dry-run") == run("modls") == 2
+        shown.append(capsys.readouterr())
+    assert shown[0] == shown[1]
+
+
+def test_the_report_names_a_command_that_works(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dorylax(["report", str(finished), "--out", str(tmp_path / "report")]) == 0
+    again = (tmp_path / "report" / "report.md").read_text().split("## Run it again")[1]
+    (line,) = (line for line in again.splitlines() if line.startswith("dorylax "))
+    monkeypatch.chdir(finished.parent)
+    capsys.readouterr()
+    assert dorylax([*shlex.split(line)[1:], "--out", str(finished), "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("0 of 4 runs to do")
 
 
 def test_no_module_here_shadows_the_standard_library() -> None:

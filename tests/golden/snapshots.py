@@ -32,7 +32,7 @@ from dorylax.errors import DorylaxError
 from dorylax.experiments import run
 from dorylax.experiments.sweep_file import load
 from dorylax.settings.section import Section
-from dorylax.simulation.scenario import Scenario
+from dorylax.simulation.settings import load as load_scenario
 
 FOLDER = Path(__file__).parent / "snapshots"
 SHIPPED = Path(__file__).parents[2] / "experiments" / "configs"
@@ -119,7 +119,7 @@ def _sweep(path: Path) -> dict[str, Any]:
 
 
 def _scenario(path: Path) -> dict[str, Any]:
-    found = Scenario.load(path)
+    found = load_scenario(path)
     cluster = _changes(_flat(_plain(found.cluster)), _flat(_plain(find_cluster(found.pipeline.cluster))))
     graph = found.graph and _plain(found.graph)
     return {"name": found.name, "backend": found.backend, "key": found.config.key(), "graph": graph, "cluster": cluster}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import io
 import re
@@ -74,6 +75,25 @@ def test_shows_epoch_loss_accuracy_speed_and_time_left(monkeypatch: pytest.Monke
     line = "epoch 2/10  loss 1.2500  accuracy 0.5000  4 ms/epoch  16 s left"
     assert line in _plain(stream)
     assert "gcn on cora, seed 0" in _plain(stream)
+
+
+@pytest.mark.parametrize("columns", [200, 100, 80, 60])
+@pytest.mark.parametrize("label", ["gcn on communities, async S=1 on 4 servers, virtual time, seed 0", "gcn"])
+def test_a_narrow_terminal_keeps_bar_and_time_left(monkeypatch: pytest.MonkeyPatch, columns: int, label: str) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    times = iter([100.0, 180.0])
+    stream = Terminal()
+    bar = ProgressBar(label, stream, clock=lambda: next(times))
+    bar.started(10, 0)
+    bar.epoch(_record(0))
+    bar.epoch(dataclasses.replace(_record(1), dollars=0.0123))
+    bar.close()
+    line = [line for line in re.split(r"[\r\n]", _plain(stream)) if "left" in line][-1].rstrip()
+    assert len(line) <= columns
+    assert line.endswith(" 10 min 40 s left")
+    assert len(re.findall("[━╸╺]", line)) == 20
+    assert line.startswith("gcn")
+    assert "  epoch" in line or " epoch" in line
 
 
 def test_training_accuracy_stands_in_for_an_empty_validation_mask(monkeypatch: pytest.MonkeyPatch) -> None:

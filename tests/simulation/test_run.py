@@ -6,8 +6,10 @@ import pytest
 from support.calm import calm
 
 from dorylax.cost import INSTANCES, find_cluster
+from dorylax.cost.cluster_file import changed
+from dorylax.observers.progress import duration
 from dorylax.settings.errors import ConfigError
-from dorylax.simulation.result import Simulated
+from dorylax.simulation.result import Simulated, finding
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 from dorylax.trainer import Trainer
@@ -100,6 +102,58 @@ def test_what_does_not_fit_a_gpu_is_refused():
     narrow = dataclasses.replace(made, cluster=dataclasses.replace(made.cluster, graph_server=server))
     with pytest.raises(ScenarioError, match=r"the GPU of p3.2xlarge has 0.1: give more servers"):
         simulate(narrow, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("backend", "changes", "problem"),
+    [
+        (
+            "functions",
+            {"graph_server.memory": 1e7},
+            "a graph server would hold .* GB, c5n.2xlarge has 0.0: give more servers",
+        ),
+        (
+            "cpu",
+            {"graph_server.memory": 1e7},
+            "a graph server would hold .* GB, c5n.2xlarge has 0.0: give more servers",
+        ),
+        ("functions", {"function.memory_mb": 128}, "a function would hold .* GB, and has 0.13: give more intervals"),
+        ("functions", {"graph_server.memory": 0.0}, None),  # unknown
+        ("cpu", {"function.memory_mb": 128}, None),  # it has none
+        ("gpu", {"graph_server.memory": 1e7}, None),  # it has others
+    ],
+)
+def test_what_does_not_fit_memory_is_refused(backend, changes, problem):
+    made = scenario(GraphSizes(4_000_000, 8_000_000, 64, 10), pipeline__intervals=2)
+    made = dataclasses.replace(made, cluster=changed(made.cluster, changes)).on(backend)
+    if problem is None:
+        assert simulate(made, epochs=1).epoch > 0
+    else:
+        with pytest.raises(ScenarioError, match=problem):
+            simulate(made, epochs=1)
+
+
+def test_a_network_that_is_narrow_is_the_bottleneck():
+    wide, narrow = (scenario(), scenario())
+    narrow = dataclasses.replace(narrow, cluster=changed(narrow.cluster, {"graph_server.network_bandwidth": 1e6}))
+    wide, narrow = simulate(wide, epochs=2), simulate(narrow, epochs=2)
+    assert 0 < wide.utilisation.network < 0.5 < narrow.utilisation.network <= 1.05
+    assert narrow.utilisation.bottleneck == ("network", narrow.utilisation.network)
+    assert finding([narrow]).endswith(
+        f"the bottleneck is the network, busy {100 * narrow.utilisation.network:.0f} % of the time"
+    )
+    assert narrow.to_dict()["utilisation"]["network"] == narrow.utilisation.network
+    alone = simulate(scenario(pipeline__servers=1).on("cpu"), epochs=2)  # nobody to send rows to but parameter servers
+    assert alone.utilisation.network < 0.01
+
+
+def test_the_finding_names_the_cheapest_and_the_fastest():
+    cpu, gpu = (simulate(scenario().on(backend), epochs=1) for backend in ("cpu", "gpu"))
+    assert cpu.bill.total < gpu.bill.total
+    assert finding([cpu]).startswith("on cpu: 10 epochs take ")
+    text = finding([gpu, cpu])
+    assert text.startswith(f"the cheapest of 2 backends is cpu: 10 epochs take {duration(cpu.seconds)} and cost ")
+    assert ("gpu takes " in text) == (gpu.seconds < cpu.seconds)
 
 
 def test_a_graph_that_is_too_small_is_refused():

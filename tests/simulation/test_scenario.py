@@ -7,6 +7,7 @@ import pytest
 from dorylax.cost import INSTANCES, find_cluster
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
+from dorylax.simulation.settings import load
 
 TEXT = """
 name: mine
@@ -20,7 +21,7 @@ pipeline: {servers: 3, intervals: 4, cluster: gcn-amazon}
 def test_a_file_says_what_runs_on_what(tmp_path):
     path = tmp_path / "any.yaml"
     path.write_text(TEXT)
-    found = Scenario.load(path)
+    found = load(path)
     assert (found.name, found.backend) == ("mine", "functions")
     assert found.graph == GraphSizes(1000, 20_000, 30, 4, cut_ratio=0.25)
     assert (found.pipeline.servers, found.pipeline.clock, found.config.train.epochs) == (3, "virtual", 50)
@@ -31,7 +32,7 @@ def test_a_file_says_what_runs_on_what(tmp_path):
 def test_without_a_graph_it_is_a_data_set_and_without_a_name_the_files(tmp_path):
     path = tmp_path / "cora-on-two.yaml"
     path.write_text("data.name: cora\npipeline.servers: 2\ncontention: false\n")
-    found = Scenario.load(path)
+    found = load(path)
     assert (found.name, found.graph, found.config.data.name) == ("cora-on-two", None, "cora")
     assert found.cluster == find_cluster("default")
 
@@ -47,29 +48,64 @@ def test_backends_differ_in_servers_and_functions_alone():
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        "cluster: {functions: 40, graph_server: c5n.4xlarge, function: {memory_mb: 512}}\n",
+        "cluster: {functions: 40, graph_server: c5n.4xlarge, function.memory_mb: 512}\n",
+        "cluster.functions: 40\ncluster.graph_server: c5n.4xlarge\ncluster.function.memory_mb: 512\n",
+    ],
+)
+def test_a_file_changes_the_cluster_as_sweeps_do(lines, tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(TEXT + lines)
+    cluster = find_cluster("gcn-amazon")
+    function = dataclasses.replace(cluster.function, memory_mb=512)
+    server = INSTANCES["c5n.4xlarge"]
+    expected = dataclasses.replace(cluster, functions=40, graph_server=server, function=function, contention=True)
+    found = load(path)
+    assert found.cluster == expected
+    assert found.on("cpu").cluster == dataclasses.replace(expected, functions=0)
+    assert "40 functions for each server at a time, 120 in all" in found.assumptions()
+    assert "graph.cut_ratio = 0.25, so 17 % of the edges join servers" in found.assumptions()
+
+
+@pytest.mark.parametrize(
     ("before", "after", "problem"),
     [
-        ("vertices: 1000", "vertices: 0", "mine.yaml:3: graph: num_vertices must be ≥ 1, got 0"),
-        ("vertices: 1000", "vertices: many", "mine.yaml:3: graph.vertices must be a whole number, got 'many'"),
+        ("vertices: 1000", "vertices: 0", "mine.yaml:3: graph.vertices must be ≥ 1, got 0"),
+        ("vertices: 1000", "vertices: many", "mine.yaml:3: graph.vertices must be a whole number ≥ 1, got 'many'"),
         ("vertices: 1000, ", "", "mine.yaml:3: graph.vertices is missing"),
-        ("features: 30", "features: 0", "mine.yaml:3: graph: features must be ≥ 1, got 0"),
-        ("cut_ratio: 0.25", "cut: 0.25", "mine.yaml:3: graph.cut is not a key of a graph: "),
-        ("cut_ratio: 0.25", "cut_ratio: true", "mine.yaml:3: graph.cut_ratio must be a number, got True"),
+        ("features: 30", "features: 0", "mine.yaml:3: graph.features must be ≥ 1, got 0"),
+        ("cut_ratio: 0.25", "cut: 0.25", "mine.yaml:3: unknown key 'graph.cut': choose from graph.name, "),
+        ("cut_ratio: 0.25", "cut_ratio: true", "mine.yaml:3: graph.cut_ratio must be a number, got true"),
         ("name: mine", "name: 3", "mine.yaml:2: name must be text, got 3"),
         ("name: mine", "contention: 3", "mine.yaml:2: contention must be true or false, got 3"),
         ("servers: 3", "servers: 0", "mine.yaml:6: pipeline.servers must be ≥ 1, got 0"),
         (
             "servers: 3, intervals: 4, cluster: gcn-amazon",
             "clock: real",
-            "pipeline.clock must be virtual in a scenario, ",
+            "pipeline.clock must be virtual in a simulation, ",
         ),
         ("name: mine", "data.name: cora", "data.name names a data set, and graph describes another"),
         (TEXT, "3", "mine.yaml:1: must hold keys such as graph, got 3"),
+        (
+            "name: mine",
+            "cluster: gcn-amazon",
+            "mine.yaml:2: cluster is a section and must hold keys such as cluster.functions",
+        ),
+        (
+            "name: mine",
+            "cluster: {function: {memory: 3}}",
+            "mine.yaml:2: cluster.function.memory is not a key of a cluster",
+        ),
+        ("name: mine", "graph.classes: 4", "mine.yaml:3: graph.classes is given twice"),
+        ("name: mine", "simulation.backend: cpu", "mine.yaml:2: unknown key 'simulation.backend'"),
+        ("name: mine", "cluster.functions: -1", "mine.yaml:2: cluster.functions must be ≥ 0"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(before, after, problem, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(TEXT.replace(before, after))
     with pytest.raises(ConfigError) as caught:
-        Scenario.load(path)
+        load(path)
     assert str(caught.value).startswith(problem)

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
+from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.trainer import Trainer
+from dorylax.trainer.from_config import build_model
 from dorylax.user_code.references import UserCodeError, executed_sha256, load_reference, options_of
 
 _FILE = """\
@@ -37,9 +39,23 @@ def lion(learning_rate, beta1=0.8):
     return optax.lion(learning_rate, b1=beta1)
 
 
-class NoRngs:
-    def __init__(self, in_features, out_features):
-        pass
+class Named(nnx.Module):
+    def __init__(self, features, hidden, classes, *, depth=1, rngs):
+        self.sizes = (features, hidden, classes, depth)
+
+
+class Width(nnx.Module):
+    def __init__(self, in_features, features, num_classes, *, rngs):
+        self.sizes = (in_features, features, num_classes)
+
+
+class Loose(nnx.Module):
+    def __init__(self, **options):
+        self.sizes = tuple(sorted(options))
+
+
+class NoArguments(nnx.Module):
+    sizes = ()
 
 
 def needs_more(learning_rate, spin):
@@ -90,11 +106,13 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
         (
             "model.name",
             "mine.py:Owm",
-            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, NoRngs, needs_more, nothing",
+            r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, Named, Width, Loose, NoArguments, ",
         ),
         ("model.name", "mine.py:number", "has no 'number' to call"),
         ("model.name", "no_such_module_at_all:Own", "cannot be imported: ModuleNotFoundError"),
-        ("model.name", "mine.py:NoRngs", "is called with in_features, out_features, rngs, but takes no rngs"),
+        ("model.name", "mine.py:Named", r"= 'mine\.py:Named' needs 'hidden': give model\.options\.hidden"),
+        ("model.name", "mine.py:nothing", r"needs 'learning_rate': give model\.options\.learning_rate"),
+        ("optimizer.name", "mine.py:Named", "is called with learning_rate, but takes no learning_rate"),
         (
             "optimizer.name",
             "mine.py:needs_more",
@@ -105,6 +123,55 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
 def test_mistakes(there: Path, key: str, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RunConfig.resolve({key: name})
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "sizes"),
+    [
+        ("Named", {"hidden": 8}, (48, 8, 4, 1)),
+        ("Named", {"hidden": [8, 4], "depth": 3}, (48, [8, 4], 4, 3)),
+        ("Named", {"hidden": 8, "features": 5, "classes": 6}, (5, 8, 6, 1)),  # given ones win
+        ("Width", {"features": 7}, (48, 7, 4)),  # the likelier name is the input's
+        ("Loose", {"any": "thing", "dropout": 0.1}, ("any", "dropout", "in_features", "out_features", "rngs")),
+        ("NoArguments", {}, ()),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_class_gets_its_own_arguments(
+    there: Path, name: str, options: dict[str, object], sizes: tuple[object, ...], nested: bool
+) -> None:
+    dotted = {f"model.options.{key}": value for key, value in options.items()}
+    given = {"model": {"name": f"mine.py:{name}", "options": options}} if nested else dotted
+    config = RunConfig.resolve({"model.name": f"mine.py:{name}"}, given)
+    assert {key: value for key, value in config.dotted().items() if ".options." in key} == dotted
+    again = RunConfig.from_yaml(config.to_yaml(), trust=True)
+    assert (again.key(), again.model) == (config.key(), config.model)
+    data = abstract_data(DataShape(100, 300, 48, 4))
+    assert build_model(config, data).sizes == sizes
+    wider = config.model_copy(update={"model": config.model.model_copy(update={"options.hidden": 9})})
+    assert wider.model.own == {**options, "hidden": 9}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"model.options.out_feature": 3}, "out_feature is not an argument of mine.py:Own: did you mean out_features"),
+        ({"model.options.dropout": 0.1}, "model.options.dropout is a key of its own: give model.dropout"),
+        ({"model.options.depth": None}, "must be a finite number, text, true or false, or a list of these, got null"),
+        (
+            {"model.options.depth": {"a": 1}},
+            "must be a finite number, text, true or false, or a list of these, got {'a': 1}",
+        ),
+        ({"model.options.depth": [float("inf")]}, "must be a finite number, text, true or false, or a list of these"),
+        ({"model.options": 3}, "model.options is a section and must hold keys such as model.options.depth, got 3"),
+        ({"model.options.3d": 3}, "unknown key 'model.options.3d'"),
+        ({"model.options.hidden": 3, "model": {"options": {"hidden": 4}}}, "model.options.hidden is given twice"),
+        ({"model.name": "gcn", "model.options.hidden": 3}, "model.options.hidden is not an option of model gcn"),
+    ],
+)
+def test_arguments_that_cannot_be(there: Path, given: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        RunConfig.resolve({"model.name": "mine.py:Own"} | given)
 
 
 @pytest.mark.parametrize(
