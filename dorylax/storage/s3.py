@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.durable import arriving_file
+from dorylax.durable import arriving_file, named
 from dorylax.storage.aws_clients import s3_client
 from dorylax.storage.aws_errors import class_names, lasting_problem
 from dorylax.storage.base import Content, check_content, check_name, content_of
@@ -66,12 +66,24 @@ class S3Storage:
 
     def fetch(self, name: str, path: Path, content: Content) -> None:
         """See `Storage`."""
-        place = self._object(name)
         with arriving_file(path) as part:
-            with self._asking(name):
-                self._client.download_fileobj(*place.values(), part)
+            self._download(name, part)
             part.flush()
             check_content(Path(part.name), content, self._shown(name))
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy an object of unknown content to a new file.
+
+        Raises:
+            FileNotFoundError: There is no such object.
+            OSError: It cannot be read, or the file cannot be written.
+        """
+        with named(path), path.open("xb") as file:
+            self._download(name, file)
+
+    def _download(self, name: str, file: BinaryIO) -> None:
+        with self._asking(name):
+            self._client.download_fileobj(*self._object(name).values(), file)
 
     def put(self, name: str, content: bytes) -> None:
         """See `Storage`."""

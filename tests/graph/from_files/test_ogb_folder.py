@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.from_files.import_graph import import_graph
+from dorylax.graph.from_files.ogb_folder import ogb_folder
 from dorylax.graph.graph import Graph
-from dorylax.graph.stream.import_graph import import_graph
-from dorylax.graph.stream.ogb_folder import OgbFolder
 from dorylax.graph.validate import GraphError
 
 SOURCES, TARGETS = np.array([0, 3, 2, 2, 1]), np.array([1, 1, 0, 2, 3])
@@ -57,13 +57,13 @@ def test_a_data_set(tmp_path, large):
 
 
 def test_other_folders(tmp_path):
-    assert OgbFolder.of(tmp_path) is None
+    assert ogb_folder(tmp_path) is None
     with pytest.raises(GraphError, match="is a folder: name the files in it"):
         import_graph([tmp_path], tmp_path / "out.npz", memory=2**29)
     folder = _folder(tmp_path / "ogb", large=False)
     _table(folder / "split" / "random" / "train.csv.gz", [0])
     with pytest.raises(GraphError, match="has the splits random, time: keep the one to take"):
-        OgbFolder.of(folder)
+        ogb_folder(folder)
     _table(folder / "raw" / "num-node-list.csv.gz", [2, 3])
     with pytest.raises(GraphError, match="holds 2 graphs: expected a data set of one"):
-        OgbFolder.of(folder)
+        ogb_folder(folder)

@@ -1,0 +1,1 @@
+"""Import of graphs from files of any size, by DuckDB. Imports `dorylax.graph`, `dorylax.storage`, and rooms below."""
