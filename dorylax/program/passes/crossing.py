@@ -215,7 +215,7 @@ class _Chooser:
     def _sources(self, var: Var) -> frozenset[Var]:
         """The float values from which a value is computed, itself included. Integers have no rounding."""
         if var not in self._found_sources:
-            found = {var} if jnp.issubdtype(var.aval.dtype, jnp.floating) else set()
+            found = {var} if jnp.issubdtype(getattr(var.aval, "dtype", bool), jnp.floating) else set()
             if var in self._home:
                 for operand in variables(self._made(self._home[var])[var].invars):
                     found |= self._sources(operand)
