@@ -11,6 +11,7 @@ import ctypes
 import re
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def cut(
     arrays = [
         None if one is None else one.astype(index, copy=False) for one in (offsets, neighbours, weights, edge_weights)
     ]
-    partition = partition_apart if rand_is_shared() else _unless_terminated
+    partition: Callable[..., np.ndarray] = partition_apart if rand_is_shared() else _unless_terminated
     try:
         return partition(arrays, num_parts, recursive=bisect, seed=seed).astype(np.int32, copy=False)
     except (MemoryError, RuntimeError) as error:
