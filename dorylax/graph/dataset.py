@@ -222,17 +222,9 @@ class Dataset:
         """With other masks, as the functions of `dorylax.graph.splits` make them."""
         return dataclasses.replace(self, **split._asdict())
 
-    @property
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """All arrays, the neighbours over in-edges among them."""
-        rows = self.graph.incoming
-        further = (*self.vertex_inputs.values(), *self.edge_inputs.values())
-        masks = (getattr(self, name) for name in MASKS)
-        return (rows.offsets, rows.neighbours, self.features, self.labels, *masks, *further)
-
     def release(self) -> None:
         """Gives resident pages of memory-mapped arrays back to the system; the next read brings them in again."""
-        release(*self.arrays)
+        release(*arrays_of(self))
 
     @staticmethod
     def from_npz(
@@ -441,6 +433,14 @@ class Dataset:
                 **{f"{npz.VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},
             },
         )
+
+
+def arrays_of(data: Dataset) -> tuple[np.ndarray, ...]:
+    """All arrays of a data set, of its graph those of in-edges."""
+    rows = data.graph.incoming
+    masks = (getattr(data, name) for name in MASKS)
+    further = (*data.vertex_inputs.values(), *data.edge_inputs.values())
+    return (rows.offsets, rows.neighbours, data.features, data.labels, *masks, *further)
 
 
 def _normalised(features: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:

@@ -71,7 +71,9 @@ def check_unchanged(*arrays: Any) -> None:
     Raises:
         ChangedFileError: A file was written to or replaced.
     """
-    for mapping in filter(_mappings.__contains__, {mapping_of(array) for array in arrays}):
+    for mapping in {mapping_of(array) for array in arrays}:
+        if mapping is None or mapping not in _mappings:
+            continue
         path, state = _mappings[mapping]
         with contextlib.suppress(FileNotFoundError):
             if state_of(path) != state:

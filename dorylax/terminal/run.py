@@ -65,7 +65,8 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         return failure.code
     except (click.Abort, KeyboardInterrupt) as error:
         print_error("interrupted")
-        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        # click raises Abort from it.
+        return TERMINATED if Terminated in (type(error), type(error.__cause__)) else INTERRUPTED
     except Exception as error:
         explained = explain(error)
         if explained is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 from dorylax.config.schema import TrainConfig
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, arrays_of
 from dorylax.graph.mapped import check_unchanged, release
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
@@ -85,7 +85,7 @@ class TrainingLoop:
                     record = run_epoch(runner, evaluation, self.train, loop)
                 finally:  # whatever came of it: no epoch, and no divergence, of other data is saved
                     if isinstance(self.data, Dataset):
-                        check_unchanged(*self.data.arrays)
+                        check_unchanged(*arrays_of(self.data))
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)
                 self._summarise(result)

@@ -8,9 +8,9 @@ weights of the parts stay within a few percent of each other.
 from __future__ import annotations
 
 import ctypes
-import re
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.undirected import undirected
-from dorylax.machine import address_space_bytes
 
 
 def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
@@ -76,7 +75,7 @@ def cut(
     arrays = [
         None if one is None else one.astype(index, copy=False) for one in (offsets, neighbours, weights, edge_weights)
     ]
-    partition = partition_apart if rand_is_shared() else _unless_terminated
+    partition: Callable[..., np.ndarray] = partition_apart if rand_is_shared() else _with_signals
     try:
         return partition(arrays, num_parts, recursive=bisect, seed=seed).astype(np.int32, copy=False)
     except (MemoryError, RuntimeError) as error:
@@ -87,19 +86,29 @@ def cut(
         _give_back_heap()
 
 
-def _unless_terminated(*arguments: Any, **options: Any) -> np.ndarray:
-    """`partition_here`, which passes on SIGTERM: METIS catches it, gives up, and says no more than that it failed."""
-    try:
-        return partition_here(*arguments, **options)
-    except RuntimeError as error:
-        # It fails in the same way if it gets no memory, as under a limit of the address space.
-        if not _FAILED.fullmatch(str(error)) or address_space_bytes() is not None:
-            raise
-        signal.raise_signal(signal.SIGTERM)
-        return partition_here(*arguments, **options)  # the process handles the signal, and goes on
+def _with_signals(*arguments: Any, **options: Any) -> np.ndarray:
+    """`partition_here`, after which SIGTERM acts.
+
+    METIS catches SIGTERM, gives up by a jump out of its handler, which leaves the signal blocked, and fails as if without
+    memory or returns an unfinished partition. If the process handles the signal and goes on, METIS starts again.
+    """
+    while True:
+        found = failure = None
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        try:
+            found = partition_here(*arguments, **options)
+        except RuntimeError as error:
+            failure = error
+        terminated = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()) - before
+        if terminated and signal.SIGTERM not in signal.sigpending():
+            signal.raise_signal(signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if failure is not None and not terminated:
+            raise failure
+        if found is not None and not terminated:
+            return found
 
 
-_FAILED = re.compile("METIS_PartGraph(Kway|Recursive) failed")
 # METIS's manual: recursive bisection for few parts, k-way for more.
 _FEW = 8
 

@@ -60,7 +60,7 @@ class Places(NamedTuple):
         if noted is None and before is not None:  # of a damaged environment.json
             noted = _below(before, path)
         place = inside if checkpoints is None else _below(checkpoints, path)
-        former = tuple(one for one in dict.fromkeys((inside, noted)) if one not in (place, None))
+        former = tuple(one for one in dict.fromkeys((inside, noted or inside)) if one != place)
         return cls(path, place, former, noted=noted, inside=checkpoints is None)
 
     def is_owner(self, owner: bytes | None) -> bool:
