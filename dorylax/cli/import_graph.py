@@ -19,10 +19,13 @@ from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.output import print_error, print_json
 
 if TYPE_CHECKING:
-    from dorylax.graph.stream.import_job import Estimate, Progress
+    from dorylax.graph.from_files.import_graph import Estimate, Progress
 
 _FILE = click.Path(path_type=Path)
-_STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writing the archive"}
+_STAGES = {
+    **{"edges": "reading edges", "vertices": "numbering vertices"},
+    **{"sort": "sorting edges", "archive": "writing the archive"},
+}
 
 
 @click.command("import")
@@ -30,13 +33,15 @@ _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writ
 @click.option("--out", type=_FILE, metavar="FILE.npz", required=True, help="The archive.")
 @click.option("--memory", metavar="SIZE", help="What the import may take of memory, as 4GiB. Needed.")
 @click.option("--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one.")
-@click.option("--header", is_flag=True, help="The first line of text names its columns.")
-@click.option("--separator", metavar="C", help="What parts fields [default: , in .csv, tab in .tsv, else blanks , ;].")
+@click.option("--header/--no-header", default=None, help="Whether a line of text names its columns [default: detected].")
+@click.option("--separator", metavar="C", help="What parts fields of text, '' for blanks [default: detected].")
+@click.option("--comments", metavar="CHARS", help="Lines of text that begin with one of these are skipped [default: #%].")
 @click.option("--source", metavar="NAME", help="The column of sources [default: source, or the first].")
 @click.option("--target", metavar="NAME", help="The column of targets [default: target, or the second].")
 @click.option(
     "--values", metavar="NAME[:TYPE],…", help="The columns that edges keep [default: all others, of text as float32]."
 )
+@click.option("--allow-nonfinite", is_flag=True, help="Take infinite values of edges, and NaN.")
 @click.option("--edge-data", metavar="NAME=FILE.npy", multiple=True, help="Values of edges, a row for each in order.")
 @click.option(
     "--ids",
@@ -51,7 +56,8 @@ _STAGES = {"ids": "finding vertices", "edges": "reading edges", "archive": "writ
     "--coalesce", type=click.Choice(["first", "sum"]), help="Keep one of equal edges: its values, or all added."
 )
 @click.option("--edge-ids/--no-edge-ids", default=True, show_default=True, help="Whether edges have ids.")
-@click.option("--features", type=_FILE, metavar="FILE", help="Features of vertices [V, F].")
+@click.option("--key", metavar="COLUMN", help="The column by which the tables of vertices that follow are joined.")
+@click.option("--features", type=_FILE, metavar="FILE", help="Features of vertices [V, F]; a table also FILE:COLUMN,….")
 @click.option("--labels", type=_FILE, metavar="FILE", help="Labels of vertices.")
 @click.option("--num-classes", type=click.IntRange(min=1), metavar="C", help="Classes [default: by the labels].")
 @click.option("--multilabel", is_flag=True, help="Labels [V, C] are any number of classes.")
@@ -67,17 +73,20 @@ def import_graph(
     out: Path,
     memory: str | None,
     columns: str | None,
-    header: bool,
+    header: bool | None,
     separator: str | None,
+    comments: str | None,
     source: str | None,
     target: str | None,
     values: str | None,
+    allow_nonfinite: bool,
     edge_data: tuple[str, ...],
     ids: Literal["numbers", "integers", "names"],
     num_vertices: int | None,
     symmetrise: bool,
     coalesce: Literal["first", "sum"] | None,
     edge_ids: bool,
+    key: str | None,
     features: Path | None,
     labels: Path | None,
     num_classes: int | None,
@@ -91,8 +100,9 @@ def import_graph(
 ) -> None:
     """Import edges from files of any size.
 
-    FILE… are text (also gzipped), .npy, .npz or .parquet, or a folder of the Open Graph Benchmark. A command that was
-    interrupted goes on where it was when it is repeated.
+    FILE… are text or JSON lines (also .gz and .zst), Parquet, .npy, .npz (also of SciPy), MatrixMarket, or a folder of the
+    Open Graph Benchmark; patterns and s3://bucket/key, too. Before it starts, the command prints the detected layout. An
+    interrupted import starts again.
     """
     if memory is None:
         raise ConfigError("--memory is missing: say how much the import may take, as --memory 4GiB")
@@ -100,12 +110,12 @@ def import_graph(
         limit = parse_bytes(memory)
     except ValueError as error:
         raise ConfigError(f"--memory: {error}") from None
-    if separator is not None and (len(separator) != 1 or not separator.isascii() or separator in '"\n\r'):
+    if separator and (len(separator) != 1 or not separator.isascii() or separator in '"\n\r'):
         raise ConfigError(f"--separator takes one ASCII character, got {separator!r}")
 
-    from dorylax.graph.stream.import_graph import import_graph as run
-    from dorylax.graph.stream.readers.base import Wanted
-    from dorylax.graph.stream.vertex_data import VertexFiles
+    from dorylax.graph.from_files.edge_files import Wanted
+    from dorylax.graph.from_files.import_graph import import_graph as run
+    from dorylax.graph.from_files.vertices import VertexFiles
 
     wanted = Wanted(
         ids=ids,
@@ -115,6 +125,8 @@ def import_graph(
         columns=None if columns is None else tuple(_words(columns)),
         header=header,
         separator=separator,
+        comments=comments,
+        nonfinite=allow_nonfinite,
     )
     masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
     vertices = VertexFiles(
@@ -124,8 +136,9 @@ def import_graph(
         inputs=_files("--vertex-data", vertex_data),
         num_classes=num_classes,
         multilabel=multilabel or None,
+        key=key,
     )
-    with told_if_interrupted("the same command goes on"), _shown(quiet=as_json) as (expected, progress):
+    with told_if_interrupted("the same command starts again"), _shown(quiet=as_json) as (expected, progress):
         made = run(
             sources,
             out,
@@ -186,14 +199,15 @@ def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callabl
     """What is said before the import, and its bar."""
     bars = terminal_bars(Lasting(sys.stderr))
     task = None if bars is None else bars.add_task("import", total=1.0, state="")
-    begun: dict[str, tuple[float, int]] = {}
+    begun: dict[str, tuple[float, float]] = {}
 
     def expected(estimate: Estimate) -> None:
         if not quiet:
-            slow = "" if estimate.native else "; without the native library, which makes it slow (docs/data.md)"
+            for line in estimate.detected:
+                print_error(line)
             print_error(
                 f"about {estimate.edges:,} edges; disk: about {data_size(estimate.temporary_bytes)} for a while and "
-                f"{data_size(estimate.archive_bytes)} to stay, of {data_size(estimate.free_bytes)} free{slow}"
+                f"{data_size(estimate.archive_bytes)} to stay, of {data_size(estimate.free_bytes)} free"
             )
 
     def progress(now: Progress) -> None:
@@ -203,8 +217,8 @@ def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callabl
         since, before = begun.setdefault(now.stage, (moment, now.done))
         state = f"{now.edges:,} edges"
         if now.done > before:
-            state += f"  {duration((moment - since) / (now.done - before) * max(0, now.total - now.done))} left"
-        bars.update(task, description=_STAGES[now.stage], completed=now.done / max(1, now.total), state=state)
+            state += f"  {duration((moment - since) / (now.done - before) * (1 - now.done))} left"
+        bars.update(task, description=_STAGES[now.stage], completed=now.done, state=state)
 
     with bars or contextlib.nullcontext():
         yield expected, progress

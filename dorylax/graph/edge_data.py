@@ -63,3 +63,32 @@ def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
 def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> EdgeData:
     """The same names with other values."""
     return {name: change(values) for name, values in edge_data.items()}
+
+
+def sums_of_runs(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, int | None]:
+    """Sums of consecutive values, in their dtype; float16 is added in float32.
+
+    Args:
+        values: Numbers `[N, …]`.
+        starts: Position of the first value of each run, int64 `[R]`, ascending.
+
+    Returns:
+        The sums `[R, …]`, and the first run whose sum exceeds the dtype, or None.
+    """
+    floating = values.dtype.kind == "f"
+    with np.errstate(over="ignore", invalid="ignore"):
+        held = np.result_type(values.dtype, np.float32) if floating else values.dtype
+        sums = np.add.reduceat(values, starts, axis=0, dtype=held).astype(values.dtype, copy=False)
+        if floating:
+            wrong = ~np.isfinite(sums) & np.logical_and.reduceat(np.isfinite(values), starts, axis=0)
+        else:  # a sum that wraps is off by a multiple of 2^bits
+            exact = np.add.reduceat(values, starts, axis=0, dtype=np.float64)
+            wrong = np.abs(exact - sums) > 2.0 ** (8 * values.dtype.itemsize - 1)
+    return sums, int(np.argwhere(wrong)[0][0]) if wrong.any() else None
+
+
+def wider(dtype: np.dtype[Any]) -> str:
+    """Name of a type for sums that exceed a dtype."""
+    if dtype.kind == "f":
+        return "float32" if dtype.itemsize < 4 else "float64"
+    return "int64" if dtype.itemsize < 8 else "float64"

@@ -66,11 +66,19 @@ class S3Storage:
 
     def fetch(self, name: str, path: Path, content: Content) -> None:
         """See `Storage`."""
-        place = self._object(name)
         with arriving(path) as part:
-            with named(path), part.open("xb") as file, self._asking(name):
-                self._client.download_fileobj(*place.values(), file)
+            self.download(name, part)
             check_content(part, content, self._shown(name))
+
+    def download(self, name: str, path: Path) -> None:
+        """Copy an object of unknown content to a new file.
+
+        Raises:
+            FileNotFoundError: There is no such object.
+            OSError: It cannot be read, or the file cannot be written.
+        """
+        with named(path), path.open("xb") as file, self._asking(name):
+            self._client.download_fileobj(*self._object(name).values(), file)
 
     def put(self, name: str, content: bytes) -> None:
         """See `Storage`."""

@@ -1,0 +1,175 @@
+"""A DuckDB database in a folder of temporary files: limits, progress, errors, and results as NumPy arrays.
+
+DuckDB keeps the order of the rows of a file when it inserts them into a table, with any number of threads. It does not keep
+it in joins and aggregates, so callers order their results by `rowid` or by a column that they made from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import duckdb
+import numpy as np
+
+from dorylax.errors import DorylaxError
+
+_POLL_SECONDS = 0.2
+_VECTORS = 64
+"""Vectors of 2,048 rows in one chunk of a result."""
+_BYTES_PER_THREAD = 1 << 26
+"""Memory below which another thread makes DuckDB spill instead of making it faster."""
+_SETTINGS: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",  # nothing is downloaded at run time
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "preserve_insertion_order": "true",
+}
+
+
+@final
+class ImportMemoryError(DorylaxError, MemoryError):
+    """DuckDB needs more memory than `--memory` allows, or the disk has no room for its temporary files."""
+
+    user_error = False
+
+
+@final
+class Database:
+    """A database that this process alone uses; a context that closes it.
+
+    Args:
+        folder: Existing folder for the database and its temporary files.
+        memory: Limit of DuckDB's buffers in bytes.
+        threads: Upper bound of the number of threads.
+        progress: Called with the finished share (0 to 1) of a long statement, from another thread.
+    """
+
+    def __init__(self, folder: Path, memory: int, threads: int, progress: Callable[[float], object]) -> None:
+        settings = {
+            **_SETTINGS,
+            "memory_limit": f"{memory}B",
+            "threads": str(max(1, min(threads, memory // _BYTES_PER_THREAD))),
+            "temp_directory": str(folder / "spill"),
+        }
+        self._connection = duckdb.connect(str(folder / "import.duckdb"), config=settings)
+        self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+        self._progress = progress
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def run(self, statement: str) -> None:
+        """Run a statement and report its progress.
+
+        Raises:
+            ImportMemoryError: Memory or disk space is exhausted.
+            duckdb.Error: The statement fails; for a file, its content or format.
+        """
+        with _translated(), self._polled():
+            self._connection.execute(statement)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a small result. Raises as `run`."""
+        with _translated():
+            return self._connection.execute(query).fetchall()
+
+    def value(self, query: str) -> Any:
+        """Return the first value of the first row; None if there is no row. Raises as `run`."""
+        found = self.rows(query)
+        return found[0][0] if found else None
+
+    def chunks(self, query: str) -> Iterator[dict[str, np.ndarray]]:
+        """Yield the result of a query as columns by name, about 131,072 rows at once. Raises as `run`."""
+        with _translated():
+            with self._polled():
+                result = self._connection.execute(query)
+            while len(frame := result.fetch_df_chunk(_VECTORS)):
+                yield {str(name): frame[name].to_numpy() for name in frame}
+
+    def insert(self, table: str, query: str, required: Sequence[str]) -> int | None:
+        """Append the rows of a query to a table, all or none.
+
+        Returns:
+            The position among these rows of the first that is NULL in a required column. The table then is unchanged.
+        """
+        first = int(self.value(f"SELECT count(*) FROM {table}"))
+        missing = " OR ".join(f"{column} IS NULL" for column in required)
+        with self.transaction() as undo:
+            self.run(f"INSERT INTO {table} {query}")
+            added = f"FROM {table} WHERE rowid >= {first}"
+            bad = self.value(f"SELECT min(rowid) {added} AND ({missing})")
+            if bad is None:
+                return None
+            undo()
+            return int(bad) - int(self.value(f"SELECT min(rowid) {added}"))  # uncommitted rows have numbers of their own
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Callable[[], None]]:
+        """Commit at the end, or roll back if the body raises or calls the function that it gets."""
+        end = "COMMIT"
+
+        def undo() -> None:
+            nonlocal end
+            end = "ROLLBACK"
+
+        self._connection.execute("BEGIN")
+        try:
+            yield undo
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        with _translated():
+            self._connection.execute(end)
+
+    def append(self, table: str, columns: dict[str, np.ndarray]) -> None:
+        """Append arrays `[n]` to the columns of a table, in the order given."""
+        with _translated():
+            self._connection.register("arrays", columns)
+            self._connection.execute(f"INSERT INTO {table} SELECT * FROM arrays")
+            self._connection.unregister("arrays")
+
+    @contextlib.contextmanager
+    def _polled(self) -> Iterator[None]:
+        done = threading.Event()
+
+        def poll() -> None:
+            while not done.wait(_POLL_SECONDS):
+                self._progress(max(0.0, self._connection.query_progress()) / 100)
+
+        thread = threading.Thread(target=poll, name="dorylax-import-progress", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+def text(value: str) -> str:
+    """A value as a literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def name(column: str) -> str:
+    """The name of a column in SQL."""
+    return '"' + column.replace('"', '""') + '"'
+
+
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.OutOfMemoryException as error:
+        reason = str(error).splitlines()[0]
+        raise ImportMemoryError(f"the import needs more memory or disk space: --memory ({reason})") from None
+    except duckdb.IOException as error:
+        if "space" not in str(error):
+            raise
+        raise ImportMemoryError(f"the disk is full: --out on another disk ({str(error).splitlines()[0]})") from None

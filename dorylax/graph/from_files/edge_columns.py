@@ -1,0 +1,382 @@
+"""From the table `edges` to the arrays of an archive: vertex numbers, one sort in DuckDB, and equal edges in NumPy.
+
+The sort key holds source, target, and whether an edge is the reverse of a given one; ties are broken by the position of the
+edge in the files, which is its id. The arrays are those of `Graph.from_coo`, `coalesce`, `symmetrise` and `save_npz` of the
+same edges, whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Int64
+
+from dorylax.durable import named
+from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
+from dorylax.graph.fingerprint import pair_fingerprint
+from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.edge_files import EdgeFile, Ids, Values, required
+from dorylax.graph.npz import ORIGINAL_IDS
+from dorylax.graph.rows import spans
+from dorylax.graph.stream.archive_writer import ArchiveWriter, ArrayWriter
+from dorylax.graph.transpose import edge_ids_fit
+from dorylax.graph.validate import MAX_VERTICES, GraphError
+
+_PIECE = 1 << 20  # elements that are moved at once
+_LONGEST = 1024  # bytes of a name: the archive holds every name as long as the longest
+_PREFIX, _IDS = "edge_", "edge_ids"
+
+
+class Shape(NamedTuple):
+    """What edges hold, and what becomes of equal ones.
+
+    Attributes:
+        values: Values of edges by name.
+        ids: Whether edges have ids.
+        coalesce: What becomes of equal edges; False keeps all.
+        symmetrise: Whether each edge gets its reverse.
+    """
+
+    values: Mapping[str, Values]
+    ids: bool = True
+    coalesce: Literal[False, "first", "sum"] = False
+    symmetrise: bool = False
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all given edges are kept, and no others."""
+        return not (self.coalesce or self.symmetrise)
+
+
+class Made(NamedTuple):
+    """Facts about the written graph.
+
+    Attributes:
+        num_edges: E.
+        symmetric: Whether each edge comes with its reverse.
+        self_loops: "none", "some" or "all" vertices have an edge to themselves.
+        edge_ids: Whether edges have ids.
+    """
+
+    num_edges: int
+    symmetric: bool
+    self_loops: str
+    edge_ids: bool
+
+
+class _Records(NamedTuple):
+    """Edges in order of their keys: keys int64 `[n]`, positions in the files int64 `[n]`, values `[n, …]` by name."""
+
+    keys: Int64[np.ndarray, " n"]
+    ids: Int64[np.ndarray, " n"]
+    values: dict[str, np.ndarray]
+
+    def take(self, which: Any) -> _Records:
+        return _Records(self.keys[which], self.ids[which], {name: array[which] for name, array in self.values.items()})
+
+    def then(self, other: _Records) -> _Records:
+        values = {name: np.concatenate([array, other.values[name]]) for name, array in self.values.items()}
+        keys, ids = (np.concatenate(both) for both in zip(self[:2], other[:2], strict=True))
+        return _Records(keys, ids, values)
+
+
+def number_vertices(
+    database: Database,
+    files: Sequence[tuple[EdgeFile, int]],
+    ids: Ids,
+    more: Sequence[str],
+    known: int | None,
+    values: Mapping[str, Values],
+) -> int:
+    """Make the table `numbered` of edges by vertex numbers, and the table `ids` of ids and their numbers.
+
+    Integers are numbered in ascending order. Names are numbered as they first occur in the edges, the source of an edge
+    before its target, and then in tables of vertices.
+
+    Args:
+        database: Has the table `edges`, which is dropped.
+        files: Files of edges, each with its number of edges.
+        ids: What the ends of edges are.
+        more: Queries for (id, row) of tables of vertices.
+        known: V where the user or a file states it, else None.
+        values: Values of edges by name.
+
+    Returns:
+        V.
+
+    Raises:
+        GraphError: There are too many vertices, or an end is out of range or not a permitted name.
+    """
+    columns = "".join(f", {column}" for column in required(values)[2:])
+    if ids == "numbers":
+        count = _checked_range(database, files, more, known)
+        database.run(f"CREATE VIEW numbered AS SELECT s, t, rowid AS id{columns} FROM edges")
+        database.run(f"CREATE VIEW ids AS SELECT range AS id, range AS number FROM range({count})")
+        return count
+    places = ["SELECT s AS id, 2 * rowid AS place FROM edges", "SELECT t, 2 * rowid + 1 FROM edges"]
+    places += [f"SELECT id, {(k + 1) << 40} + row FROM ({query})" for k, query in enumerate(more)]
+    database.run(
+        f"CREATE TABLE ids AS SELECT id, row_number() OVER (ORDER BY {'min(place)' if ids == 'names' else 'id'}) - 1 "
+        f"AS number FROM ({' UNION ALL '.join(places)}) GROUP BY id"
+    )
+    count = int(database.value("SELECT count(*) FROM ids"))
+    if count > MAX_VERTICES:
+        raise GraphError(f"there are {count:,} vertices, and at most {MAX_VERTICES:,} can be numbered (int32)")
+    if ids == "names":
+        _check_names(database, files)
+    database.run(
+        f"CREATE TABLE numbered AS SELECT a.number AS s, b.number AS t, edges.rowid AS id{columns} FROM edges "
+        "JOIN ids a ON edges.s = a.id JOIN ids b ON edges.t = b.id"
+    )
+    database.run("DROP TABLE edges")
+    return count
+
+
+def write_ids(database: Database, archive: ArchiveWriter, ids: Ids, num_vertices: int) -> None:
+    """Write the user's ids of the vertices, in order of their numbers."""
+    if ids == "numbers":
+        return
+    dtype = np.dtype(np.int64)
+    if ids == "names":
+        dtype = np.dtype(f"S{max(1, database.value('SELECT max(strlen(id)) FROM ids') or 1)}")
+    column = archive.open(ORIGINAL_IDS, dtype, (num_vertices,))
+    for chunk in database.chunks("SELECT id FROM ids ORDER BY number"):
+        found = chunk["id"]
+        column.write(found if ids == "integers" else np.array([one.encode() for one in found.tolist()], dtype))
+
+
+def write_edges(
+    archive: ArchiveWriter, database: Database, shape: Shape, folder: Path, num_vertices: int, num_given: int
+) -> Iterator[int | Made]:
+    """Write the arrays of a graph.
+
+    Args:
+        archive: Gets the arrays.
+        database: Has the table `numbered`.
+        shape: Values and options.
+        folder: For columns whose length shows at the end only.
+        num_vertices: V.
+        num_given: Number of edges in the files.
+
+    Yields:
+        The number of records taken so far; at the end the facts.
+
+    Raises:
+        GraphError: Edges have values and are more than have ids, or a sum exceeds its type.
+        OSError: The file system refuses.
+    """
+    columns = _Columns(archive, shape, folder, num_vertices, num_given)
+    try:
+        taken = 0
+        for part in _whole_groups(_sorted(database, shape), shape):
+            taken += len(part.keys)
+            kept = part if shape.keeps_all else _kept(part, shape)
+            for start, stop in spans(len(kept.keys)):
+                columns.add(kept.take(slice(start, stop)))
+            yield taken
+        yield columns.finish()
+    finally:
+        columns.remove()
+
+
+def _sorted(database: Database, shape: Shape) -> Iterator[_Records]:
+    values = "".join(f", {column}" for column in required(shape.values)[2:])
+    records = f"SELECT (s << 32) | (t << 1) AS key, id{values} FROM numbered"
+    if shape.symmetrise:
+        records += f" UNION ALL SELECT (t << 32) | (s << 1) | 1, id{values} FROM numbered WHERE s <> t"
+    for chunk in database.chunks(f"SELECT * FROM ({records}) ORDER BY key, id"):
+        found, first = {}, 0
+        for name, kept in shape.values.items():
+            with np.errstate(over="ignore"):  # infinite values are allowed, or have been refused
+                parts = [chunk[f"v{k}"].astype(kept.dtype) for k in range(first, first + kept.size)]
+            first += kept.size
+            found[name] = np.stack(parts, axis=1).reshape(-1, *kept.row) if kept.row else parts[0]
+        yield _Records(chunk["key"], chunk["id"], found)
+
+
+def _whole_groups(parts: Iterator[_Records], shape: Shape) -> Iterator[_Records]:
+    """Cut sorted records so that those of one pair of vertices come together."""
+    if shape.keeps_all:
+        yield from parts
+        return
+    held: _Records | None = None
+    for part in parts:
+        joined = part if held is None else held.then(part)
+        pairs = joined.keys >> 1
+        start = int(np.searchsorted(pairs, pairs[-1]))
+        if start:
+            yield joined.take(slice(0, start))
+        # Without sums the first of a pair is the only one needed.
+        held = joined.take(slice(start, None if shape.coalesce == "sum" else start + 1))
+    if held is not None:
+        yield held
+
+
+def _kept(part: _Records, shape: Shape) -> _Records:
+    """Return the records of whole groups that become edges, with their values."""
+    if shape.coalesce == "sum":
+        starts = np.flatnonzero(np.concatenate([[True], part.keys[1:] != part.keys[:-1]]))
+        values = {}
+        for name, array in part.values.items():
+            values[name], wrong = sums_of_runs(array, starts)
+            if wrong is not None:
+                key = int(part.keys[starts[wrong]])
+                ends = key >> 32, (key & 0xFFFFFFFF) >> 1
+                source, target = reversed(ends) if key & 1 else ends
+                raise GraphError(
+                    f"--coalesce sum: the sum of {name} over the edges {source} → {target} exceeds {array.dtype}: "
+                    f"--values {name}:{wider(array.dtype)}"
+                )
+        part = _Records(part.keys[starts], part.ids[starts], values)
+    # A given edge comes before the reverse of another, and of each kind the first before later ones.
+    return part.take(np.concatenate([[True], part.keys[1:] >> 1 != part.keys[:-1] >> 1]))
+
+
+@final
+class _Columns:
+    """The columns of edges in an archive, and what shows of the graph while they are written."""
+
+    def __init__(self, archive: ArchiveWriter, shape: Shape, folder: Path, num_vertices: int, num_given: int) -> None:
+        self._archive, self._shape, self._num_vertices, self._num_given = archive, shape, num_vertices, num_given
+        require_ids_for(shape.values, num_given)
+        self._ids = shape.ids and edge_ids_fit(num_given)
+        kinds = {"indices": Values(np.dtype(np.int32))}
+        kinds |= {f"{_PREFIX}{name}": values for name, values in shape.values.items()}
+        self._columns: dict[str, ArrayWriter | _Spool] = {}
+        for name, kind in kinds.items():
+            if shape.keeps_all:
+                self._columns[name] = archive.open(name, kind.dtype, (num_given, *kind.row))
+            else:
+                self._columns[name] = _Spool(folder / name, kind)
+        if self._ids:
+            self._columns[_IDS] = _Spool(folder / _IDS, Values(np.dtype(np.int32)))
+        self._offsets = archive.open("indptr", np.dtype(np.int64), (num_vertices + 1,))
+        self._next_row = self._written = self._looped = self._forward = self._backward = 0
+        self._last_loop = -1
+        self._in_order, self._reversed_some = True, False
+
+    def add(self, kept: _Records) -> None:
+        """Take the next edges in order."""
+        sources = (kept.keys >> 32).astype(np.int32)
+        targets = ((kept.keys & 0xFFFFFFFF) >> 1).astype(np.int32)
+        reverse = kept.keys & 1
+        last = int(sources[-1])
+        for start, stop in spans(last + 1 - self._next_row):
+            rows = np.arange(self._next_row + start, self._next_row + stop, dtype=np.int32)
+            self._offsets.write(np.searchsorted(sources, rows).astype(np.int64) + self._written)
+        self._next_row = last + 1
+        self._columns["indices"].write(targets)
+        for name, array in kept.values.items():
+            self._columns[f"{_PREFIX}{name}"].write(np.ascontiguousarray(array))
+        if self._ids:
+            ids = kept.ids + reverse * self._num_given
+            self._columns[_IDS].write(ids.astype(np.int32))
+            self._in_order = self._in_order and bool((ids == np.arange(len(ids)) + self._written).all())
+        self._reversed_some = self._reversed_some or bool(reverse.any())
+        if len(loops := sources[sources == targets]):
+            self._looped += int(np.count_nonzero(np.diff(loops, prepend=self._last_loop)))
+            self._last_loop = int(loops[-1])
+        if not self._shape.symmetrise:
+            forward, backward = pair_fingerprint(sources, targets)
+            self._forward, self._backward = self._forward + forward, self._backward + backward
+        self._written += len(sources)
+
+    def finish(self) -> Made:
+        """Write what shows at the end."""
+        for start, stop in spans(self._num_vertices + 1 - self._next_row):
+            self._offsets.write(np.full(stop - start, self._written))
+        if self._reversed_some:
+            require_ids_for(self._shape.values, 2 * self._num_given)
+            self._ids = self._ids and edge_ids_fit(2 * self._num_given)
+        for name, column in self._columns.items():
+            if isinstance(column, _Spool) and (name != _IDS or (self._ids and not self._in_order)):
+                column.copy_to(self._archive, name, self._written)
+                column.remove()
+        symmetric = self._shape.symmetrise or self._forward % 2**64 == self._backward % 2**64
+        self_loops = "none" if not self._looped else "all" if self._looped == self._num_vertices else "some"
+        self._archive.add("directed", np.array(not symmetric))
+        self._archive.add("self_loops", np.array(self_loops))
+        return Made(self._written, symmetric, self_loops, self._ids)
+
+    def remove(self) -> None:
+        """Remove temporary files."""
+        for column in self._columns.values():
+            if isinstance(column, _Spool):
+                column.remove()
+
+
+@final
+class _Spool:
+    """A column on disk whose length is not known yet."""
+
+    def __init__(self, path: Path, kind: Values) -> None:
+        self._path, self._kind = path, kind
+        with named(path):
+            self._file = path.open("wb+")
+
+    def write(self, rows: np.ndarray) -> None:
+        """Append rows."""
+        with named(self._path):
+            self._file.write(rows.reshape(-1).view(np.uint8).data)
+
+    def copy_to(self, archive: ArchiveWriter, name: str, num_rows: int) -> None:
+        """Make an array of an archive of all rows."""
+        column = archive.open(name, self._kind.dtype, (num_rows, *self._kind.row))
+        size = self._kind.size
+        with named(self._path):
+            self._file.seek(0)
+            while len(piece := np.fromfile(self._file, self._kind.dtype, max(1, _PIECE // size) * size)):
+                column.write(piece.reshape(-1, *self._kind.row))
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+
+def _checked_range(
+    database: Database, files: Sequence[tuple[EdgeFile, int]], more: Sequence[str], known: int | None
+) -> int:
+    limit = MAX_VERTICES if known is None else known
+    wrong = f"least(s, t) < 0 OR greatest(s, t) >= {limit}"
+    lowest, highest = database.rows("SELECT min(least(s, t)), max(greatest(s, t)) FROM edges")[0]
+    if lowest is not None and (lowest < 0 or highest >= limit):
+        row, *ends = database.rows(f"SELECT rowid, s, t FROM edges WHERE {wrong} ORDER BY rowid LIMIT 1")[0]
+        end, number = next((end, k) for end, k in zip(("source", "target"), ends, strict=True) if not 0 <= k < limit)
+        fault = "negative" if number < 0 else "out of range"
+        owner = "the most that int32 numbers" if known is None else "num_vertices"
+        raise GraphError(
+            f"{_where(database, files, row)}: {end} {number} is {fault}: must be ≥ 0 and < {owner} = {limit}; "
+            "--ids integers takes any"
+        )
+    for query in more:
+        lowest, most = database.rows(f"SELECT min(id), max(id) FROM ({query})")[0]
+        if lowest is not None and (lowest < 0 or most >= limit):
+            raise GraphError(
+                f"a table of vertices has the key {lowest if lowest < 0 else most}: must be ≥ 0 and < {limit}"
+            )
+        highest = max(highest or 0, -1 if most is None else most)
+    return known if known is not None else 0 if highest is None else int(highest) + 1
+
+
+def _check_names(database: Database, files: Sequence[tuple[EdgeFile, int]]) -> None:
+    wrong = f"contains(id, chr(0)) OR strlen(id) > {_LONGEST}"
+    found = database.value(f"SELECT id FROM ids WHERE {wrong} ORDER BY number LIMIT 1")
+    if found is None:
+        return
+    fault = "contains NUL" if "\0" in found else f"has {len(found.encode()):,} bytes: at most {_LONGEST:,} are taken"
+    ends = f"(SELECT id FROM ids WHERE {wrong})"
+    row = database.value(f"SELECT min(rowid) FROM edges WHERE s IN {ends} OR t IN {ends}")
+    place = "a table of vertices" if row is None else _where(database, files, row)
+    raise GraphError(f"{place} has a name that {fault}: rename that vertex")
+
+
+def _where(database: Database, files: Sequence[tuple[EdgeFile, int]], row: int) -> str:
+    for file, count in files:
+        if row < count:
+            return file.where(database, row)
+        row -= count
+    raise IndexError(row)

@@ -1,0 +1,444 @@
+"""Import graphs of any size: edges from files of several formats to the archive that `Graph.from_npz` reads.
+
+DuckDB reads and sorts the edges in a folder beside the archive, ARCHIVE.npz.import. An interrupted import starts again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+
+from dorylax.durable import move_file
+from dorylax.errors import DorylaxError
+from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
+from dorylax.graph.edge_data import check_sums
+from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.edge_columns import Made, Shape, number_vertices, write_edges, write_ids
+from dorylax.graph.from_files.edge_files import (
+    EdgeFile,
+    Values,
+    Wanted,
+    append_values,
+    checked_values,
+    mapped_array,
+    open_edges,
+    table_columns,
+    value_columns,
+)
+from dorylax.graph.from_files.ogb_folder import ogb_folder
+from dorylax.graph.from_files.vertices import (
+    VertexFiles,
+    VertexTable,
+    file_of,
+    open_vertices,
+    rows_said,
+    write_vertices,
+)
+from dorylax.graph.room import gibibytes
+from dorylax.graph.stream.archive_writer import new_archive
+from dorylax.graph.validate import GraphError, check_num_vertices
+from dorylax.machine import cores, resident_bytes
+from dorylax.storage.location import Location
+from dorylax.storage.s3 import S3Storage
+
+LEAST_MEMORY = 1 << 28
+"""Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
+
+_LEAST_BUFFERS = 1 << 26
+_PYTHON_SHARE = 0.25  # of the memory; DuckDB gets the rest
+_ARCHIVE = "archive.npz"
+_ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, beside its values
+
+
+@final
+class ImportHeldError(DorylaxError, RuntimeError):
+    """Another process imports to the same archive."""
+
+
+@final
+class DiskSpaceError(DorylaxError, OSError):
+    """The disk is too small for the import."""
+
+    user_error = False
+
+
+class Estimate(NamedTuple):
+    """Approximate size of an import, and the detected layout of its files.
+
+    Attributes:
+        edges: Number of edges in the sources.
+        temporary_bytes: Disk space for temporary files, in bytes.
+        archive_bytes: Size of the archive in bytes.
+        free_bytes: Free disk space in bytes.
+        detected: A line per file, with the options that override what was detected.
+    """
+
+    edges: int
+    temporary_bytes: int
+    archive_bytes: int
+    free_bytes: int
+    detected: tuple[str, ...]
+
+
+class Progress(NamedTuple):
+    """Progress of an import.
+
+    Attributes:
+        stage: "edges" (reading), "vertices" (numbering), "sort" or "archive" (writing).
+        done: Finished part of the stage, 0 to 1.
+        edges: Number of edges read so far.
+    """
+
+    stage: Literal["edges", "vertices", "sort", "archive"]
+    done: float
+    edges: int
+
+
+class Imported(NamedTuple):
+    """Summary of a finished import.
+
+    Attributes:
+        num_vertices: V.
+        num_edges: E.
+        edges_read: Number of edges in the sources.
+        symmetric: Whether each edge comes with its reverse.
+        self_loops: "none", "some" or "all" vertices have an edge to themselves.
+        edge_ids: Whether edges have ids.
+        estimate: Estimate made before the import.
+    """
+
+    num_vertices: int
+    num_edges: int
+    edges_read: int
+    symmetric: bool
+    self_loops: str
+    edge_ids: bool
+    estimate: Estimate
+
+
+def import_graph(
+    sources: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    memory: int,
+    wanted: Wanted | None = None,
+    num_vertices: int | None = None,
+    symmetrise: bool = False,
+    coalesce: Literal[False, "first", "sum"] = False,
+    edge_ids: bool = True,
+    edge_data: Mapping[str, str | os.PathLike[str]] | None = None,
+    vertices: VertexFiles | None = None,
+    name: str | None = None,
+    threads: int | None = None,
+    expected: Callable[[Estimate], object] = lambda _: None,
+    progress: Callable[[Progress], object] = lambda _: None,
+) -> Imported:
+    """Make an archive of the edges in some files, within a budget of memory.
+
+    The archive is, array for array, what `Graph.from_coo(…, coalesce=…)`, `symmetrise()` and `save_npz` make of the same
+    edges: the id of an edge is its position in all sources together, in the order given. An interrupted import starts
+    again.
+
+    Args:
+        sources: Files of edges, patterns such as "part-*.csv", or s3://bucket/key: text, JSON lines (both also gzip and
+            zstd), Parquet, `.npy`, `.npz` of NumPy and SciPy, MatrixMarket; or one folder of the Open Graph Benchmark.
+        out: The archive; an existing one is replaced.
+        memory: Memory of this process in bytes, at least `LEAST_MEMORY`. MatrixMarket and SciPy files are held beside it.
+        wanted: Columns to read, and kind of the vertex ids; by default numbers of vertices.
+        num_vertices: V; None for one more than the largest number, or the number of rows of arrays of vertices.
+        symmetrise: Whether to add the reverse of each edge that has none, and keep one of equal edges.
+        coalesce: Keep one of equal edges, with the values of the "first" or the "sum", as `Graph.coalesce`.
+        edge_ids: Whether edges have ids.
+        edge_data: Files of NumPy with values of the edges, `[E, …]` in the order of the sources.
+        vertices: Files with what is known about the vertices.
+        name: Name of the data set; None for none.
+        threads: Upper bound of the threads; None for the cores of this process. The archive does not depend on it.
+        expected: Called with an estimate before the import begins.
+        progress: Called with the progress.
+
+    Raises:
+        GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
+        DiskSpaceError: The disk has less space than the import needs.
+        ImportMemoryError: The import needs more memory than `memory`.
+        ImportHeldError: Another process imports to the same archive.
+        OSError: A source cannot be read, or the file system refuses.
+    """
+    if memory < LEAST_MEMORY:
+        raise GraphError(f"an import needs at least {gibibytes(LEAST_MEMORY)} of memory, got {gibibytes(memory)}")
+    path = Path(out).absolute()
+    if path.suffix != ".npz":
+        raise GraphError(f"the archive's name must end in .npz, got {str(Path(out))!r}")
+    wanted, vertices = wanted or Wanted(), vertices or VertexFiles()
+    paths = _files(sources)
+    if len(paths) == 1 and Path(paths[0]).is_dir() and (folder := ogb_folder(Path(paths[0]))) is not None:
+        edges, count, of_folder = folder
+        paths, num_vertices = [str(edges)], count if num_vertices is None else num_vertices
+        vertices = vertices if vertices.paths else of_folder
+    work = path.with_name(f"{path.name}.import")
+    buffers = max(memory - resident_bytes(), _LEAST_BUFFERS)
+    with _held(work, path):
+        tell = _Teller(progress)
+        with Database(work, int(buffers * (1 - _PYTHON_SHARE)), threads or cores(), tell.share) as database:
+            given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
+            local = [_local(one, work, number) for number, one in enumerate(paths)]
+            places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]
+            states = {one: _state(one) for one in (*local, *places)}
+            shown = dict(zip(local, paths, strict=True)) | {one: str(one) for one in places}
+            files = [open_edges(database, one, shown[one], wanted) for one in local]
+            values = _values(files, given)
+            shape = Shape(values, edge_ids, coalesce, symmetrise)
+            _check_arguments(shape, num_vertices, wanted)
+            sizes = [num_vertices, *(one.num_vertices for one in files)]
+            known = max((size for size in sizes if size is not None), default=None)
+            tables = open_vertices(database, vertices, wanted.ids)
+            known = _known_vertices(known, tables, vertices)
+            estimate = _estimate(files, shape, wanted, known, tables, path)
+            expected(estimate)
+            counts = _load(database, files, given, wanted, tell)
+            _check_states(states, shown)
+            keyed = [table.keys for what, table in tables.items() if vertices.key and what in ("features", "labels")]
+            tell.stage = "vertices"
+            num = number_vertices(database, list(zip(files, counts, strict=True)), wanted.ids, keyed, known, values)
+            if (rows := rows_said(tables)) not in (None, num):
+                raise GraphError(f"arrays of vertices have {rows:,} rows, and the edges are of {num:,} vertices")
+            _, size = _sizes(shape, sum(counts), num, wanted)
+            free = shutil.disk_usage(path.parent).free
+            _with_room(
+                path, estimate._replace(edges=sum(counts), temporary_bytes=0, archive_bytes=size, free_bytes=free)
+            )
+            made = _write(work, database, shape, num, sum(counts), name, tables, vertices, wanted, tell)
+            _check_states(states, shown)
+        move_file(work / _ARCHIVE, path)
+    return Imported(num, made.num_edges, sum(counts), *made[1:], estimate)
+
+
+class _Teller:
+    """Turns the progress of statements into that of the import."""
+
+    def __init__(self, progress: Callable[[Progress], object]) -> None:
+        self._progress = progress
+        self.stage: Literal["edges", "vertices", "sort", "archive"] = "edges"
+        self.edges, self.done, self.part = 0, 0.0, 1.0
+
+    def share(self, done: float) -> None:
+        """Take the finished share of a statement."""
+        self._progress(Progress(self.stage, min(1.0, self.done + self.part * done), self.edges))
+
+
+@contextlib.contextmanager
+def _held(work: Path, path: Path) -> Iterator[None]:
+    """Lock and empty the folder of temporary files; empty it again at the end."""
+    try:
+        with work_folder(work):
+            clear_work_folder(work)
+            try:
+                yield
+            finally:
+                clear_work_folder(work)
+    except FolderHeldError as error:
+        raise ImportHeldError(
+            f"{path} is being imported by {error.holder}: wait for it, or give another --out"
+        ) from None
+
+
+def _files(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Expand patterns, in order of names."""
+    found: list[str] = []
+    for source in map(os.fspath, sources):
+        if source.startswith("s3:/"):  # click's paths drop a slash
+            found.append("s3://" + source.removeprefix("s3:/").lstrip("/"))
+        elif os.path.lexists(source) or not glob.has_magic(source):
+            found.append(os.path.abspath(source))
+        elif matches := sorted(glob.glob(source)):
+            found += map(os.path.abspath, matches)
+        else:
+            raise GraphError(f"no file matches {source!r}")
+    if not found:
+        raise GraphError("there is nothing to import: name at least one file of edges")
+    return found
+
+
+def _local(source: str, work: Path, number: int) -> Path:
+    """A name without special characters for a source, in the folder of temporary files."""
+    local = work / f"source-{number}"
+    if source.startswith("s3://"):
+        try:
+            place = Location.of(source)
+        except ValueError as error:
+            raise GraphError(f"{source!r} {error}") from None
+        folder, _, key = place.prefix.rpartition("/")
+        storage = S3Storage(Location(place.bucket, folder))
+        try:
+            storage.download(key, local)
+        finally:
+            storage.close()
+        return local
+    if os.path.isdir(source):
+        raise GraphError(
+            f"{source} is a folder: name the files in it (one of the Open Graph Benchmark has raw/edge.csv.gz or raw/data.npz)"
+        )
+    os.stat(source)
+    local.symlink_to(source)
+    return local
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
+def _check_states(states: Mapping[Path, tuple[int, ...]], shown: Mapping[Path, str]) -> None:
+    for path, state in states.items():
+        if not path.exists() or _state(path) != state:
+            raise GraphError(f"{shown[path]} has changed since the import began: import it again when nobody writes it")
+
+
+def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:
+    """Return the values of the edges, and add arrays that are given apart.
+
+    Raises:
+        GraphError: The files differ in them, or a name is not permitted.
+    """
+    values = dict(files[0].values)
+    for file in files[1:]:
+        if dict(file.values) != values:
+            told = [f"{one.shown} has {_told(one.values)}" for one in (files[0], file)]
+            raise GraphError(f"sources differ in what edges have: {told[0]}, {told[1]}: --values names those to take")
+    for one, array in given.items():
+        if one in values:
+            raise GraphError(f"edges have {one!r} twice: of {files[0].shown} and of --edge-data")
+        values[one] = checked_values(f"--edge-data {one}", array.dtype, array.shape[1:], None)
+    for one in values:
+        if not one or one == "ids":
+            raise GraphError(f"values of edges cannot be called {one!r}: edge_ids in an archive are the edges' ids")
+    return values
+
+
+def _told(values: Mapping[str, Values]) -> str:
+    return ", ".join(f"{one} ({kept.dtype})" for one, kept in values.items()) or "no values"
+
+
+def _check_arguments(shape: Shape, num_vertices: int | None, wanted: Wanted) -> None:
+    if shape.values and not shape.ids:
+        raise GraphError(f"edge_data {', '.join(shape.values)} with edge_ids=False: values per edge need edge ids")
+    if shape.coalesce == "sum":
+        check_sums({one: kept.dtype for one, kept in shape.values.items()})
+    if num_vertices is not None:
+        check_num_vertices(num_vertices)
+        if wanted.ids != "numbers":
+            raise GraphError(f"num_vertices is given, and so are ids={wanted.ids!r}, which are counted: omit one")
+
+
+def _known_vertices(known: int | None, tables: Mapping[str, VertexTable], vertices: VertexFiles) -> int | None:
+    rows = rows_said(tables)
+    if known is not None and rows not in (None, known):
+        raise GraphError(f"arrays of vertices have {rows:,} rows, and num_vertices is {known:,}")
+    return rows if known is None and not vertices.key else known
+
+
+def _estimate(
+    files: Sequence[EdgeFile],
+    shape: Shape,
+    wanted: Wanted,
+    known: int | None,
+    tables: Mapping[str, VertexTable],
+    path: Path,
+) -> Estimate:
+    """Estimate the size of the import from the first rows of the files."""
+    edges = sum(file.estimate for file in files)
+    guess = max(file.largest for file in files) + 1 if wanted.ids == "numbers" else edges // 4
+    num_vertices = guess if known is None else known
+    described = (*(file.described for file in files), *(table.described for table in tables.values()))
+    temporary, archive = _sizes(shape, edges, num_vertices, wanted)
+    archive += sum(table.bytes for table in tables.values())
+    return _with_room(path, Estimate(edges, temporary, archive, shutil.disk_usage(path.parent).free, described))
+
+
+def _sizes(shape: Shape, edges: int, num_vertices: int, wanted: Wanted) -> tuple[int, int]:
+    """Bytes of temporary files, and of the archive without arrays of vertices."""
+    kept = edges * (2 if shape.symmetrise else 1)
+    values = sum(value.dtype.itemsize * value.size for value in shape.values.values())
+    names = {"numbers": 0, "integers": 8, "names": 24}[wanted.ids]
+    archive = kept * (4 + 4 * shape.ids + values) + (8 + names) * num_vertices
+    numbers = sum(value.size for value in shape.values.values())
+    return (edges + kept) * (_ROW_BYTES + 8 * numbers) + names * edges, archive
+
+
+def _with_room(path: Path, estimate: Estimate) -> Estimate:
+    """Return an estimate that the disk has room for.
+
+    Raises:
+        DiskSpaceError: It has not.
+    """
+    size = estimate.temporary_bytes + estimate.archive_bytes
+    if size > estimate.free_bytes:
+        raise DiskSpaceError(
+            f"{path.parent}: about {estimate.edges:,} edges take about {gibibytes(size)} of disk, "
+            f"{gibibytes(estimate.temporary_bytes)} of it for a while, and {gibibytes(estimate.free_bytes)} are free: --out "
+            "on another disk"
+        )
+    return estimate
+
+
+def _load(
+    database: Database, files: Sequence[EdgeFile], given: Mapping[str, np.ndarray], wanted: Wanted, tell: _Teller
+) -> list[int]:
+    """Fill the table `edges`, and return the number of edges of each file."""
+    total, counts = max(1, sum(file.estimate for file in files)), list[int]()
+    database.run(f"CREATE TABLE edges ({table_columns(files[0].values, wanted.ids)})")
+    for file in files:
+        tell.done, tell.part = sum(counts) / total, file.estimate / total
+        file.load(database)
+        counts.append(int(database.value("SELECT count(*) FROM edges")) - sum(counts))
+        tell.edges = sum(counts)
+    tell.done, tell.part = 0.0, 1.0
+    first = sum(kept.size for kept in files[0].values.values())
+    for one, array in given.items():
+        if len(array) != tell.edges:
+            raise GraphError(f"--edge-data {one} has {len(array):,} rows, and there are {tell.edges:,} edges")
+        kept = Values(array.dtype.newbyteorder("="), array.shape[1:])
+        database.run(f"CREATE TABLE given ({', '.join(value_columns([kept], first))})")
+        append_values(database, "given", array, f"--edge-data {one}", first, nonfinite=wanted.nonfinite)
+        database.run(
+            "CREATE TABLE joined AS SELECT e.*, g.* FROM edges e JOIN given g ON e.rowid = g.rowid ORDER BY e.rowid"
+        )
+        database.run("DROP TABLE edges; DROP TABLE given; ALTER TABLE joined RENAME TO edges")
+        first += kept.size
+    return counts
+
+
+def _write(
+    work: Path,
+    database: Database,
+    shape: Shape,
+    num_vertices: int,
+    num_given: int,
+    name: str | None,
+    tables: Mapping[str, VertexTable],
+    vertices: VertexFiles,
+    wanted: Wanted,
+    tell: _Teller,
+) -> Made:
+    """Write the archive into the folder of temporary files."""
+    made, total = None, max(1, num_given * (2 if shape.symmetrise else 1))
+    tell.stage = "sort"
+    with new_archive(work / _ARCHIVE) as archive:
+        for done in write_edges(archive, database, shape, work, num_vertices, num_given):
+            tell.stage = "archive"
+            if isinstance(done, Made):
+                made = done
+            else:
+                tell.share(done / total)
+        if name is not None:
+            archive.add("name", np.array(name))
+        write_vertices(archive, tables, vertices, num_vertices)
+        write_ids(database, archive, wanted.ids, num_vertices)
+    assert made is not None
+    return made

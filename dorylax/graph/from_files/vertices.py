@@ -1,0 +1,380 @@
+"""Arrays with a row per vertex, from arrays of NumPy or from tables of text, Parquet and JSON lines.
+
+Rows are in the order of the vertices' numbers, or tables are joined by a key column. Features and further inputs are
+written piece by piece. Labels and masks are held, 7 bytes a vertex, because they are checked against each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import duckdb
+import numpy as np
+
+from dorylax.graph.from_files.database import Database, name
+from dorylax.graph.from_files.edge_files import Ids, mapped_array, member_array, pieces, table_function
+from dorylax.graph.from_files.text import INTEGER, NUMBER, check_packed, damage, read_head
+from dorylax.graph.inputs import check_name, held_dtype
+from dorylax.graph.labels import checked_labels
+from dorylax.graph.masks import checked_masks
+from dorylax.graph.npz import MASKS, VERTEX_PREFIX
+from dorylax.graph.stream.archive_writer import ArchiveWriter
+from dorylax.graph.validate import GraphError, check_finite
+from dorylax.near_matches import did_you_mean
+
+_MEMBER = re.compile(r"(?P<file>.+\.(npz|csv|tsv|txt|parquet|pq|jsonl|ndjson)(\.gz|\.zst)?):(?P<columns>[^/]+)")
+CLASS_NAMES = "class_names"
+_LISTED = 5  # columns in a message
+
+
+class VertexFiles(NamedTuple):
+    """Files of arrays with a row per vertex: FILE.npy, FILE.npz:NAME, or a table, FILE or FILE:COLUMN,….
+
+    Attributes:
+        features: `[V, F]`.
+        labels: As for `Dataset`; text gives classes in sorted order, whose names are kept.
+        masks: Of `MASKS`, as for `Dataset`; with a key also tables of vertices alone.
+        inputs: Further inputs by name, `[V, …]`.
+        num_classes: C; None to infer it from the labels.
+        multilabel: Whether labels are any number of classes; None to infer it.
+        nan_is_unlabelled: Whether floating labels are classes, and NaN where there is none.
+        key: Column by which tables name vertices; None if rows are in the order of the vertices.
+    """
+
+    features: Path | None = None
+    labels: Path | None = None
+    masks: Mapping[str, Path] = {}
+    inputs: Mapping[str, Path] = {}
+    num_classes: int | None = None
+    multilabel: bool | None = None
+    nan_is_unlabelled: bool = False
+    key: str | None = None
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """All files by the name of their content."""
+        own = {"features": self.features, "labels": self.labels}
+        inputs = {f"{VERTEX_PREFIX}{one}": path for one, path in self.inputs.items()}
+        return {one: path for one, path in own.items() if path is not None} | dict(self.masks) | inputs
+
+
+def file_of(path: Path) -> Path:
+    """The file of FILE:NAME."""
+    found = _MEMBER.fullmatch(str(path))
+    return Path(found["file"]) if found else path
+
+
+@final
+class VertexTable:
+    """An array with a row per vertex.
+
+    Args:
+        database: Loads and joins tables.
+        what: Name of the content, as "features".
+        place: FILE, FILE.npz:NAME or FILE:COLUMN,….
+        key: Column of the vertices' ids, or None.
+        ids: Kind of the ids.
+        others: Columns that other arrays take from the same file.
+
+    Attributes:
+        dtype: Type of the elements; object for text.
+        row: Shape of one vertex's row.
+        bytes: Approximate size in an archive.
+        described: What was detected, with the options that override it.
+        size: Number of rows; None where the rows are joined by key.
+
+    Raises:
+        GraphError: The file is damaged, or holds something else.
+        OSError: The file cannot be read.
+    """
+
+    def __init__(
+        self, database: Database, what: str, place: Path, key: str | None, ids: Ids, others: frozenset[str]
+    ) -> None:
+        self._database, self.shown, self._key = database, str(place), key
+        found = _MEMBER.fullmatch(str(place))
+        file, columns = file_of(place), found["columns"].split(",") if found else None
+        self._array: np.ndarray | None = None
+        if file.suffix in (".npy", ".npz"):
+            if key is not None:
+                raise GraphError(f"{place} has no column {key!r} to join by (--key): give a table with a header")
+            if file.suffix == ".npz" and columns is None:
+                raise GraphError(f"{place} is an archive: say which of its arrays, as {place}:features")
+            self._array = mapped_array(file) if columns is None else member_array(file, columns[0])
+            self.dtype, self.row = self._array.dtype, self._array.shape[1:]
+            if not self._array.shape:
+                raise GraphError(f"{place} is a single value: expected an array with a row per vertex")
+            if self.dtype.kind not in "fiub" + ("SU" if what == "labels" else ""):
+                raise GraphError(f"{place} must hold real numbers, got {self.dtype}")
+            self.size: int | None = len(self._array)
+            self.bytes = self._array.nbytes
+            self.described = f"{place}: {what}, array {self.dtype} {list(self._array.shape)}"
+            return
+        self._table = name(f"of {what}")
+        self._load(file, columns, ids, what, others)
+        is_text = what == "labels" and len(self._columns) == 1 and not self._all(NUMBER)
+        whole = what != "features" and bool(self._columns) and self._all(INTEGER)
+        self.dtype = np.dtype(object) if is_text else np.dtype(np.int64 if whole else np.float64)
+        self.row = (len(self._columns),)
+        self.size = None if key else int(database.value(f"SELECT count(*) FROM {self._table}"))
+        rows = int(database.value(f"SELECT count(*) FROM {self._table}"))
+        self.bytes = 4 * rows * len(self._columns)
+        labels = ", ".join(self._known[int(column[1:])] for column in self._columns[:_LISTED])
+        more = f", … ({len(self._columns)} in all)" if len(self._columns) > _LISTED else ""
+        joined = f"joined by {key} (--key)" if key else "in the order of the vertices (--key joins)"
+        self.described = f"{place}: {what}, {rows:,} rows {joined}, columns {labels or 'none'}{more} (FILE:COLUMN,…)"
+        self._check_rows(what, ids)
+
+    @property
+    def keys(self) -> str:
+        """Query for (id, row) of the vertices of a keyed table."""
+        return f"SELECT key AS id, rowid AS row FROM {self._table}"
+
+    def pieces(self, num_vertices: int) -> Iterator[np.ndarray]:
+        """Yield the rows in the order of the vertices, `[n, …]`.
+
+        Raises:
+            GraphError: A vertex has no row, or a field is missing.
+        """
+        if self._array is not None:
+            yield from pieces(self._array)
+            return
+        kind = {"O": "VARCHAR", "i": "BIGINT", "f": "DOUBLE"}[self.dtype.kind]
+        columns = ", ".join(f"{self._as(column, kind)} AS {column}" for column in self._columns)
+        order = f"FROM {self._table} ORDER BY rowid"
+        if self._key is not None:
+            order = f"FROM ids LEFT JOIN {self._table} r ON ids.id = r.key ORDER BY number"
+            absent = f"SELECT id FROM ids WHERE id NOT IN (SELECT key FROM {self._table}) ORDER BY number LIMIT 1"
+            if (found := self._database.value(absent)) is not None:
+                raise GraphError(f"{self.shown} has no row for vertex {found!r} ({self._key}): add one for each vertex")
+        for chunk in self._database.chunks(f"SELECT {columns} {order}"):
+            yield np.stack(list(chunk.values()), axis=1)
+
+    def whole(self, num_vertices: int, missing: Any = None) -> np.ndarray:
+        """Return all rows; vertices without one get `missing` if it is given."""
+        if self._array is not None or missing is None:
+            empty = np.zeros((0, *self.row), self.dtype)
+            return np.concatenate([empty, *(piece.copy() for piece in self.pieces(num_vertices))])
+        found = np.full((num_vertices, max(1, len(self._columns))), missing, self.dtype)
+        kind = {"O": "VARCHAR", "i": "BIGINT", "f": "DOUBLE"}[self.dtype.kind]
+        columns = "".join(f", {self._as(column, kind)}" for column in self._columns) or ", 1"
+        query = f"SELECT number{columns} FROM {self._table} r JOIN ids ON ids.id = r.key ORDER BY number"
+        for chunk in self._database.chunks(query):
+            number, *values = chunk.values()
+            for k, value in enumerate(values):
+                found[number, k] = value
+        return found
+
+    @staticmethod
+    def _as(column: str, kind: str) -> str:
+        missing = {"BIGINT": "-1", "VARCHAR": "''"}.get(kind, "NULL")
+        return f"coalesce(try_cast({column} AS {kind}), {missing})"
+
+    def _load(self, file: Path, columns: list[str] | None, ids: Ids, what: str, others: frozenset[str]) -> None:
+        """Make a table of text columns c0, c1, …, and key."""
+        database, key = self._database, self._key
+        try:
+            if (source := table_function(file, str(file))) is not None:
+                known = [row[0] for row in database.rows(f"DESCRIBE SELECT * FROM {source}")]
+                fields = ", ".join(f"{name(one)}::VARCHAR AS c{k}" for k, one in enumerate(known))
+                sources = [f"SELECT {fields} FROM {source}"]
+            else:
+                check_packed(file, str(file))
+                # What is named by --key or FILE:COLUMN is in a header.
+                named = [one for one in (key, *(columns or ())) if one]
+                head = read_head(
+                    database, file, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
+                )
+                known = list(head.names or map(str, range(head.width)))
+                sources = [head.query(careful=careful) for careful in ((False, True) if head.regular else (True,))]
+            for one in [*([key] if key else []), *(columns or ())]:
+                if one not in known:
+                    raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
+            taken = columns or [one for one in known if one != key and one not in others]
+            self._columns, self._known = [f"c{known.index(one)}" for one in taken], known
+            if not taken and what not in MASKS:
+                raise GraphError(f"{self.shown} has no column for {what}")
+            trimmed = [f"nullif(trim({column}), '') AS {column}" for column in self._columns]
+            if what in MASKS:
+                truth = "CASE lower(trim({0})) WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE nullif(trim({0}), '') END AS {0}"
+                trimmed = [truth.format(column) for column in self._columns]
+            if key:
+                trimmed.append(f"{_key(f'c{known.index(key)}', ids)} AS key")
+            for number, source in enumerate(sources):
+                try:
+                    query = f"SELECT {', '.join(trimmed) or '1 AS one'} FROM ({source})"
+                    database.run(f"CREATE OR REPLACE TABLE {self._table} AS {query}")
+                    break
+                except duckdb.Error:
+                    if number == len(sources) - 1:
+                        raise
+        except duckdb.Error as error:
+            raise GraphError(f"{self.shown} {damage(error)}") from None
+
+    def _all(self, pattern: str) -> bool:
+        """Whether all fields match a pattern or are missing."""
+        tests = [f"bool_and({column} IS NULL OR regexp_full_match({column}, '{pattern}'))" for column in self._columns]
+        return all(one is not False for one in self._database.rows(f"SELECT {', '.join(tests)} FROM {self._table}")[0])
+
+    def _check_rows(self, what: str, ids: Ids) -> None:
+        """Raise at the first missing or wrong field, and at the first key that is missing or repeated."""
+        if self._key is not None:
+            if (row := self._database.value(f"SELECT min(rowid) FROM {self._table} WHERE key IS NULL")) is not None:
+                wanted = "a name" if ids == "names" else "an integer"
+                raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {self._key} not {wanted}")
+            twice = self._database.rows(
+                f"SELECT key, min(rowid) AS row FROM {self._table} GROUP BY key HAVING count(*) > 1 ORDER BY row LIMIT 1"
+            )
+            if twice:
+                raise GraphError(
+                    f"{self.shown} has {twice[0][0]!r} twice in column {self._key}: give each vertex one row"
+                )
+        if self.dtype.kind == "O":
+            return
+        # A label that is missing is none.
+        for column in self._columns:
+            missing = "false" if what == "labels" else f"{column} IS NULL"
+            wrong = f"{missing} OR NOT regexp_full_match({column}, '{NUMBER}')"
+            found = self._database.rows(
+                f"SELECT rowid, {column} FROM {self._table} WHERE {wrong} ORDER BY rowid LIMIT 1"
+            )
+            if found:
+                row, field = found[0]
+                label = self._known[int(column[1:])]
+                raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {label} not a number: {field!r}")
+
+
+def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
+    """Open and load all files.
+
+    Raises:
+        GraphError: A file is damaged or holds something else, or the ids of vertices are names and there is no key.
+        OSError: A file cannot be read.
+    """
+    if files.paths and ids == "names" and files.key is None:
+        raise GraphError(
+            f"{next(iter(files.paths))} is given without --key, and --ids names has no order of the vertices: say which "
+            "column of the tables holds the names, as --key name"
+        )
+    if files.masks and files.labels is None:
+        raise GraphError(f"{next(iter(files.masks))} is given without labels: masks say which labels are for what")
+    for one in files.inputs:
+        check_name("vertex_inputs", one)
+    found = {}
+    for what, place in files.paths.items():
+        others = frozenset(
+            column
+            for other in files.paths.values()
+            if other != place and file_of(other) == file_of(place) and (match := _MEMBER.fullmatch(str(other)))
+            for column in match["columns"].split(",")
+        )
+        found[what] = VertexTable(database, what, place, files.key, ids, others)
+    features = found.get("features")
+    if features is not None and (len(features.row) != 1 or features.row[0] == 0):
+        shape = ["V", *features.row]
+        raise GraphError(f"{features.shown}: features must be real numbers [V, F], got {features.dtype} {shape}")
+    rows = _counts(found)
+    if len(set(rows.values())) > 1:
+        told = ", ".join(f"{one} {count:,}" for one, count in rows.items())
+        raise GraphError(f"arrays of vertices differ in their number of rows: {told}")
+    return found
+
+
+def rows_said(found: Mapping[str, VertexTable]) -> int | None:
+    """Return the number of vertices that the files have; None where none states it."""
+    return next(iter(_counts(found).values()), None)
+
+
+def write_vertices(
+    archive: ArchiveWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
+) -> None:
+    """Write all arrays of vertices.
+
+    Raises:
+        GraphError: As `Dataset`, or a vertex has no row.
+        OSError: A file cannot be read, or the file system refuses.
+    """
+    if "features" in found:
+        _stream(archive, "features", found["features"], np.dtype(np.float32), num_vertices)
+    if "labels" in found:
+        _write_labels(archive, found, files, num_vertices)
+    for one in files.inputs:
+        table = found[f"{VERTEX_PREFIX}{one}"]
+        _stream(archive, f"{VERTEX_PREFIX}{one}", table, held_dtype(table.dtype), num_vertices)
+
+
+def _write_labels(
+    archive: ArchiveWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
+) -> None:
+    table = found["labels"]
+    keyed = files.key is not None
+    missing = {"O": None, "i": -1}.get(table.dtype.kind, np.nan)
+    given = table.whole(num_vertices, missing if keyed and table.dtype.kind != "O" else "" if keyed else None)
+    num_classes, names = files.num_classes, None
+    if given.dtype.kind in "OSU":
+        flat = given.reshape(len(given)).astype(object)
+        flat = np.array([one.decode() if isinstance(one, bytes) else "" if one is None else str(one) for one in flat])
+        names, codes = np.unique(flat[flat != ""], return_inverse=True)
+        given = np.full(len(flat), -1)
+        given[flat != ""] = codes
+        num_classes = len(names) if num_classes is None else num_classes
+    elif given.dtype.kind == "f" and files.nan_is_unlabelled:
+        given = np.where(np.isnan(given), -1, given).astype(np.int64)
+    labels = checked_labels(given, num_vertices, num_classes, files.multilabel)
+    archive.add("labels", labels.array)
+    if names is not None:
+        archive.add(CLASS_NAMES, np.array([one.encode() for one in names.tolist()] or np.zeros(0, "S1")))
+    if files.masks:
+        masks: dict[str, Any] = dict.fromkeys(MASKS)
+        for one in files.masks:
+            mask = found[one].whole(num_vertices, 0 if keyed else None)
+            mask = mask[:, 0] if mask.shape[1:] == (1,) else mask
+            masks[one] = mask != 0 if keyed else mask
+        for one, mask in checked_masks(masks, labels.array).items():
+            archive.add(one, mask)
+    if labels.num_classes is not None:
+        archive.add("num_classes", np.array(labels.num_classes))
+        archive.add("multilabel", np.array(labels.multilabel))
+
+
+def _counts(found: Mapping[str, VertexTable]) -> dict[str, int]:
+    """Rows of the arrays that have one per vertex, as far as their files say it."""
+    return {
+        one: table.size
+        for one, table in found.items()
+        if table.size is not None and (one not in MASKS or table.dtype == bool)
+    }
+
+
+def _stream(archive: ArchiveWriter, what: str, table: VertexTable, dtype: np.dtype[Any], num_vertices: int) -> None:
+    column = archive.open(what, dtype, (num_vertices, *table.row))
+    count = 0
+    for piece in table.pieces(num_vertices):
+        if dtype == np.int32 and piece.dtype != np.int32:
+            for extreme in (int(piece.min()), int(piece.max())):
+                if not -(2**31) <= extreme < 2**31:
+                    raise GraphError(
+                        f"{what} holds {extreme}, which int32 does not: renumber, or give floating numbers"
+                    )
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
+            held = piece.astype(dtype)
+        if dtype.kind == "f":
+            check_finite(f"{what}[{count}:]" if count else what, held)
+        count += len(held)
+        if count > num_vertices:
+            break
+        column.write(held)
+    if count != num_vertices:
+        more = "more than " if count > num_vertices else ""
+        raise GraphError(
+            f"{table.shown}: {what} has {more}{min(count, num_vertices):,} rows, expected {num_vertices:,}"
+        )
+
+
+def _key(column: str, ids: Ids) -> str:
+    if ids == "names":
+        return f"nullif(trim({column}, ' \t\r'), '')"
+    return f"CASE WHEN regexp_full_match({column}, '{INTEGER}') THEN try_cast({column} AS BIGINT) END"
