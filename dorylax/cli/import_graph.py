@@ -113,7 +113,7 @@ def import_graph(
     if separator and (len(separator) != 1 or not separator.isascii() or separator in '"\n\r'):
         raise ConfigError(f"--separator takes one ASCII character, got {separator!r}")
 
-    from dorylax.graph.from_files.edge_files import Wanted
+    from dorylax.graph.from_files.columns import Wanted
     from dorylax.graph.from_files.import_graph import import_graph as run
     from dorylax.graph.from_files.vertices import VertexFiles
 

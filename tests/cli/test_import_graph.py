@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dorylax.graph.datasets import load
+from dorylax.graph.from_files.import_graph import LEAST_MEMORY
 from dorylax.graph.graph import Graph
 from dorylax.graph.stream.archive_writer import ArrayWriter
-from dorylax.graph.stream.import_graph import LEAST_MEMORY
 
 
 @pytest.fixture
@@ -26,7 +27,11 @@ def test_an_archive_and_a_line(dorylax, tmp_path: Path, edges: Path) -> None:
     code, said, err = dorylax("import", str(edges), "--out", str(out), *words)
     size = f"{out.stat().st_size / 1e3:.1f} kB"
     assert (code, said) == (0, f"{out}: 3 vertices, 2 edges (directed), of 3 that were read; {size}\n")
-    assert err.startswith("about 3 edges; disk: about ")
+    detected, estimate = err.splitlines()
+    assert detected.startswith(
+        f"{edges}: text, fields separated by ',' (--separator), header 'source,target,w,when' (--header)"
+    )
+    assert estimate.startswith("about 3 edges; disk: about ")
     graph = Graph.from_npz(out)
     assert graph.edge_data["w"].tolist() == [3.0, 1.5]
     assert graph.edge_data["w"].dtype == np.float64
@@ -34,15 +39,9 @@ def test_an_archive_and_a_line(dorylax, tmp_path: Path, edges: Path) -> None:
 
 def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
     (tmp_path / "e.txt").write_text("ann bob\nbob cem\n")
-    np.save(tmp_path / "x.npy", np.ones((3, 2)))
-    np.save(tmp_path / "y.npy", np.array([0, 1, 1]))
-    out = tmp_path / "mine.npz"
-    words = (
-        "--ids",
-        "names",
-        "--symmetrise",
-        *("--features", str(tmp_path / "x.npy"), "--labels", str(tmp_path / "y.npy")),
-    )
+    (tmp_path / "v.csv").write_text("name,x,y,topic\ncem,1,2,tea\nann,3,4,rum\nbob,5,6,tea\n")
+    out, table = tmp_path / "mine.npz", tmp_path / "v.csv"
+    words = ("--symmetrise", "--ids", "names", "--key", "name", "--features", str(table), "--labels", f"{table}:topic")
     code, said, err = dorylax(
         "import", str(tmp_path / "e.txt"), "--out", str(out), "--memory", "512MiB", *words, "--json"
     )
@@ -53,7 +52,46 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
         **{"schema": 1, "out": str(out), "num_vertices": 3, "num_edges": 4, "edges_read": 2},
         **{"symmetric": True, "self_loops": "none", "edge_ids": True},
     }
+    with np.load(out) as found:
+        assert found["features"].tolist() == [[3, 4], [5, 6], [1, 2]]
+        assert found["class_names"].tolist() == [b"rum", b"tea"]
     assert dorylax("train", "--data", str(out), "--epochs", "1", "--no-save").code == 0
+
+
+def test_tables_in_another_order_than_the_edges_give_the_same_accuracy(dorylax, tmp_path: Path) -> None:
+    """`import` of named vertices, `train` and `predict` of CSV files whose rows are shuffled."""
+    data = load("communities", size="tiny")
+    rng = np.random.default_rng(0)
+    names = np.array([f"v{k}" for k in rng.permutation(data.graph.num_vertices)])
+    offsets, sources = data.graph.host_rows()
+    targets = np.repeat(np.arange(data.graph.num_vertices), np.diff(offsets))
+    pairs = rng.permutation(np.stack([names[sources], names[targets]], axis=1))
+    (tmp_path / "edges.csv").write_text("source,target\n" + "".join(f"{one},{other}\n" for one, other in pairs))
+    rows = rng.permutation(data.graph.num_vertices)
+    header = ",".join(["name", *(f"f{k}" for k in range(data.num_features))])
+    lines = [",".join([names[v], *map(repr, data.features[v].tolist())]) for v in rows]
+    (tmp_path / "features.csv").write_text("\n".join([header, *lines]))
+    rows = rng.permutation(rows)
+    (tmp_path / "labels.csv").write_text("name,class\n" + "".join(f"{names[v]},c{data.labels[v]}\n" for v in rows))
+    words = {"features": "features.csv", "labels": "labels.csv"}
+    for mask in ("train", "val", "test"):
+        of_mask = getattr(data, f"{mask}_mask")
+        (tmp_path / f"{mask}.csv").write_text("name\n" + "".join(f"{names[v]}\n" for v in rows if of_mask[v]))
+        words[f"{mask}-mask"] = f"{mask}.csv"
+    options = [word for option, file in words.items() for word in (f"--{option}", str(tmp_path / file))]
+    out = str(tmp_path / "mine.npz")
+    code, _, err = dorylax(
+        *("import", str(tmp_path / "edges.csv"), "--ids", "names", "--key", "name", *options),
+        *("--out", out, "--memory", "1GiB"),
+    )
+    assert code == 0, err
+    accuracies = []
+    for name, source in (("mine", ["--data", out]), ("given", ["--data", "communities", "--set", "data.size=tiny"])):
+        run = str(tmp_path / name)
+        assert dorylax("train", *source, "--recipe", "default", "--epochs", "30", "--out", run).code == 0
+        accuracies.append(json.loads(dorylax("predict", "--run", run, "--json").out)["accuracy"]["test"])
+    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.05)
+    assert accuracies[0] > 0.6
 
 
 @pytest.mark.parametrize(
@@ -65,13 +103,18 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
             "--memory: expected an amount of memory such as 4GiB, 500MB or 1073741824 (bytes), got 'much'",
         ),
         (("--memory", "1MB"), "an import needs at least 0.2 GiB of memory, got 0.0 GiB"),
-        (("--memory", "4GiB", "--separator", "ab"), "--separator takes one ASCII character, got 'ab'"),
+        (("--memory", "4GiB", "--no-header", "--separator", "ab"), "--separator takes one ASCII character, got 'ab'"),
         (("--memory", "4GiB", "--values", "w:text"), "--values w:text: 'text' is no type of numbers: float32, float64"),
         (("--memory", "4GiB", "--edge-data", "w"), "--edge-data takes NAME=FILE, got 'w'"),
         (("--memory", "4GiB", "--out", "mine.txt"), "the archive's name must end in .npz, got 'mine.txt'"),
         (
-            ("--memory", "4GiB"),
+            ("--memory", "4GiB", "--no-header"),
             "edges.csv has 4 columns, expected 2: say what they are, as --columns source,target,weight",
+        ),
+        (("--memory", "4GiB"), "edges.csv, line 2, has in column 4 not a number: '0,1,2.5,monday'"),
+        (
+            ("--memory", "4GiB", "--values", "w", "--ids", "names", "--features", "x.npy"),
+            "x.npy is given without --key",
         ),
     ],
 )
@@ -105,6 +148,6 @@ def test_interrupted(dorylax, tmp_path: Path, edges: Path, monkeypatch: pytest.M
         patch.setattr(ArrayWriter, "write", stop)
         code, said, err = dorylax(*words)
     assert (code, said) == (130, ""), err
-    assert err.endswith("interrupted: the same command goes on\n")
+    assert err.endswith("interrupted: the same command starts again\n")
     assert dorylax(*words).code == 0
     assert {path.name for path in tmp_path.iterdir()} == {"edges.csv", "mine.npz"}

@@ -1,4 +1,4 @@
-"""Temporary folders of `dorylax import` and `reorder`: foreign ones stay, own leftovers are reused or removed."""
+"""Temporary folders of `dorylax import` and `reorder`: foreign ones stay, own leftovers are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import NamedTuple
 import pytest
 
 from dorylax.graph.datasets import load
-from dorylax.graph.stream.import_job import ImportJob
 
 
 class Case(NamedTuple):
@@ -118,14 +117,13 @@ def test_a_link_as_lock_in_an_own_folder_is_not_followed(dorylax, case: Case) ->
     assert _tree() == before
 
 
-def test_files_of_a_killed_process_are_used_or_removed(dorylax, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_killed_process_are_removed(dorylax, case: Case) -> None:
     before = {path.name for path in Path().iterdir()}
     child = subprocess.run([sys.executable, "-c", _KILLED, case.killed_in, *case.words], check=False)
     assert child.returncode == 9
     assert len(list(Path(case.folder).iterdir())) > 2, "nothing but a lock and a marker"
     # Neither is a link followed that lies among its own files.
     (Path(case.folder) / "link").symlink_to(Path("mine").absolute())
-    monkeypatch.setattr(ImportJob, "_read", lambda *_: pytest.fail("sources are read again"))
     assert dorylax(*case.words).code == 0
     assert {path.name for path in Path().iterdir()} == before
     assert Path("mine/thesis.tex").read_text() == "chapter 1"

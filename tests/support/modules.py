@@ -10,10 +10,10 @@ from types import ModuleType
 
 import dorylax
 
-# In a checkout three lie beside the package's own folders; in an installed package two are native libraries.
+# In a checkout three lie beside the package's own folders; in an installed package one is a native library.
 _NO_MODULES = {
     *("dorylax.benchmarks", "dorylax.dorylax", "dorylax.tests"),
-    *("dorylax.ops.libdorylax_ops", "dorylax.graph.stream.libdorylax_stream"),
+    "dorylax.ops.libdorylax_ops",
 }
 
 

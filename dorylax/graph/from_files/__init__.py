@@ -1,1 +1,1 @@
-"""Import of graphs from files of any size through DuckDB. May import `dorylax.graph`, `dorylax.storage`, and what is below."""
+"""Import of graphs from files of any size, by DuckDB. Imports `dorylax.graph`, `dorylax.storage`, and rooms below."""

@@ -108,7 +108,9 @@ class Database:
             if bad is None:
                 return None
             undo()
-            return int(bad) - int(self.value(f"SELECT min(rowid) {added}"))  # uncommitted rows have numbers of their own
+            return int(bad) - int(
+                self.value(f"SELECT min(rowid) {added}")
+            )  # uncommitted rows have numbers of their own
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[], None]]:

@@ -17,8 +17,8 @@ from jaxtyping import Int64
 from dorylax.durable import named
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
 from dorylax.graph.fingerprint import pair_fingerprint
+from dorylax.graph.from_files.columns import EdgeFile, Ids, Values, required
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.edge_files import EdgeFile, Ids, Values, required
 from dorylax.graph.npz import ORIGINAL_IDS
 from dorylax.graph.rows import spans
 from dorylax.graph.stream.archive_writer import ArchiveWriter, ArrayWriter
@@ -87,6 +87,7 @@ def number_vertices(
     database: Database,
     files: Sequence[tuple[EdgeFile, int]],
     ids: Ids,
+    *,
     more: Sequence[str],
     known: int | None,
     values: Mapping[str, Values],
@@ -149,7 +150,7 @@ def write_ids(database: Database, archive: ArchiveWriter, ids: Ids, num_vertices
 
 
 def write_edges(
-    archive: ArchiveWriter, database: Database, shape: Shape, folder: Path, num_vertices: int, num_given: int
+    archive: ArchiveWriter, database: Database, shape: Shape, folder: Path, *, num_vertices: int, num_given: int
 ) -> Iterator[int | Made]:
     """Write the arrays of a graph.
 

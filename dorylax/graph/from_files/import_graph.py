@@ -6,7 +6,6 @@ DuckDB reads and sorts the edges in a folder beside the archive, ARCHIVE.npz.imp
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,20 +18,12 @@ from dorylax.durable import move_file
 from dorylax.errors import DorylaxError
 from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
 from dorylax.graph.edge_data import check_sums
+from dorylax.graph.from_files.arrays import append_values, mapped_array
+from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_values, table_columns, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Made, Shape, number_vertices, write_edges, write_ids
-from dorylax.graph.from_files.edge_files import (
-    EdgeFile,
-    Values,
-    Wanted,
-    append_values,
-    checked_values,
-    mapped_array,
-    open_edges,
-    table_columns,
-    value_columns,
-)
 from dorylax.graph.from_files.ogb_folder import ogb_folder
+from dorylax.graph.from_files.sources import check_states, expand, local_name, open_edges, state
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
     VertexTable,
@@ -45,8 +36,6 @@ from dorylax.graph.room import gibibytes
 from dorylax.graph.stream.archive_writer import new_archive
 from dorylax.graph.validate import GraphError, check_num_vertices
 from dorylax.machine import cores, resident_bytes
-from dorylax.storage.location import Location
-from dorylax.storage.s3 import S3Storage
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
@@ -176,7 +165,7 @@ def import_graph(
     if path.suffix != ".npz":
         raise GraphError(f"the archive's name must end in .npz, got {str(Path(out))!r}")
     wanted, vertices = wanted or Wanted(), vertices or VertexFiles()
-    paths = _files(sources)
+    paths = expand(sources)
     if len(paths) == 1 and Path(paths[0]).is_dir() and (folder := ogb_folder(Path(paths[0]))) is not None:
         edges, count, of_folder = folder
         paths, num_vertices = [str(edges)], count if num_vertices is None else num_vertices
@@ -187,9 +176,9 @@ def import_graph(
         tell = _Teller(progress)
         with Database(work, int(buffers * (1 - _PYTHON_SHARE)), threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
-            local = [_local(one, work, number) for number, one in enumerate(paths)]
+            local = [local_name(one, work, number) for number, one in enumerate(paths)]
             places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]
-            states = {one: _state(one) for one in (*local, *places)}
+            states = {one: state(one) for one in (*local, *places)}
             shown = dict(zip(local, paths, strict=True)) | {one: str(one) for one in places}
             files = [open_edges(database, one, shown[one], wanted) for one in local]
             values = _values(files, given)
@@ -199,13 +188,15 @@ def import_graph(
             known = max((size for size in sizes if size is not None), default=None)
             tables = open_vertices(database, vertices, wanted.ids)
             known = _known_vertices(known, tables, vertices)
-            estimate = _estimate(files, shape, wanted, known, tables, path)
+            estimate = _estimate(files, shape, wanted, known=known, tables=tables, path=path)
             expected(estimate)
             counts = _load(database, files, given, wanted, tell)
-            _check_states(states, shown)
+            check_states(states, shown)
             keyed = [table.keys for what, table in tables.items() if vertices.key and what in ("features", "labels")]
             tell.stage = "vertices"
-            num = number_vertices(database, list(zip(files, counts, strict=True)), wanted.ids, keyed, known, values)
+            num = number_vertices(
+                database, list(zip(files, counts, strict=True)), wanted.ids, more=keyed, known=known, values=values
+            )
             if (rows := rows_said(tables)) not in (None, num):
                 raise GraphError(f"arrays of vertices have {rows:,} rows, and the edges are of {num:,} vertices")
             _, size = _sizes(shape, sum(counts), num, wanted)
@@ -213,8 +204,21 @@ def import_graph(
             _with_room(
                 path, estimate._replace(edges=sum(counts), temporary_bytes=0, archive_bytes=size, free_bytes=free)
             )
-            made = _write(work, database, shape, num, sum(counts), name, tables, vertices, wanted, tell)
-            _check_states(states, shown)
+            with new_archive(work / _ARCHIVE) as archive:
+                tell.stage = "sort"
+                made = None
+                for done in write_edges(archive, database, shape, work, num_vertices=num, num_given=sum(counts)):
+                    tell.stage = "archive"
+                    if isinstance(done, Made):
+                        made = done
+                    else:
+                        tell.share(done / max(1, sum(counts) * (2 if symmetrise else 1)))
+                assert made is not None
+                if name is not None:
+                    archive.add("name", np.array(name))
+                write_vertices(archive, tables, vertices, num)
+                write_ids(database, archive, wanted.ids, num)
+            check_states(states, shown)
         move_file(work / _ARCHIVE, path)
     return Imported(num, made.num_edges, sum(counts), *made[1:], estimate)
 
@@ -246,58 +250,6 @@ def _held(work: Path, path: Path) -> Iterator[None]:
         raise ImportHeldError(
             f"{path} is being imported by {error.holder}: wait for it, or give another --out"
         ) from None
-
-
-def _files(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Expand patterns, in order of names."""
-    found: list[str] = []
-    for source in map(os.fspath, sources):
-        if source.startswith("s3:/"):  # click's paths drop a slash
-            found.append("s3://" + source.removeprefix("s3:/").lstrip("/"))
-        elif os.path.lexists(source) or not glob.has_magic(source):
-            found.append(os.path.abspath(source))
-        elif matches := sorted(glob.glob(source)):
-            found += map(os.path.abspath, matches)
-        else:
-            raise GraphError(f"no file matches {source!r}")
-    if not found:
-        raise GraphError("there is nothing to import: name at least one file of edges")
-    return found
-
-
-def _local(source: str, work: Path, number: int) -> Path:
-    """A name without special characters for a source, in the folder of temporary files."""
-    local = work / f"source-{number}"
-    if source.startswith("s3://"):
-        try:
-            place = Location.of(source)
-        except ValueError as error:
-            raise GraphError(f"{source!r} {error}") from None
-        folder, _, key = place.prefix.rpartition("/")
-        storage = S3Storage(Location(place.bucket, folder))
-        try:
-            storage.download(key, local)
-        finally:
-            storage.close()
-        return local
-    if os.path.isdir(source):
-        raise GraphError(
-            f"{source} is a folder: name the files in it (one of the Open Graph Benchmark has raw/edge.csv.gz or raw/data.npz)"
-        )
-    os.stat(source)
-    local.symlink_to(source)
-    return local
-
-
-def _state(path: Path) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-
-
-def _check_states(states: Mapping[Path, tuple[int, ...]], shown: Mapping[Path, str]) -> None:
-    for path, state in states.items():
-        if not path.exists() or _state(path) != state:
-            raise GraphError(f"{shown[path]} has changed since the import began: import it again when nobody writes it")
 
 
 def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:
@@ -347,6 +299,7 @@ def _estimate(
     files: Sequence[EdgeFile],
     shape: Shape,
     wanted: Wanted,
+    *,
     known: int | None,
     tables: Mapping[str, VertexTable],
     path: Path,
@@ -412,33 +365,3 @@ def _load(
         database.run("DROP TABLE edges; DROP TABLE given; ALTER TABLE joined RENAME TO edges")
         first += kept.size
     return counts
-
-
-def _write(
-    work: Path,
-    database: Database,
-    shape: Shape,
-    num_vertices: int,
-    num_given: int,
-    name: str | None,
-    tables: Mapping[str, VertexTable],
-    vertices: VertexFiles,
-    wanted: Wanted,
-    tell: _Teller,
-) -> Made:
-    """Write the archive into the folder of temporary files."""
-    made, total = None, max(1, num_given * (2 if shape.symmetrise else 1))
-    tell.stage = "sort"
-    with new_archive(work / _ARCHIVE) as archive:
-        for done in write_edges(archive, database, shape, work, num_vertices, num_given):
-            tell.stage = "archive"
-            if isinstance(done, Made):
-                made = done
-            else:
-                tell.share(done / total)
-        if name is not None:
-            archive.add("name", np.array(name))
-        write_vertices(archive, tables, vertices, num_vertices)
-        write_ids(database, archive, wanted.ids, num_vertices)
-    assert made is not None
-    return made

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dorylax.graph.from_files.edge_files import member_array
+from dorylax.graph.from_files.arrays import member_array
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.validate import GraphError
 

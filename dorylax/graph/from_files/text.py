@@ -139,8 +139,8 @@ class TextTable(NamedTuple):
             plain, line = f"string_split_regex(trim(line, {self._blanks}), '{blank}+')", "line"
             one = f'({quoted}|[^"{blank[1:-1]}]+)'
             whole, group = f"{blank}*({one}({blank}+|$))+", 1
-        found = f"regexp_extract_all({line}, {text(one)}, {group})"
-        return f"CASE WHEN NOT contains(line, '\"') THEN {plain} WHEN regexp_full_match({line}, {text(whole)}) THEN {found} END"
+        found = f"WHEN regexp_full_match({line}, {text(whole)}) THEN regexp_extract_all({line}, {text(one)}, {group})"
+        return f"CASE WHEN NOT contains(line, '\"') THEN {plain} {found} END"
 
 
 def read_head(
@@ -184,7 +184,9 @@ def read_head(
     mark = _separator(rows, Path(shown_as), packed) if separator is None else separator
     fields = [_fields(line, mark) for line in rows]
     before = [line for line in lines[:first] if line.strip()]
-    line, is_first = _header(shown_as, rows, fields, before, mark, header, columns, named_columns, names=names)
+    line, is_first = _header(
+        shown_as, rows, fields, before, mark, wanted=header, columns=columns, known=named_columns, names=names
+    )
     width = len(fields[0]) if fields else 0
     if names and comments is None and not line:
         for comment in before:
@@ -347,10 +349,10 @@ def _header(
     fields: Sequence[Sequence[str]],
     before: Sequence[str],
     mark: str,
+    *,
     wanted: bool | None,
     columns: Sequence[str] | None,
     known: Sequence[str],
-    *,
     names: bool,
 ) -> tuple[str, bool]:
     """The line that names the columns, empty if none does, and whether it is the first row instead of a comment."""

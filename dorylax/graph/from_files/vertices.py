@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, final
 import duckdb
 import numpy as np
 
+from dorylax.graph.from_files.arrays import mapped_array, member_array, pieces
+from dorylax.graph.from_files.columns import Ids
 from dorylax.graph.from_files.database import Database, name
-from dorylax.graph.from_files.edge_files import Ids, mapped_array, member_array, pieces, table_function
+from dorylax.graph.from_files.tables import table_function
 from dorylax.graph.from_files.text import INTEGER, NUMBER, check_packed, damage, read_head
 from dorylax.graph.inputs import check_name, held_dtype
 from dorylax.graph.labels import checked_labels
@@ -92,7 +94,7 @@ class VertexTable:
     """
 
     def __init__(
-        self, database: Database, what: str, place: Path, key: str | None, ids: Ids, others: frozenset[str]
+        self, database: Database, what: str, place: Path, *, key: str | None, ids: Ids, others: frozenset[str]
     ) -> None:
         self._database, self.shown, self._key = database, str(place), key
         found = _MEMBER.fullmatch(str(place))
@@ -133,7 +135,7 @@ class VertexTable:
         """Query for (id, row) of the vertices of a keyed table."""
         return f"SELECT key AS id, rowid AS row FROM {self._table}"
 
-    def pieces(self, num_vertices: int) -> Iterator[np.ndarray]:
+    def pieces(self) -> Iterator[np.ndarray]:
         """Yield the rows in the order of the vertices, `[n, …]`.
 
         Raises:
@@ -157,7 +159,7 @@ class VertexTable:
         """Return all rows; vertices without one get `missing` if it is given."""
         if self._array is not None or missing is None:
             empty = np.zeros((0, *self.row), self.dtype)
-            return np.concatenate([empty, *(piece.copy() for piece in self.pieces(num_vertices))])
+            return np.concatenate([empty, *(piece.copy() for piece in self.pieces())])
         found = np.full((num_vertices, max(1, len(self._columns))), missing, self.dtype)
         kind = {"O": "VARCHAR", "i": "BIGINT", "f": "DOUBLE"}[self.dtype.kind]
         columns = "".join(f", {self._as(column, kind)}" for column in self._columns) or ", 1"
@@ -199,8 +201,8 @@ class VertexTable:
                 raise GraphError(f"{self.shown} has no column for {what}")
             trimmed = [f"nullif(trim({column}), '') AS {column}" for column in self._columns]
             if what in MASKS:
-                truth = "CASE lower(trim({0})) WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE nullif(trim({0}), '') END AS {0}"
-                trimmed = [truth.format(column) for column in self._columns]
+                words = "WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE nullif(trim({0}), '')"
+                trimmed = [f"CASE lower(trim({{0}})) {words} END AS {{0}}".format(column) for column in self._columns]
             if key:
                 trimmed.append(f"{_key(f'c{known.index(key)}', ids)} AS key")
             for number, source in enumerate(sources):
@@ -271,7 +273,7 @@ def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str,
             if other != place and file_of(other) == file_of(place) and (match := _MEMBER.fullmatch(str(other)))
             for column in match["columns"].split(",")
         )
-        found[what] = VertexTable(database, what, place, files.key, ids, others)
+        found[what] = VertexTable(database, what, place, key=files.key, ids=ids, others=others)
     features = found.get("features")
     if features is not None and (len(features.row) != 1 or features.row[0] == 0):
         shape = ["V", *features.row]
@@ -352,7 +354,7 @@ def _counts(found: Mapping[str, VertexTable]) -> dict[str, int]:
 def _stream(archive: ArchiveWriter, what: str, table: VertexTable, dtype: np.dtype[Any], num_vertices: int) -> None:
     column = archive.open(what, dtype, (num_vertices, *table.row))
     count = 0
-    for piece in table.pieces(num_vertices):
+    for piece in table.pieces():
         if dtype == np.int32 and piece.dtype != np.int32:
             for extreme in (int(piece.min()), int(piece.max())):
                 if not -(2**31) <= extreme < 2**31:

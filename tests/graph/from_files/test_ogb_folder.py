@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.graph import Graph
 from dorylax.graph.from_files.import_graph import import_graph
 from dorylax.graph.from_files.ogb_folder import ogb_folder
+from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
 
 SOURCES, TARGETS = np.array([0, 3, 2, 2, 1]), np.array([1, 1, 0, 2, 3])

@@ -10,7 +10,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from dorylax.graph.from_files.edge_files import Wanted
+from dorylax.graph.from_files.columns import Wanted
 from dorylax.graph.from_files.import_graph import import_graph
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.validate import GraphError
@@ -75,15 +75,20 @@ def test_labels_and_masks(tmp_path, kind):
     found = _imported(tmp_path, VertexFiles(labels=files["labels"], masks=masks))
     assert found["labels"].dtype == np.int32
     np.testing.assert_array_equal(found["labels"], labels)
-    assert [np.flatnonzero(found[f"{name}_mask"]).tolist() for name in ("train", "val", "test")] == [[0, 5], [], [7, 9, 11]]
+    assert [np.flatnonzero(found[f"{name}_mask"]).tolist() for name in ("train", "val", "test")] == [
+        [0, 5],
+        [],
+        [7, 9, 11],
+    ]
     assert (int(found["num_classes"]), bool(found["multilabel"])) == (3, False)
 
 
 NAMED = "ann bob\nbob cem\ncem #1\n"
 """Names in the order ann, bob, cem, #1."""
+ROWS = ("cem,27,0.5,tea", "bob,45,1.5,rum", "#1,9,2.5,", "dee,8,3.5,tea", "ann,31,4.5,tea")
 TABLE = {
-    "csv": "name,age,sport,topic\ncem,27,0.5,tea\nbob,45,1.5,rum\n#1,9,2.5,\ndee,8,3.5,tea\nann,31,4.5,tea\n",
-    "tsv": "topic\tname\tage\tsport\ntea\tcem\t27\t0.5\nrum\tbob\t45\t1.5\n\t#1\t9\t2.5\ntea\tdee\t8\t3.5\ntea\tann\t31\t4.5\n",
+    "csv": "\n".join(("name,age,sport,topic", *ROWS)),
+    "tsv": "\n".join(("name,age,sport,topic", *ROWS)).replace(",", "\t"),
 }
 
 

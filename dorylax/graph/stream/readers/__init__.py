@@ -1,1 +1,0 @@
-"""Edges from files, some at a time: one file per format."""
