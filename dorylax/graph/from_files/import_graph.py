@@ -41,7 +41,7 @@ LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
 
 _LEAST_BUFFERS = 1 << 26
-_PYTHON_SHARE = 0.25  # of the memory; DuckDB gets the rest
+_LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results, beside what the process holds at the start
 _ARCHIVE = "archive.npz"
 _ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, beside its values
 
@@ -171,10 +171,10 @@ def import_graph(
         paths, num_vertices = [str(edges)], count if num_vertices is None else num_vertices
         vertices = vertices if vertices.paths else of_folder
     work = path.with_name(f"{path.name}.import")
-    buffers = max(memory - resident_bytes(), _LEAST_BUFFERS)
+    buffers = max(memory - resident_bytes() - _LIBRARIES, _LEAST_BUFFERS)
     with _held(work, path):
         tell = _Teller(progress)
-        with Database(work, int(buffers * (1 - _PYTHON_SHARE)), threads or cores(), tell.share) as database:
+        with Database(work, buffers, threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
             local = [local_name(one, work, number) for number, one in enumerate(paths)]
             places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]

@@ -87,8 +87,8 @@ def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) ->
         )
     if given.suffix == ".npy":
         return npy(path, shown_as, wanted)
-    if given.suffix == ".npz":
-        return npz(path, shown_as, wanted)
+    if given.suffix == ".npz":  # errors name the file that is opened
+        return npz(Path(os.readlink(path)) if path.is_symlink() else path, shown_as, wanted)
     if (function := table_function(path, shown_as)) is not None:
         return TableEdges(database, path, shown_as, wanted, function)
     return TextEdges(database, path, shown_as, wanted)
