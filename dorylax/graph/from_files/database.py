@@ -23,7 +23,7 @@ _VECTORS = 64
 _BYTES_PER_THREAD = 1 << 26
 """Memory below which another thread makes DuckDB spill instead of making it faster."""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",  # nothing is downloaded at run time
+    "autoinstall_known_extensions": "false",  # no downloads at run time
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "preserve_insertion_order": "true",
@@ -32,7 +32,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 @final
 class ImportMemoryError(DorylaxError, MemoryError):
-    """DuckDB needs more memory than `--memory` allows, or the disk has no room for its temporary files."""
+    """DuckDB needs more memory than `--memory` allows, or more disk space than is free."""
 
     user_error = False
 
@@ -86,7 +86,7 @@ class Database:
         return found[0][0] if found else None
 
     def chunks(self, query: str) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the result of a query as columns by name, about 131,072 rows at once. Raises as `run`."""
+        """Yield the result of a query as named columns, about 131,072 rows per chunk. Raises as `run`."""
         with _translated():
             with self._polled():
                 result = self._connection.execute(query)
@@ -110,7 +110,7 @@ class Database:
             undo()
             return int(bad) - int(
                 self.value(f"SELECT min(rowid) {added}")
-            )  # uncommitted rows have numbers of their own
+            )  # uncommitted rows are numbered from another start
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[], None]]:

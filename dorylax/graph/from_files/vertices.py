@@ -39,7 +39,7 @@ class VertexFiles(NamedTuple):
         features: `[V, F]`.
         labels: As for `Dataset`; text gives classes in sorted order, whose names are kept.
         masks: Of `MASKS`, as for `Dataset`; with a key also tables of vertices alone.
-        inputs: Further inputs by name, `[V, …]`.
+        inputs: Further inputs and their names, `[V, …]`.
         num_classes: C; None to infer it from the labels.
         multilabel: Whether labels are any number of classes; None to infer it.
         nan_is_unlabelled: Whether floating labels are classes, and NaN where there is none.
@@ -85,7 +85,7 @@ class VertexTable:
         dtype: Type of the elements; object for text.
         row: Shape of one vertex's row.
         bytes: Approximate size in an archive.
-        described: What was detected, with the options that override it.
+        described: Detected layout, with the options that override it.
         size: Number of rows; None where the rows are joined by key.
 
     Raises:
@@ -139,7 +139,7 @@ class VertexTable:
         """Yield the rows in the order of the vertices, `[n, …]`.
 
         Raises:
-            GraphError: A vertex has no row, or a field is missing.
+            GraphError: A vertex lacks a row, or a field is missing.
         """
         if self._array is not None:
             yield from pieces(self._array)
@@ -185,7 +185,7 @@ class VertexTable:
                 sources = [f"SELECT {fields} FROM {source}"]
             else:
                 check_packed(file, str(file))
-                # What is named by --key or FILE:COLUMN is in a header.
+                # --key and FILE:COLUMN name columns of a header.
                 named = [one for one in (key, *(columns or ())) if one]
                 head = read_head(
                     database, file, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
@@ -249,13 +249,8 @@ class VertexTable:
                 raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {label} not a number: {field!r}")
 
 
-def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
-    """Open and load all files.
-
-    Raises:
-        GraphError: A file is damaged or holds something else, or the ids of vertices are names and there is no key.
-        OSError: A file cannot be read.
-    """
+def check_files(files: VertexFiles, ids: Ids) -> None:
+    """Raise a GraphError if arguments do not fit: named vertices need a key, masks need labels."""
     if files.paths and ids == "names" and files.key is None:
         raise GraphError(
             f"{next(iter(files.paths))} is given without --key, and --ids names has no order of the vertices: say which "
@@ -265,6 +260,15 @@ def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str,
         raise GraphError(f"{next(iter(files.masks))} is given without labels: masks say which labels are for what")
     for one in files.inputs:
         check_name("vertex_inputs", one)
+
+
+def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
+    """Open and load all files.
+
+    Raises:
+        GraphError: A file is damaged or holds something else.
+        OSError: A file cannot be read.
+    """
     found = {}
     for what, place in files.paths.items():
         others = frozenset(
@@ -296,7 +300,7 @@ def write_vertices(
     """Write all arrays of vertices.
 
     Raises:
-        GraphError: As `Dataset`, or a vertex has no row.
+        GraphError: As `Dataset`, or a vertex lacks a row.
         OSError: A file cannot be read, or the file system refuses.
     """
     if "features" in found:
@@ -361,7 +365,7 @@ def _stream(archive: ArchiveWriter, what: str, table: VertexTable, dtype: np.dty
                     raise GraphError(
                         f"{what} holds {extreme}, which int32 does not: renumber, or give floating numbers"
                     )
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
+        with np.errstate(over="ignore"):  # values too large for float32 become infinite, and are then refused
             held = piece.astype(dtype)
         if dtype.kind == "f":
             check_finite(f"{what}[{count}:]" if count else what, held)
