@@ -131,12 +131,12 @@ class Archive:
 
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
-        if "indptr" in names and {"format", "shape", "data"} <= self._members.keys():
+        absent = [name for name in names if name not in self]
+        if (absent or "indptr" in names) and {"format", "shape", "data"} <= self._members.keys():
             raise GraphError(
                 "is a matrix of scipy.sparse.save_npz: Graph.from_scipy(scipy.sparse.load_npz(path)) takes it, and so does "
                 "dorylax import"
             )
-        absent = [name for name in names if name not in self]
         if absent:
             raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names) or 'none'}")
 
