@@ -68,7 +68,7 @@ class Made(NamedTuple):
 
 
 class _Records(NamedTuple):
-    """Edges in order of their keys: keys int64 `[n]`, positions in the files int64 `[n]`, values `[n, …]` under their names."""
+    """Edges in order of their keys int64 `[n]`, with positions in the files int64 `[n]`, and values `[n, …]`."""
 
     keys: Int64[np.ndarray, " n"]
     ids: Int64[np.ndarray, " n"]

@@ -178,7 +178,7 @@ def import_graph(
         tell = _Teller(progress)
         with Database(work, buffers, threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
-            local = [local_name(one, work, number) for number, one in enumerate(paths)]
+            local = [local_name(database, one, work, number) for number, one in enumerate(paths)]
             places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]
             states = {one: state(one) for one in (*local, *places)}
             shown = dict(zip(local, paths, strict=True)) | {one: str(one) for one in places}

@@ -29,6 +29,7 @@ from dorylax.near_matches import did_you_mean
 
 _MEMBER = re.compile(r"(?P<file>.+\.(npz|csv|tsv|txt|parquet|pq|jsonl|ndjson)(\.gz|\.zst)?):(?P<columns>[^/]+)")
 CLASS_NAMES = "class_names"
+_SHORT = r"[+-]?[0-9]{1,18}"  # integers that fit int64
 _LISTED = 5  # columns in a message
 
 
@@ -118,7 +119,7 @@ class VertexTable:
         self._table = name(f"of {what}")
         self._load(file, columns, ids, what, others)
         is_text = what == "labels" and len(self._columns) == 1 and not self._all(NUMBER)
-        whole = what != "features" and bool(self._columns) and self._all(INTEGER)
+        whole = what != "features" and bool(self._columns) and self._all(_SHORT)
         self.dtype = np.dtype(object) if is_text else np.dtype(np.int64 if whole else np.float64)
         self.row = (len(self._columns),)
         self.size = None if key else int(database.value(f"SELECT count(*) FROM {self._table}"))
@@ -179,16 +180,17 @@ class VertexTable:
         """Make a table of text columns c0, c1, …, and key."""
         database, key = self._database, self._key
         try:
-            if (source := table_function(file, str(file))) is not None:
+            link = database.link(file)
+            if (source := table_function(link, str(file))) is not None:
                 known = [row[0] for row in database.rows(f"DESCRIBE SELECT * FROM {source}")]
                 fields = ", ".join(f"{name(one)}::VARCHAR AS c{k}" for k, one in enumerate(known))
                 sources = [f"SELECT {fields} FROM {source}"]
             else:
-                check_packed(file, str(file))
+                check_packed(link, str(file))
                 # --key and FILE:COLUMN name columns of a header.
                 named = [one for one in (key, *(columns or ())) if one]
                 head = read_head(
-                    database, file, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
+                    database, link, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
                 )
                 known = list(head.names or map(str, range(head.width)))
                 sources = [head.query(careful=careful) for careful in ((False, True) if head.regular else (True,))]
@@ -219,7 +221,13 @@ class VertexTable:
     def _all(self, pattern: str) -> bool:
         """Whether all fields match a pattern or are missing."""
         tests = [f"bool_and({column} IS NULL OR regexp_full_match({column}, '{pattern}'))" for column in self._columns]
-        return all(one is not False for one in self._database.rows(f"SELECT {', '.join(tests)} FROM {self._table}")[0])
+        query = f"SELECT {', '.join(tests) or 'true'} FROM {self._table}"
+        return all(one is not False for one in self._database.rows(query)[0])
+
+    def _has_gaps(self) -> bool:
+        """Whether a field is missing."""
+        tests = " OR ".join(f"{column} IS NULL" for column in self._columns) or "false"
+        return self._database.value(f"SELECT 1 FROM {self._table} WHERE {tests} LIMIT 1") is not None
 
     def _check_rows(self, what: str, ids: Ids) -> None:
         """Raise at the first missing or wrong field, and at the first key that is missing or repeated."""
@@ -234,7 +242,7 @@ class VertexTable:
                 raise GraphError(
                     f"{self.shown} has {twice[0][0]!r} twice in column {self._key}: give each vertex one row"
                 )
-        if self.dtype.kind == "O":
+        if self.dtype.kind == "O" or (self._all(NUMBER) and (what == "labels" or not self._has_gaps())):
             return
         # A label that is missing is none.
         for column in self._columns:
