@@ -197,7 +197,7 @@ def _files(option: str, pairs: Sequence[str]) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callable[[Progress], None]]]:
-    """What is said before the import, and its bar."""
+    """Callbacks that print the estimate and show a progress bar."""
     bars = terminal_bars(Lasting(sys.stderr))
     task = None if bars is None else bars.add_task("import", total=1.0, state="")
     begun: dict[str, tuple[float, float]] = {}

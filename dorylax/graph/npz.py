@@ -147,6 +147,11 @@ class Archive:
                 "dorylax import"
             )
         absent = [name for name in names if name not in self]
+        if (absent or "indptr" in names) and {"format", "shape", "data"} <= self._members.keys():
+            raise GraphError(
+                "is a matrix of scipy.sparse.save_npz: Graph.from_scipy(scipy.sparse.load_npz(path)) takes it, and so does "
+                "dorylax import"
+            )
         if absent:
             raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names) or 'none'}")
 

@@ -14,6 +14,8 @@ import pytest
 import scipy.sparse as sp
 
 from dorylax.graph import npz, room
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
 from dorylax.machine import Limit
 
@@ -35,6 +37,14 @@ def _features(path, drop=(), **changes) -> np.ndarray:
     np.savez(path, **{name: array for name, array in arrays.items() if name not in drop})
     with npz.open_npz(path) as archive:
         return npz.read_features(archive)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("kind", [Graph, Dataset])
+def test_matrices_of_scipy_are_refused(tmp_path, form, kind):
+    sp.save_npz(tmp_path / "a.npz", sp.csr_array(np.eye(3)).asformat(form))
+    with pytest.raises(GraphError, match=r"a\.npz: is a matrix of scipy\.sparse\.save_npz: Graph\.from_scipy"):
+        kind.from_npz(tmp_path / "a.npz")
 
 
 def test_compressed_features_become_dense(tmp_path):

@@ -21,7 +21,7 @@ from dorylax.graph.rows import spans
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
 
-_PIECE = 1 << 19  # rows that are inserted at once
+_PIECE = 1 << 19  # rows per insertion
 
 
 @final
@@ -57,7 +57,7 @@ class ArrayEdges(EdgeFile):
             for start, stop in spans(self.estimate, _PIECE):
                 columns = {end: self._end(array, start, stop) for end, array in zip("st", self._ends, strict=True)}
                 for one, array in self._arrays.items():
-                    with np.errstate(over="ignore"):  # what is too large becomes infinite
+                    with np.errstate(over="ignore"):  # large values become infinite
                         part = array[start:stop].astype(self.values[one].dtype)
                     where = functools.partial(self._where_in, database, start, one)
                     _check_finite(part, where, nonfinite=self._wanted.nonfinite)
@@ -88,7 +88,7 @@ class ArrayEdges(EdgeFile):
 
 
 def append_values(database: Database, table: str, array: np.ndarray, what: str, first: int, *, nonfinite: bool) -> None:
-    """Append values `[E, …]` as the columns v`first`, … to a table that has no others.
+    """Append values `[E, …]` as the columns v`first`, … to a table without other columns.
 
     Raises:
         GraphError: A value is not finite, unless that is allowed.
@@ -124,7 +124,7 @@ def member_array(path: Path, member: str) -> np.ndarray:
     """Return an array of an archive: memory-mapped if it is stored uncompressed, else read.
 
     Raises:
-        GraphError: The archive is damaged, or has no such array.
+        GraphError: The archive is damaged, or lacks the array.
         OSError: The file cannot be read.
     """
     with open_npz(path) as archive:

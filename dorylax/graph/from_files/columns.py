@@ -1,4 +1,4 @@
-"""Edges in the table `edges`: what columns files have, and what every file of edges offers.
+"""Edges in the table `edges`: roles and types of columns, and the interface of files of edges.
 
 The table has the columns s and t, the ends of an edge as BIGINT or VARCHAR, and v0, v1, … for the numbers of its values.
 `rowid` is the position of an edge in all files.
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     """Columns to read from files of edges.
 
     Attributes:
-        ids: What the ends of edges are.
+        ids: Kind of the ends of edges.
         source: Column of the sources; None for "source", or the first.
         target: Column of the targets; None for "target", or the second.
         values: Columns of values and their types, None for the type in the file; None for all other columns.
@@ -67,8 +67,8 @@ class EdgeFile(abc.ABC):
 
     Attributes:
         shown: Its name in messages.
-        described: What was detected, with the options that override it.
-        values: Values of its edges by name.
+        described: Detected layout, with the options that override it.
+        values: Values of its edges under their names.
         estimate: Approximate number of edges.
         num_vertices: V where the file states it, else None.
         largest: Largest vertex number among the first rows; -1 if unknown.

@@ -7,6 +7,7 @@ it in joins and aggregates, so callers order their results by `rowid` or by a co
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,14 +17,15 @@ import duckdb
 import numpy as np
 
 from dorylax.errors import DorylaxError
+from dorylax.graph.validate import GraphError
 
 _POLL_SECONDS = 0.2
-_VECTORS = 64
-"""Vectors of 2,048 rows in one chunk of a result."""
+_VECTORS = 256
+"""Vectors of 2,048 rows in one chunk of a result, over all columns."""
 _BYTES_PER_THREAD = 1 << 26
 """Memory below which another thread makes DuckDB spill instead of making it faster."""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
-    "autoinstall_known_extensions": "false",  # nothing is downloaded at run time
+    "autoinstall_known_extensions": "false",  # no downloads at run time
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
     "preserve_insertion_order": "true",
@@ -32,7 +34,7 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
 
 @final
 class ImportMemoryError(DorylaxError, MemoryError):
-    """DuckDB needs more memory than `--memory` allows, or the disk has no room for its temporary files."""
+    """DuckDB needs more memory than `--memory` allows, or more disk space than is free."""
 
     user_error = False
 
@@ -46,6 +48,9 @@ class Database:
         memory: Limit of DuckDB's buffers in bytes.
         threads: Upper bound of the number of threads.
         progress: Called with the finished share (0 to 1) of a long statement, from another thread.
+
+    Raises:
+        GraphError: The path of the folder is not valid UTF-8.
     """
 
     def __init__(self, folder: Path, memory: int, threads: int, progress: Callable[[float], object]) -> None:
@@ -55,15 +60,31 @@ class Database:
             "threads": str(max(1, min(threads, memory // _BYTES_PER_THREAD))),
             "temp_directory": str(folder / "spill"),
         }
+        try:
+            os.fspath(folder).encode()
+        except UnicodeEncodeError:
+            raise GraphError(f"{folder} is no path in UTF-8, which DuckDB needs: give another --out") from None
         self._connection = duckdb.connect(str(folder / "import.duckdb"), config=settings)
         self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
-        self._progress = progress
+        self._folder, self._links, self._progress = folder, 0, progress
 
     def __enter__(self) -> Database:
         return self
 
     def __exit__(self, *error: object) -> None:
         self._connection.close()
+
+    def link(self, path: Path) -> Path:
+        """Give a file a name without characters that DuckDB takes for a pattern, in the folder of the database.
+
+        Raises:
+            OSError: There is no such file.
+        """
+        os.stat(path)
+        link = self._folder / f"source-{self._links}"
+        self._links += 1
+        link.symlink_to(os.path.abspath(path))
+        return link
 
     def run(self, statement: str) -> None:
         """Run a statement and report its progress.
@@ -86,11 +107,12 @@ class Database:
         return found[0][0] if found else None
 
     def chunks(self, query: str) -> Iterator[dict[str, np.ndarray]]:
-        """Yield the result of a query as columns by name, about 131,072 rows at once. Raises as `run`."""
+        """Yield the result of a query as named columns, about 500,000 elements per chunk. Raises as `run`."""
         with _translated():
             with self._polled():
                 result = self._connection.execute(query)
-            while len(frame := result.fetch_df_chunk(_VECTORS)):
+            vectors = max(1, _VECTORS // len(result.description))
+            while len(frame := result.fetch_df_chunk(vectors)):
                 yield {str(name): frame[name].to_numpy() for name in frame}
 
     def insert(self, table: str, query: str, required: Sequence[str]) -> int | None:
@@ -110,7 +132,7 @@ class Database:
             undo()
             return int(bad) - int(
                 self.value(f"SELECT min(rowid) {added}")
-            )  # uncommitted rows have numbers of their own
+            )  # uncommitted rows are numbered from another start
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Callable[[], None]]:

@@ -25,7 +25,7 @@ from dorylax.graph.stream.archive_writer import ArchiveWriter, ArrayWriter
 from dorylax.graph.transpose import edge_ids_fit
 from dorylax.graph.validate import MAX_VERTICES, GraphError
 
-_PIECE = 1 << 20  # elements that are moved at once
+_PIECE = 1 << 20  # elements per copy
 _LONGEST = 1024  # bytes of a name: the archive holds every name as long as the longest
 _PREFIX, _IDS = "edge_", "edge_ids"
 
@@ -34,7 +34,7 @@ class Shape(NamedTuple):
     """What edges hold, and what becomes of equal ones.
 
     Attributes:
-        values: Values of edges by name.
+        values: Values of edges under their names.
         ids: Whether edges have ids.
         coalesce: What becomes of equal edges; False keeps all.
         symmetrise: Whether each edge gets its reverse.
@@ -68,7 +68,7 @@ class Made(NamedTuple):
 
 
 class _Records(NamedTuple):
-    """Edges in order of their keys: keys int64 `[n]`, positions in the files int64 `[n]`, values `[n, …]` by name."""
+    """Edges in order of their keys int64 `[n]`, with positions in the files int64 `[n]`, and values `[n, …]`."""
 
     keys: Int64[np.ndarray, " n"]
     ids: Int64[np.ndarray, " n"]
@@ -100,10 +100,10 @@ def number_vertices(
     Args:
         database: Has the table `edges`, which is dropped.
         files: Files of edges, each with its number of edges.
-        ids: What the ends of edges are.
+        ids: Kind of the ends of edges.
         more: Queries for (id, row) of tables of vertices.
         known: V where the user or a file states it, else None.
-        values: Values of edges by name.
+        values: Values of edges under their names.
 
     Returns:
         V.

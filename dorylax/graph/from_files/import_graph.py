@@ -1,6 +1,6 @@
 """Import graphs of any size: edges from files of several formats to the archive that `Graph.from_npz` reads.
 
-DuckDB reads and sorts the edges in a folder beside the archive, ARCHIVE.npz.import. An interrupted import starts again.
+DuckDB reads and sorts the edges in the folder ARCHIVE.npz.import. An interrupted import starts again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dorylax.graph.from_files.sources import check_states, expand, local_name, o
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
     VertexTable,
+    check_files,
     file_of,
     open_vertices,
     rows_said,
@@ -41,9 +42,9 @@ LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
 
 _LEAST_BUFFERS = 1 << 26
-_LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results, beside what the process holds at the start
+_LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results
 _ARCHIVE = "archive.npz"
-_ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, beside its values
+_ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, without values
 
 
 @final
@@ -66,7 +67,7 @@ class Estimate(NamedTuple):
         temporary_bytes: Disk space for temporary files, in bytes.
         archive_bytes: Size of the archive in bytes.
         free_bytes: Free disk space in bytes.
-        detected: A line per file, with the options that override what was detected.
+        detected: A line per file, with the options that override the detected layout.
     """
 
     edges: int
@@ -139,14 +140,14 @@ def import_graph(
         sources: Files of edges, patterns such as "part-*.csv", or s3://bucket/key: text, JSON lines (both also gzip and
             zstd), Parquet, `.npy`, `.npz` of NumPy and SciPy, MatrixMarket; or one folder of the Open Graph Benchmark.
         out: The archive; an existing one is replaced.
-        memory: Memory of this process in bytes, at least `LEAST_MEMORY`. MatrixMarket and SciPy files are held beside it.
+        memory: Memory of this process in bytes, at least `LEAST_MEMORY`. MatrixMarket and SciPy files come on top.
         wanted: Columns to read, and kind of the vertex ids; by default numbers of vertices.
         num_vertices: V; None for one more than the largest number, or the number of rows of arrays of vertices.
         symmetrise: Whether to add the reverse of each edge that has none, and keep one of equal edges.
         coalesce: Keep one of equal edges, with the values of the "first" or the "sum", as `Graph.coalesce`.
         edge_ids: Whether edges have ids.
         edge_data: Files of NumPy with values of the edges, `[E, …]` in the order of the sources.
-        vertices: Files with what is known about the vertices.
+        vertices: Files with data of the vertices.
         name: Name of the data set; None for none.
         threads: Upper bound of the threads; None for the cores of this process. The archive does not depend on it.
         expected: Called with an estimate before the import begins.
@@ -165,6 +166,7 @@ def import_graph(
     if path.suffix != ".npz":
         raise GraphError(f"the archive's name must end in .npz, got {str(Path(out))!r}")
     wanted, vertices = wanted or Wanted(), vertices or VertexFiles()
+    check_files(vertices, wanted.ids)
     paths = expand(sources)
     if len(paths) == 1 and Path(paths[0]).is_dir() and (folder := ogb_folder(Path(paths[0]))) is not None:
         edges, count, of_folder = folder
@@ -176,7 +178,7 @@ def import_graph(
         tell = _Teller(progress)
         with Database(work, buffers, threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
-            local = [local_name(one, work, number) for number, one in enumerate(paths)]
+            local = [local_name(database, one, work, number) for number, one in enumerate(paths)]
             places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]
             states = {one: state(one) for one in (*local, *places)}
             shown = dict(zip(local, paths, strict=True)) | {one: str(one) for one in places}
@@ -328,7 +330,7 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
     """Return an estimate that the disk has room for.
 
     Raises:
-        DiskSpaceError: It has not.
+        DiskSpaceError: The disk has less room.
     """
     size = estimate.temporary_bytes + estimate.archive_bytes
     if size > estimate.free_bytes:

@@ -1,4 +1,4 @@
-"""Folders of the Open Graph Benchmark: their edges, and what is known about vertices.
+"""Folders of the Open Graph Benchmark: their edges and data of vertices.
 
 W. Hu et al., "Open Graph Benchmark: datasets for machine learning on graphs", NeurIPS 2020. A data set for vertices has
 `raw/` with gzipped tables (`edge.csv.gz`, `num-node-list.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`), a large one with

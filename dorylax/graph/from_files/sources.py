@@ -37,15 +37,15 @@ def expand(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     return found
 
 
-def local_name(source: str, work: Path, number: int) -> Path:
-    """Give a source a name without special characters in the folder of temporary files; download objects of S3.
+def local_name(database: Database, source: str, work: Path, number: int) -> Path:
+    """Link a source into the folder of temporary files, or download an object of S3.
 
     Raises:
         GraphError: The source is a folder, or not s3://bucket/key.
         OSError: The source cannot be read.
     """
-    local = work / f"source-{number}"
     if source.startswith("s3://"):
+        local = work / f"object-{number}"
         try:
             place = Location.of(source)
         except ValueError as error:
@@ -62,9 +62,7 @@ def local_name(source: str, work: Path, number: int) -> Path:
             f"{source} is a folder: name the files in it (one of the Open Graph Benchmark has raw/edge.csv.gz or "
             "raw/data.npz)"
         )
-    os.stat(source)
-    local.symlink_to(source)
-    return local
+    return database.link(Path(source))
 
 
 def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:

@@ -82,7 +82,7 @@ class TextTable(NamedTuple):
         return len(self.names or (self.rows[0] if self.rows else ()))
 
     def described(self) -> str:
-        """Return what was detected, with the options that override it."""
+        """Return the detected layout, with the options that override it."""
         separator = {"": "blanks", "\t": "tabs"}.get(self.separator, f"{self.separator!r}")
         packed = "" if self.packed == "none" else f" ({self.packed})"
         header = f"header {shown(self.header)}" if self.header else "no header"
@@ -166,7 +166,7 @@ def read_head(
         columns: Names of the columns; None to take them from the file.
         comments: Characters at the beginning of lines to skip; None for `COMMENTS`.
         named_columns: Names whose occurrence in the first row makes it a header.
-        names: Whether fields may be any text, so that a line that begins like a comment may be a row.
+        names: Whether fields may be any text, so that comments may be rows.
 
     Raises:
         GraphError: The file is compressed in an unknown way or cut off, is no text, or contradicts an argument.
@@ -279,8 +279,8 @@ def packed_as(path: Path, shown_as: str) -> str:
     """Return how a file is compressed: "none", "gzip" or "zstd".
 
     Raises:
-        GraphError: It is compressed in another way.
-        OSError: It cannot be read.
+        GraphError: The file is compressed in another way.
+        OSError: The file cannot be read.
     """
     with named(path), path.open("rb") as file:
         start = file.read(8)

@@ -29,6 +29,7 @@ from dorylax.near_matches import did_you_mean
 
 _MEMBER = re.compile(r"(?P<file>.+\.(npz|csv|tsv|txt|parquet|pq|jsonl|ndjson)(\.gz|\.zst)?):(?P<columns>[^/]+)")
 CLASS_NAMES = "class_names"
+_SHORT = r"[+-]?[0-9]{1,18}"  # integers that fit int64
 _LISTED = 5  # columns in a message
 
 
@@ -39,7 +40,7 @@ class VertexFiles(NamedTuple):
         features: `[V, F]`.
         labels: As for `Dataset`; text gives classes in sorted order, whose names are kept.
         masks: Of `MASKS`, as for `Dataset`; with a key also tables of vertices alone.
-        inputs: Further inputs by name, `[V, …]`.
+        inputs: Further inputs and their names, `[V, …]`.
         num_classes: C; None to infer it from the labels.
         multilabel: Whether labels are any number of classes; None to infer it.
         nan_is_unlabelled: Whether floating labels are classes, and NaN where there is none.
@@ -85,7 +86,7 @@ class VertexTable:
         dtype: Type of the elements; object for text.
         row: Shape of one vertex's row.
         bytes: Approximate size in an archive.
-        described: What was detected, with the options that override it.
+        described: Detected layout, with the options that override it.
         size: Number of rows; None where the rows are joined by key.
 
     Raises:
@@ -118,7 +119,7 @@ class VertexTable:
         self._table = name(f"of {what}")
         self._load(file, columns, ids, what, others)
         is_text = what == "labels" and len(self._columns) == 1 and not self._all(NUMBER)
-        whole = what != "features" and bool(self._columns) and self._all(INTEGER)
+        whole = what != "features" and bool(self._columns) and self._all(_SHORT)
         self.dtype = np.dtype(object) if is_text else np.dtype(np.int64 if whole else np.float64)
         self.row = (len(self._columns),)
         self.size = None if key else int(database.value(f"SELECT count(*) FROM {self._table}"))
@@ -139,7 +140,7 @@ class VertexTable:
         """Yield the rows in the order of the vertices, `[n, …]`.
 
         Raises:
-            GraphError: A vertex has no row, or a field is missing.
+            GraphError: A vertex lacks a row, or a field is missing.
         """
         if self._array is not None:
             yield from pieces(self._array)
@@ -179,16 +180,17 @@ class VertexTable:
         """Make a table of text columns c0, c1, …, and key."""
         database, key = self._database, self._key
         try:
-            if (source := table_function(file, str(file))) is not None:
+            link = database.link(file)
+            if (source := table_function(link, str(file))) is not None:
                 known = [row[0] for row in database.rows(f"DESCRIBE SELECT * FROM {source}")]
                 fields = ", ".join(f"{name(one)}::VARCHAR AS c{k}" for k, one in enumerate(known))
                 sources = [f"SELECT {fields} FROM {source}"]
             else:
-                check_packed(file, str(file))
-                # What is named by --key or FILE:COLUMN is in a header.
+                check_packed(link, str(file))
+                # --key and FILE:COLUMN name columns of a header.
                 named = [one for one in (key, *(columns or ())) if one]
                 head = read_head(
-                    database, file, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
+                    database, link, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
                 )
                 known = list(head.names or map(str, range(head.width)))
                 sources = [head.query(careful=careful) for careful in ((False, True) if head.regular else (True,))]
@@ -219,7 +221,13 @@ class VertexTable:
     def _all(self, pattern: str) -> bool:
         """Whether all fields match a pattern or are missing."""
         tests = [f"bool_and({column} IS NULL OR regexp_full_match({column}, '{pattern}'))" for column in self._columns]
-        return all(one is not False for one in self._database.rows(f"SELECT {', '.join(tests)} FROM {self._table}")[0])
+        query = f"SELECT {', '.join(tests) or 'true'} FROM {self._table}"
+        return all(one is not False for one in self._database.rows(query)[0])
+
+    def _has_gaps(self) -> bool:
+        """Whether a field is missing."""
+        tests = " OR ".join(f"{column} IS NULL" for column in self._columns) or "false"
+        return self._database.value(f"SELECT 1 FROM {self._table} WHERE {tests} LIMIT 1") is not None
 
     def _check_rows(self, what: str, ids: Ids) -> None:
         """Raise at the first missing or wrong field, and at the first key that is missing or repeated."""
@@ -234,7 +242,7 @@ class VertexTable:
                 raise GraphError(
                     f"{self.shown} has {twice[0][0]!r} twice in column {self._key}: give each vertex one row"
                 )
-        if self.dtype.kind == "O":
+        if self.dtype.kind == "O" or (self._all(NUMBER) and (what == "labels" or not self._has_gaps())):
             return
         # A label that is missing is none.
         for column in self._columns:
@@ -249,13 +257,8 @@ class VertexTable:
                 raise GraphError(f"{self.shown}, row {row + 1:,}, has in column {label} not a number: {field!r}")
 
 
-def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
-    """Open and load all files.
-
-    Raises:
-        GraphError: A file is damaged or holds something else, or the ids of vertices are names and there is no key.
-        OSError: A file cannot be read.
-    """
+def check_files(files: VertexFiles, ids: Ids) -> None:
+    """Raise a GraphError if arguments do not fit: named vertices need a key, masks need labels."""
     if files.paths and ids == "names" and files.key is None:
         raise GraphError(
             f"{next(iter(files.paths))} is given without --key, and --ids names has no order of the vertices: say which "
@@ -265,6 +268,15 @@ def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str,
         raise GraphError(f"{next(iter(files.masks))} is given without labels: masks say which labels are for what")
     for one in files.inputs:
         check_name("vertex_inputs", one)
+
+
+def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
+    """Open and load all files.
+
+    Raises:
+        GraphError: A file is damaged or holds something else.
+        OSError: A file cannot be read.
+    """
     found = {}
     for what, place in files.paths.items():
         others = frozenset(
@@ -296,7 +308,7 @@ def write_vertices(
     """Write all arrays of vertices.
 
     Raises:
-        GraphError: As `Dataset`, or a vertex has no row.
+        GraphError: As `Dataset`, or a vertex lacks a row.
         OSError: A file cannot be read, or the file system refuses.
     """
     if "features" in found:
@@ -361,7 +373,7 @@ def _stream(archive: ArchiveWriter, what: str, table: VertexTable, dtype: np.dty
                     raise GraphError(
                         f"{what} holds {extreme}, which int32 does not: renumber, or give floating numbers"
                     )
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
+        with np.errstate(over="ignore"):  # values too large for float32 become infinite, and are then refused
             held = piece.astype(dtype)
         if dtype.kind == "f":
             check_finite(f"{what}[{count}:]" if count else what, held)
