@@ -58,10 +58,10 @@ def describe(
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     price = 0.0 if config.pipeline is None else config.pipeline.expected_stale_price
-    model = build_model(config, dataset)
-    keywords = keywords_of(model)
+    built = build_model(config, dataset)
+    keywords = keywords_of(built)
     further_inputs(dataset, keywords, config.model.name)  # refuses a model that needs one that there is not
-    program = optimise(trace(model, DataSpec.of(dataset, keywords)), chosen, stale_price=price)
+    program = optimise(trace(built, DataSpec.of(dataset, keywords)), chosen, stale_price=price)
     if mermaid is not None:
         write_file(mermaid, program.draw())
     if as_json:

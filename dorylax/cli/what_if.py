@@ -142,8 +142,6 @@ class WhatIf(NamedTuple):
         return shlex.join([*words, "--report", str(self.page)])
 
 
-
-
 def _content(search: Search, wishes: Wishes, picked: Point | None) -> dict[str, Any]:
     places = {one.point: place for place, one in enumerate(search.tried)}
     return {

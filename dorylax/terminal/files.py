@@ -34,7 +34,7 @@ class _FileType(click.Path):
         """
         if CONTROL.search(os.fsdecode(value)):
             raise ConfigError(f"the name of a file must have no control characters, got {os.fsdecode(value)!r}")
-        path = super().convert(value, param, ctx)
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if ctx is not None and param is not None:
             if self._file:
                 _check_writable(param.opts[0], path)
