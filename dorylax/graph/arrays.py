@@ -83,7 +83,7 @@ def _texts(name: str, value: Any) -> list[str] | None:
     if isinstance(value, np.ndarray) or _is_pandas(value):
         if value.ndim != 1 or getattr(value.dtype, "kind", "O") not in "OUT":
             return None
-        values = value.tolist()
+        values: list[Any] = value.tolist()
     elif isinstance(value, list | tuple):
         values = list(value)
     else:

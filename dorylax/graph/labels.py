@@ -156,7 +156,7 @@ def stored_labels(archive: Archive, num_vertices: int, known: Labels | None = No
         GraphError: as `checked_labels`, they are not there, or a class is not one of the known ones.
     """
     labels = archive.fetch("labels") if known is None or "labels" in archive else None
-    num_classes = archive.fetch("num_classes") if "num_classes" in archive else None
+    num_classes: Any = archive.fetch("num_classes") if "num_classes" in archive else None
     multilabel = bool(archive.fetch("multilabel")) if "multilabel" in archive else None
     names = shown_names(archive.fetch(CLASS_NAMES)) if CLASS_NAMES in archive else None
     if known is None:

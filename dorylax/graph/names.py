@@ -23,7 +23,7 @@ def stored_names(what: str, names: Any) -> np.ndarray:
     if isinstance(names, np.ndarray) and names.dtype.kind in "iuS":
         return names
     values = names.tolist() if hasattr(names, "tolist") else list(names)
-    if all(isinstance(value, Integral) and -(2**63) <= value < 2**63 for value in values):
+    if all(isinstance(value, Integral) and -(2**63) <= int(value) < 2**63 for value in values):
         return np.array(values, np.int64)
     found = []
     for k, value in enumerate(values):
