@@ -91,6 +91,9 @@ def predict(
         return
     kind = METRICS[objective.metric]
     sizes = mask_sizes(examples)
+    if not any(sizes.values()):
+        click.echo(f"{len(outputs):,} {noun} without labels")
+        found = {}
     for mask, value in found.items():
         label = "validation" if mask == "val" else mask
         shown = percent(value) if value is None or kind.fraction else kind.shown(value)

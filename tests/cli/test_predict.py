@@ -202,8 +202,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def _predict(dorylax, run: Path, folder: Path, **arrays: np.ndarray) -> list[dict[str, str]]:
     np.savez(folder / "new.npz", **_arrays(**arrays))
     words = ("--run", str(run), "--data", str(folder / "new.npz"), "--out", str(folder / "p.csv"))
-    code, _, err = dorylax("predict", *words)
+    code, out, err = dorylax("predict", *words)
     assert code == 0, err
+    assert ("40 vertices without labels" in out) != ("train " in out)
     return list(csv.DictReader((folder / "p.csv").read_text().splitlines()))
 
 
