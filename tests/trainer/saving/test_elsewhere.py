@@ -144,7 +144,11 @@ def test_a_run_directory_that_names_the_checkpoints_of_another_takes_nothing(
 ) -> None:
     for name in ("mine", "theirs"):
         trained(trainer, tmp_path / name, None, 2)
-    before = {path: path.stat() for path in (tmp_path / "mine").rglob("*")}
+
+    def files() -> dict[Path, tuple[int, int]]:
+        return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in (tmp_path / "mine").rglob("*")}
+
+    before = files()
     environment = RunDirectory(tmp_path / "theirs").environment
     environment["checkpoints"] = {
         "place": str(tmp_path / "mine" / "checkpoints"),
@@ -153,7 +157,7 @@ def test_a_run_directory_that_names_the_checkpoints_of_another_takes_nothing(
     shutil.rmtree(tmp_path / "theirs" / "checkpoints")
     write_json(tmp_path / "theirs" / "environment.json", sealed({"schema": 1, **environment}))
     trained(trainer, tmp_path / "theirs", None if setting is None else str(tmp_path / setting), 3)
-    assert {path: path.stat() for path in (tmp_path / "mine").rglob("*")} == before
+    assert files() == before
 
 
 def test_a_link_to_the_checkpoints_of_another_run_is_refused(trainer: Make, tmp_path: Path) -> None:
