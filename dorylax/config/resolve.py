@@ -329,7 +329,7 @@ def _check_arguments(name: str, given: Collection[str], options: Mapping[str, An
         if argument not in found.named and not found.further:
             raise ConfigError.of(key, f"is not an argument of {name}: {did_you_mean(argument, found.named)}")
     if (missing := found.missing((*given, *options, *found.filled_in(given)))) is not None:
-        raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: give {OWN}.{missing}, or it a default")
+        raise ConfigError.of("model.name", f"= {name!r} needs {missing!r}: set {OWN}.{missing}, or give it a default")
 
 
 def _own(

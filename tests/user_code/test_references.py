@@ -110,8 +110,8 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
         ),
         ("model.name", "mine.py:number", "has no 'number' to call"),
         ("model.name", "no_such_module_at_all:Own", "cannot be imported: ModuleNotFoundError"),
-        ("model.name", "mine.py:Named", r"= 'mine\.py:Named' needs 'hidden': give model\.options\.hidden"),
-        ("model.name", "mine.py:nothing", r"needs 'learning_rate': give model\.options\.learning_rate"),
+        ("model.name", "mine.py:Named", r"= 'mine\.py:Named' needs 'hidden': set model\.options\.hidden"),
+        ("model.name", "mine.py:nothing", r"needs 'learning_rate': set model\.options\.learning_rate"),
         ("optimizer.name", "mine.py:Named", "is called with learning_rate, but takes no learning_rate"),
         (
             "optimizer.name",
