@@ -96,7 +96,7 @@ def append_values(database: Database, table: str, array: np.ndarray, what: str, 
     with database.transaction():
         for start, stop in spans(len(array), _PIECE):
             part = array[start:stop]
-            _check_finite(part, lambda k, start=start: f"{what}, edge {start + k:,}", nonfinite=nonfinite)
+            _check_finite(part, functools.partial(_edge_of, what, start), nonfinite=nonfinite)
             database.append(table, flat(part, first))
             release(array)
 
@@ -167,7 +167,7 @@ def npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
         import scipy.sparse
 
         return _matrix(scipy.sparse.load_npz(path), "matrix of SciPy", shown_as, wanted)
-    given = ("edge_index",)
+    given: tuple[str, ...] = ("edge_index",)
     if wanted.source or wanted.target or "edge_index" not in names:
         given = (wanted.source or "sources", wanted.target or "targets")
     found = {one: member_array(path, one) for one in (*given, *(wanted.values or {}))}
@@ -215,6 +215,10 @@ def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values
     return ArrayEdges(
         shown_as, kind, ends, values, wanted, num_vertices=entries.shape[0] if wanted.ids == "numbers" else None
     )
+
+
+def _edge_of(what: str, start: int, k: int) -> str:
+    return f"{what}, edge {start + k:,}"
 
 
 def _check_finite(part: np.ndarray, where: Callable[[int], str], *, nonfinite: bool) -> None:
