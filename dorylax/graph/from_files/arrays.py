@@ -96,7 +96,7 @@ def append_values(database: Database, table: str, array: np.ndarray, what: str, 
     with database.transaction():
         for start, stop in spans(len(array), _PIECE):
             part = array[start:stop]
-            _check_finite(part, functools.partial(_edge, what, start), nonfinite=nonfinite)
+            _check_finite(part, functools.partial(_edge_of, what, start), nonfinite=nonfinite)
             database.append(table, flat(part, first))
             release(array)
 
@@ -217,7 +217,7 @@ def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values
     )
 
 
-def _edge(what: str, start: int, k: int) -> str:
+def _edge_of(what: str, start: int, k: int) -> str:
     return f"{what}, edge {start + k:,}"
 
 

@@ -23,8 +23,7 @@ def expand(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
         GraphError: Nothing matches a pattern, or there is no source.
     """
     found: list[str] = []
-    for given in sources:
-        source = os.fspath(given)
+    for source in (os.fspath(one) for one in sources):
         if source.startswith("s3:/"):  # click's paths drop a slash
             found.append("s3://" + source.removeprefix("s3:/").lstrip("/"))
         elif os.path.lexists(source) or not glob.has_magic(source):
