@@ -24,9 +24,14 @@ def global_sum(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[A
         `[…]` in the dtype of `x`; sums of bfloat16 and float16 accumulate in float32.
 
     Raises:
-        ValueError: `x` does not have one row per vertex.
+        ValueError: `x` does not have one row per vertex, or the vertices are of many graphs (`GraphPrediction`).
     """
     check_rows("x", x, "vertices", graph.num_vertices)
+    if graph.graph_of is not None:
+        raise ValueError(
+            f"global_sum and global_mean would mix the {graph.num_graphs} graphs of this task: use dorylax.ops.readout, "
+            "which gives one row per graph"
+        )
     x = jnp.asarray(x)
     return x.astype(accumulator(x.dtype)).sum(axis=0).astype(x.dtype)
 
