@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.inputs import statistics_dtype
 from dorylax.ops import gather, gather_edges, in_degrees, missing_self_loops
+from dorylax.ops.shapes import mean_dtypes
 
 
 class NormalisedAdjacency(NamedTuple):
@@ -39,9 +40,11 @@ class NormalisedAdjacency(NamedTuple):
 
     def times(self, x: Float[Array, "V F"]) -> Float[Array, "V F"]:
         """Ã X, `[V, F]`."""
-        h = self.scale * x
-        y: jax.Array = self.scale * (gather(self.graph, h, self.edge_weight) + self.loops * h)
-        return y
+        wide, narrow = mean_dtypes(x.dtype)  # the sum of a hub's neighbours may be out of range where its row is not
+        scale = self.scale.astype(wide)
+        h = scale * x.astype(wide)
+        y: jax.Array = scale * (gather(self.graph, h, self.edge_weight) + self.loops.astype(wide) * h)
+        return y.astype(narrow)
 
 
 def normalised_adjacency(

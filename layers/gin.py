@@ -16,7 +16,7 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.initializers import glorot_uniform, zeros
 from dorylax.layers.inputs import check_width, follow_input
 from dorylax.layers.linear import linear
-from dorylax.layers.norm import NormKind, make_norm
+from dorylax.layers.norm import NormKind, apply_norm, make_norm
 from dorylax.ops import gather
 
 
@@ -114,4 +114,4 @@ class GINConv(nnx.Module):
         epsilon = self.epsilon[...] if isinstance(self.epsilon, nnx.Param) else jnp.asarray(self.epsilon)
         x, epsilon = follow_input((x, epsilon), dtype=self.dtype)
         h = self.hidden((1 + epsilon) * x + gather(graph, x))
-        return self.out(jax.nn.relu(h if self.norm is None else self.norm(h)))
+        return self.out(jax.nn.relu(h if self.norm is None else apply_norm(self.norm, h, graph)))

@@ -10,14 +10,16 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.inputs import check_width, follow_input, statistics_dtype
+from dorylax.ops import readout
 
 
 @final
 class GraphNorm(nnx.Module):
     r"""Cai et al., "GraphNorm", ICML 2021, https://arxiv.org/abs/2009.03294, equation 6.
 
-    With means over all vertices of the graph, feature by feature:
+    With means over all vertices of a row's graph, feature by feature:
 
         c_v = x_v - α ⊙ mean(x)
         y_v = γ ⊙ c_v / sqrt(mean(c²) + ε) + β
@@ -54,11 +56,18 @@ class GraphNorm(nnx.Module):
         self.scale = nnx.Param(jnp.ones((num_features,), param_dtype))
         self.bias = nnx.Param(jnp.zeros((num_features,), param_dtype))
 
-    def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V F"]:
-        """`[V, F]` → `[V, F]`."""
+    def __call__(self, x: Float[Array, "V F"], graph: CompressedGraph | None = None) -> Float[Array, "V F"]:
+        """`[V, F]` → `[V, F]`; `graph` tells apart the graphs of a `GraphPrediction`, else all vertices are of one."""
         check_width("GraphNorm", x, self.num_features)
         (x,) = follow_input((x,), dtype=self.dtype)
         wide = x.astype(statistics_dtype(x))
-        centred = wide - self.mean_scale[...] * wide.mean(axis=0)
-        scale = jax.lax.rsqrt((centred**2).mean(axis=0) + self.epsilon)
-        return (self.scale[...] * centred * scale + self.bias[...]).astype(x.dtype)
+        centred = wide - self.mean_scale[...][None] * graph_means(wide, graph)
+        scale = jax.lax.rsqrt(graph_means(centred**2, graph) + self.epsilon)
+        return (self.scale[...][None] * centred * scale + self.bias[...][None]).astype(x.dtype)
+
+
+def graph_means(x: Float[Array, "V F"], graph: CompressedGraph | None) -> Float[Array, "#V F"]:
+    """For each vertex the mean over its graph; one row `[1, F]` where all vertices are of one graph."""
+    if graph is None or graph.graph_of is None or graph.num_graphs is None:
+        return x.mean(axis=0)[None]
+    return readout(x, graph.graph_of, graph.num_graphs, "mean")[graph.graph_of]

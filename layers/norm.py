@@ -1,6 +1,6 @@
 """Normalisations between layers, by name: of each row by itself, or by statistics of all vertices.
 
-The latter are sums over all vertices, for which the intervals of a pipeline meet.
+The statistics are sums over all vertices, for which the intervals of a pipeline meet.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import Any, Literal, get_args
 import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
+from jaxtyping import Array, Float
 
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.layers.graph_norm import GraphNorm
 from dorylax.layers.inputs import follow_input
 from dorylax.layers.pair_norm import PairNorm
@@ -61,8 +63,16 @@ def make_norm(
             return PairNorm(dtype=dtype)
 
 
+def apply_norm(norm: Norm, x: Float[Array, "V F"], graph: CompressedGraph) -> Float[Array, "V F"]:
+    """Normalises the rows of a graph's vertices: graph by graph, if it consists of many (`GraphPrediction`).
+
+    "batch" alone takes its statistics over all of them, which in training are the training graphs.
+    """
+    return norm(x, graph) if isinstance(norm, GraphNorm | PairNorm) else norm(x)
+
+
 def check_norm(kind: str) -> None:
-    """Refuses what is not a `NormKind`.
+    """Raises unless `kind` is a `NormKind`.
 
     Raises:
         ValueError: no such kind.

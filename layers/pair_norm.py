@@ -9,6 +9,8 @@ from flax import nnx
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
+from dorylax.graph.compressed import CompressedGraph
+from dorylax.layers.graph_norm import graph_means
 from dorylax.layers.inputs import follow_input, statistics_dtype
 
 
@@ -16,7 +18,7 @@ from dorylax.layers.inputs import follow_input, statistics_dtype
 class PairNorm(nnx.Module):
     r"""Zhao & Akoglu, "PairNorm", ICLR 2020, https://arxiv.org/abs/1909.12223, equations 10 and 11; it learns nothing.
 
-    With means over all vertices of the graph:
+    With means over all vertices of a row's graph:
 
         c_v = x_v - mean(x)
         y_v = s · c_v / sqrt(mean(|c|²) + ε)
@@ -34,10 +36,11 @@ class PairNorm(nnx.Module):
     def __init__(self, *, scale: float = 1.0, epsilon: float = 1e-5, dtype: DTypeLike | None = None) -> None:
         self.scale, self.epsilon, self.dtype = scale, epsilon, dtype
 
-    def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V F"]:
-        """`[V, F]` → `[V, F]`."""
+    def __call__(self, x: Float[Array, "V F"], graph: CompressedGraph | None = None) -> Float[Array, "V F"]:
+        """`[V, F]` → `[V, F]`; `graph` tells apart the graphs of a `GraphPrediction`, else all vertices are of one."""
         (x,) = follow_input((x,), dtype=self.dtype)
         wide = x.astype(statistics_dtype(x))
-        centred = wide - wide.mean(axis=0)
-        scale = self.scale * jax.lax.rsqrt((centred**2).sum(axis=1).mean() + self.epsilon)
+        centred = wide - graph_means(wide, graph)
+        squares = graph_means((centred**2).sum(axis=1)[:, None], graph)
+        scale = self.scale * jax.lax.rsqrt(squares + self.epsilon)
         return (centred * scale).astype(x.dtype)

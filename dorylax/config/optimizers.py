@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import optax
 
 
+_LEAST = 2.0**-126  # the smallest normal number of float32; XLA takes smaller ones for 0
+
+
 class OptimizerConfig(Section):
     """The optimizer. An option that the optimizer does not use may not be set."""
 
@@ -56,6 +59,12 @@ class OptimizerConfig(Section):
 
     @model_validator(mode="after")
     def _check(self) -> OptimizerConfig:
+        for option in ("learning_rate", "epsilon"):
+            value: float | None = getattr(self, option)
+            if value is not None and value < _LEAST:
+                raise ConfigError.of(
+                    f"optimizer.{option}", f"must be ≥ {_LEAST:.3g}, below which float32 is 0, got {value}"
+                )
         for option in ("schedule_epochs", "final_share"):
             if self.schedule is None and getattr(self, option) is not None:
                 raise ConfigError.of(f"optimizer.{option}", f"= {getattr(self, option)} needs optimizer.schedule")

@@ -19,6 +19,7 @@ Edge ids do not: past 2³¹ - 1 edges there are none (`CompressedGraph.edge_ids_
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import sys
 from collections.abc import Mapping
@@ -86,6 +87,10 @@ class CompressedGraph:
         without_edge_ids: whether edges have no ids although they might; see `Graph.without_edge_ids`.
     """
 
+    graph_of: Any = None
+    """The graph of each vertex, int32 `[V]`, where many lie side by side (`with_graphs`); None where all are one graph."""
+    num_graphs: int | None = None
+
     def __init__(
         self,
         offsets: Any,
@@ -112,6 +117,12 @@ class CompressedGraph:
         self._without_edge_ids = without_edge_ids
         if outgoing is not None:
             self.__dict__["outgoing"] = outgoing
+
+    def with_graphs(self: AnyGraph, graph_of: Any, num_graphs: int | None) -> AnyGraph:
+        """The same graph as `num_graphs` graphs side by side, without edges between them; graph g may have no vertex."""
+        graph = copy.copy(self)
+        graph.graph_of, graph.num_graphs = graph_of, num_graphs
+        return graph
 
     @cached_property
     def outgoing(self) -> Adjacency:
@@ -223,8 +234,8 @@ class CompressedGraph:
         """Offsets and sources of the incoming rows as NumPy arrays, wherever they are."""
         return as_int64(self.incoming.offsets), np.asarray(self.incoming.neighbours)
 
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops, bool]]:
-        """Leaves: arrays as JAX may see them. Static: what may change which operations are traced."""
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[bool, SelfLoops, bool, int | None]]:
+        """Leaves: arrays as JAX may see them. Static: properties that may change the traced operations."""
         out = self.outgoing
         reverse = (None, None) if self.symmetric else (as_words(out.offsets), out.neighbours)
         # Where ids do not fit, JAX would narrow int64 ids to wrong ones without a word.
@@ -233,13 +244,16 @@ class CompressedGraph:
         edges, edge_ids = (out.edges, self.edge_ids) if fit else (None, None)
         order = None if by_source or not fit else self.edge_order
         leaves = (as_words(self.incoming.offsets), self.incoming.neighbours, *reverse, edges)
-        return (*leaves, self.vertex_ids, order, edge_ids), (self.symmetric, self.self_loops, by_source)
+        static = (self.symmetric, self.self_loops, by_source, self.num_graphs)
+        return (*leaves, self.vertex_ids, order, edge_ids, self.graph_of), static
 
     @classmethod
-    def tree_unflatten(cls: type[AnyGraph], static: tuple[bool, SelfLoops, bool], leaves: tuple[Any, ...]) -> AnyGraph:
+    def tree_unflatten(
+        cls: type[AnyGraph], static: tuple[bool, SelfLoops, bool, int | None], leaves: tuple[Any, ...]
+    ) -> AnyGraph:
         """Inverse of `tree_flatten`, but for `edge_data`; takes any leaves, as JAX requires."""
-        offsets, sources, out_offsets, targets, out_edges, vertex_ids, edge_order, edge_ids = leaves
-        symmetric, self_loops, by_source = static
+        offsets, sources, out_offsets, targets, out_edges, vertex_ids, edge_order, edge_ids, graph_of = leaves
+        symmetric, self_loops, by_source, num_graphs = static
         outgoing = Adjacency(offsets, sources, out_edges) if symmetric else Adjacency(out_offsets, targets, out_edges)
         return cls(
             offsets,
@@ -252,7 +266,7 @@ class CompressedGraph:
             edge_ids=edge_ids,
             edge_data=None,
             without_edge_ids=out_edges is None,
-        )
+        ).with_graphs(graph_of, num_graphs)
 
     def __repr__(self) -> str:
         kind = "symmetric" if self.symmetric else "directed"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
 from dorylax.graph.arrays import as_array
 from dorylax.graph.dataset import Dataset
@@ -13,6 +15,8 @@ from dorylax.graph.graph import Graph
 from dorylax.graph.masks import as_mask
 from dorylax.graph.npz import MASKS
 from dorylax.graph.rows import all_rows
+from dorylax.graph.task_data import TaskData
+from dorylax.graph.transform import closed_part
 from dorylax.graph.validate import GraphError, check_length
 
 GRAPH_OF = "graph_of"
@@ -34,9 +38,9 @@ def merge_graphs(
 ) -> Dataset:
     """Graphs as one data set, for `dorylax.tasks.GraphPrediction`: their vertices one after the other, and so their edges.
 
-    Vertex v of graph g becomes vertex v + (vertices of the graphs before), its edge k likewise; what edges have
-    (`Graph.edge_data`) they keep. The data set's labels and masks have the graph's at each of its vertices, and
-    `vertex_inputs["graph_of"]` is its number, so that archives, splits and reordering know nothing of graphs.
+    Vertex v of graph g becomes vertex v + (number of vertices of the preceding graphs), and its edges are renumbered in the
+    same way; they keep their `Graph.edge_data`. Each vertex has the label and the masks of its graph, and the graph's number
+    in `vertex_inputs["graph_of"]`, so that archives, splits and reordering need no special case for graphs.
 
     Args:
         name: what reports call it.
@@ -45,14 +49,14 @@ def merge_graphs(
         labels: of the graphs, `[G]` or `[G, …]`, as of vertices in `Dataset`.
         num_classes: as in `Dataset`.
         train_mask: the graphs to train on: bool `[G]`, or numbers; without any mask all that have a label.
-        val_mask: likewise, to validate with.
-        test_mask: likewise, to test with.
-        vertex_inputs: further inputs of the model by name, of each graph `[V_g, …]`.
+        val_mask: the graphs to validate with, in the same form.
+        test_mask: the graphs to test with, in the same form.
+        vertex_inputs: additional inputs of the model by name: an array `[V_g, …]` for each graph.
         multilabel: as in `Dataset`.
 
     Raises:
-        GraphError: a graph has no vertex or was reordered, lengths differ, edges of some have values that others lack, or as
-            `Dataset`.
+        GraphError: a graph has no vertices or was reordered, lengths differ, edges of some graphs have values that those of
+            others lack, or `Dataset` raises it.
     """
     rows = [as_array(f"features[{number}]", one) for number, one in enumerate(features)]
     truth = as_array("labels", labels)
@@ -81,6 +85,20 @@ def merge_graphs(
             GRAPH_OF: graph_of,
         },
         multilabel=multilabel,
+    )
+
+
+def chosen_graphs(data: TaskData, chosen: Bool[np.ndarray, " G"]) -> TaskData:
+    """The vertices and edges of some graphs alone; all graphs keep their numbers, labels and masks."""
+    keep = chosen[data.vertex_inputs[GRAPH_OF]]
+    graph, places = closed_part(data.graph, keep)
+    vertex_inputs = {name: values[keep] for name, values in data.vertex_inputs.items()}
+    return dataclasses.replace(
+        data,
+        graph=graph.with_graphs(vertex_inputs[GRAPH_OF], len(chosen)),
+        features=data.features[keep],
+        vertex_inputs=vertex_inputs,
+        edge_inputs={name: values[places] for name, values in data.edge_inputs.items()},
     )
 
 

@@ -189,7 +189,38 @@ def without_edge_ids(graph: AnyGraph) -> AnyGraph:
         self_loops=graph.self_loops,
         vertex_ids=graph.vertex_ids,
         without_edge_ids=True,
+    ).with_graphs(graph.graph_of, graph.num_graphs)
+
+
+def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph, Int64[np.ndarray, " E2"]]:
+    """Some vertices, which no edge joins with the others; they and their edges keep their ids.
+
+    Args:
+        graph: the graph, in any order.
+        keep: its vertices that stay.
+
+    Returns:
+        The graph, and the places of its edges among the per-edge arrays of the whole; none where edges have no ids.
+    """
+    offsets, sources = graph.host_rows()
+    kept = keep[sources]
+    numbers = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+    known: dict[str, Any] = {"without_edge_ids": True}
+    places = np.zeros(0, np.int64)
+    if graph.edge_ids_fit:
+        places, ranks = _ranked(_order(graph)[kept], graph.num_edges)
+        known = {"placed": BySlot(ranks), "edge_ids": _all_ids(graph)[places].astype(np.int32)}
+    ids = np.arange(graph.num_vertices, dtype=np.int32) if graph.vertex_ids is None else np.asarray(graph.vertex_ids)
+    part = assemble(
+        type(graph),
+        np.append(0, np.cumsum(np.diff(offsets)[keep])),
+        numbers[sources[kept]],
+        symmetric=graph.symmetric,
+        self_loops=None if graph.self_loops == "some" else graph.self_loops,
+        vertex_ids=ids[keep],
+        **known,
     )
+    return part, places
 
 
 def _positions_below_diagonal(

@@ -94,7 +94,7 @@ def write_artefact(
     def function(values: list[Any], rows: list[Any], x: Any, named: dict[str, Any]) -> dict[str, Any]:
         params, state = jax.tree.unflatten(tree, values)
         *structure, columns = rows
-        graph = Graph.tree_unflatten((False, "some", False), (*structure, None, columns, None))
+        graph = Graph.tree_unflatten((False, "some", False, None), (*structure, None, columns, None, None))
         output = parts.structure.apply_evaluate(params, parts.streams, state, graph, x, **named)
         return {
             jax.tree_util.keystr(path, simple=True, separator="."): _single(leaf)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.primitives import attention
 from dorylax.ops.primitives.structure import structure_of
-from dorylax.ops.shapes import AnyArray, check_rows
+from dorylax.ops.shapes import AnyArray, check_floating, check_rows
 
 
 def additive_attention(
@@ -41,6 +42,7 @@ def additive_attention(
 
     Raises:
         GraphError: the graph has more than 2³¹-1 edges.
+        TypeError: all of `z` and the scores are integers.
         ValueError: an argument does not have one row per vertex, or heads differ.
     """
     for name, array in (("z", z), ("source_scores", source_scores), ("target_scores", target_scores)):
@@ -51,6 +53,7 @@ def additive_attention(
             f"{target_scores.shape}"
         )
     dtype = jnp.result_type(z, source_scores, target_scores)
+    check_floating("z or its scores", jax.ShapeDtypeStruct((), dtype))
     takes_part = jnp.zeros(z.shape[0], dtype) if loops is None else loops.astype(dtype)
     check_rows("loops", takes_part, "vertices", graph.num_vertices)
     if takes_part.ndim != 1:

@@ -1,10 +1,11 @@
-"""`gather_edges`: every vertex reduces what its in-edges hold."""
+"""`gather_edges`: every vertex reduces the values of its in-edges."""
 
 from __future__ import annotations
 
 import math
 from typing import Literal
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
@@ -13,7 +14,7 @@ from dorylax.ops.edge_order import to_slots
 from dorylax.ops.primitives.extremum import collect_extremum
 from dorylax.ops.primitives.linear import collect
 from dorylax.ops.primitives.structure import structure_of
-from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
+from dorylax.ops.shapes import AnyArray, check_rows, divide_rows, mean_dtypes
 
 
 def gather_edges(
@@ -27,14 +28,15 @@ def gather_edges(
         reduce: "sum", "mean", "max" or "min".
 
     Returns:
-        `[V, …]`; a vertex without in-edges gets 0. Ties of an extremum share its gradient equally.
+        `[V, …]` in the dtype of `e`; a mean of integers is float32. A vertex without in-edges gets 0. Edges that tie for
+        an extremum share its gradient equally.
 
     Raises:
         GraphError: edges have no ids.
         ValueError: `e` does not have one row per edge, or `reduce` is unknown.
     """
     check_rows("e", e, "edges", graph.num_edges)
-    return gather_slots(graph, to_slots(graph, e), reduce)
+    return gather_slots(graph, to_slots(graph, jnp.asarray(e)), reduce)
 
 
 def gather_slots(graph: CompressedGraph, e: Float[AnyArray, "E *rest"], reduce: str) -> Float[Array, "V *rest"]:
@@ -45,6 +47,7 @@ def gather_slots(graph: CompressedGraph, e: Float[AnyArray, "E *rest"], reduce: 
         return y.reshape(y.shape[0], *e.shape[1:])
     if reduce not in ("sum", "mean"):
         raise ValueError(f"reduce must be one of sum, mean, max, min; got {reduce!r}")
-    y = collect(flat, structure_of(graph), direction="in")
+    wide, narrow = mean_dtypes(e.dtype) if reduce == "mean" else (e.dtype, e.dtype)
+    y = collect(flat.astype(wide), structure_of(graph), direction="in")
     y = y.reshape(y.shape[0], *e.shape[1:])
-    return divide_rows(y, in_degrees(graph)) if reduce == "mean" else y
+    return divide_rows(y, in_degrees(graph)).astype(narrow) if reduce == "mean" else y

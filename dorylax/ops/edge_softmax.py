@@ -11,7 +11,8 @@ from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.edge_order import from_slots, to_slots
 from dorylax.ops.primitives import softmax
 from dorylax.ops.primitives.structure import structure_of
-from dorylax.ops.shapes import AnyArray, check_rows
+from dorylax.ops.segment import accumulator
+from dorylax.ops.shapes import AnyArray, check_floating, check_rows
 
 
 @overload
@@ -35,12 +36,16 @@ def edge_softmax(
 
     Returns:
         The weights, like `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 where every score is -inf.
+        Bfloat16 and float16 are computed in float32.
 
     Raises:
         GraphError: edges have no ids.
+        TypeError: the scores are integers.
         ValueError: an argument does not have one row per edge or vertex, or heads differ.
     """
     check_rows("scores", scores, "edges", graph.num_edges)
+    check_floating("scores", scores)
+    scores = jnp.asarray(scores)
     heads = scores.shape[1:]
     loops = loop_scores
     if loops is None:
@@ -51,8 +56,14 @@ def edge_softmax(
             f"scores must have shape [E] or [E, H] and loop_scores the same heads, got {scores.shape}, {loops.shape}"
         )
     width = heads[0] if heads else 1
-    alpha, loop_alpha = softmax.edge_softmax(
-        to_slots(graph, scores).reshape(-1, width), loops.astype(scores.dtype).reshape(-1, width), structure_of(graph)
+    wide = accumulator(scores.dtype)
+    alpha, loop_alpha = (
+        weights.astype(scores.dtype)
+        for weights in softmax.edge_softmax(
+            to_slots(graph, scores).reshape(-1, width).astype(wide),
+            loops.reshape(-1, width).astype(wide),
+            structure_of(graph),
+        )
     )
     alpha = from_slots(graph, alpha.reshape(scores.shape))
     return alpha if loop_scores is None else (alpha, loop_alpha.reshape(loops.shape))

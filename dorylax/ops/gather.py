@@ -1,4 +1,4 @@
-"""`gather`: every vertex reduces what its in-neighbours hold (the paper's GA)."""
+"""`gather`: every vertex reduces the rows of its in-neighbours (the paper's GA)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dorylax.ops.primitives.extremum import gather_extremum
 from dorylax.ops.primitives.linear import gather_sum
 from dorylax.ops.primitives.structure import structure_of
 from dorylax.ops.scatter import scatter_to_slots
-from dorylax.ops.shapes import AnyArray, check_rows, divide_rows
+from dorylax.ops.shapes import AnyArray, check_rows, divide_rows, mean_dtypes
 
 Reduce = Literal["sum", "mean", "max", "min"]
 
@@ -38,14 +38,16 @@ def gather(
         reduce: "sum", "mean" (the sum over the number of in-edges, weighted or not), "max" or "min".
 
     Returns:
-        `[V, …]` like `x`, in the common dtype of `x` and `edge_weight`; bfloat16 is summed in float32. A vertex without
-        in-edges gets 0. Where several edges attain an extremum they share its gradient equally.
+        `[V, …]` like `x`, in the common dtype of `x` and `edge_weight`; a mean of integers is float32. Sums of bfloat16 and
+        float16 accumulate in float32. A vertex without in-edges gets 0. Edges that tie for an extremum share its gradient
+        equally.
 
     Raises:
         GraphError: weights are given and edges have no ids.
         ValueError: `x` or `edge_weight` does not have one row per vertex or edge, heads differ, or `reduce` is unknown.
     """
     check_rows("x", x, "vertices", graph.num_vertices)
+    x = jnp.asarray(x)
     if edge_weight is not None:
         check_rows("edge_weight", edge_weight, "edges", graph.num_edges)
         if edge_weight.ndim > 2 or (edge_weight.ndim == 2 and x.shape[1:2] != edge_weight.shape[1:]):
@@ -53,8 +55,11 @@ def gather(
                 f"edge_weight must have shape [E], or [E, H] beside x of shape [V, H, …]; got edge_weight "
                 f"{list(edge_weight.shape)} beside x {list(x.shape)}"
             )
+        edge_weight = jnp.asarray(edge_weight)
         dtype = jnp.promote_types(x.dtype, edge_weight.dtype)
         x, edge_weight = x.astype(dtype), to_slots(graph, edge_weight.astype(dtype))
+    wide, narrow = mean_dtypes(x.dtype) if reduce == "mean" else (x.dtype, x.dtype)
+    x, edge_weight = x.astype(wide), None if edge_weight is None else edge_weight.astype(wide)
     if reduce in ("max", "min"):
         if edge_weight is not None:
             messages = scatter_to_slots(graph, x, "out")
@@ -74,4 +79,4 @@ def gather(
         weight = edge_weight.reshape(edge_weight.shape[0], heads)
         y = gather_weighted(flat, weight, structure_of(graph), direction="in")
     y = y.reshape(y.shape[0], *x.shape[1:])
-    return divide_rows(y, in_degrees(graph)) if reduce == "mean" else y
+    return divide_rows(y, in_degrees(graph)).astype(narrow) if reduce == "mean" else y

@@ -1,4 +1,4 @@
-"""Shape checks and row-wise scaling that the operators share."""
+"""Checks of shapes and dtypes, and row-wise scaling, for all operators."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 AnyArray = Array | np.ndarray
-"""What operators take: JAX arrays, traced or not, and NumPy's."""
+"""The arrays that operators take: of JAX, traced or not, or of NumPy."""
 
 
 def check_rows(name: str, array: Any, kind: str, expected: Any) -> None:
@@ -18,7 +18,23 @@ def check_rows(name: str, array: Any, kind: str, expected: Any) -> None:
         raise ValueError(f"{name} must have one row for each of the graph's {expected} {kind}, got shape {array.shape}")
 
 
+def check_floating(name: str, array: Any) -> None:
+    """Raises TypeError unless the array has a floating dtype."""
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        raise TypeError(f"{name} must be of a floating dtype, got {array.dtype}: cast it to float32")
+
+
+def mean_dtypes(dtype: Any) -> tuple[Any, Any]:
+    """The dtype in which a mean is computed, and the dtype of its result.
+
+    Float32 holds the sum where float16 would overflow (at 65,504), and where integers would truncate the quotient.
+    """
+    if dtype == jnp.float16:
+        return jnp.float32, dtype
+    return (dtype, dtype) if jnp.issubdtype(dtype, jnp.inexact) else (jnp.float32, jnp.float32)
+
+
 def divide_rows(y: Float[Array, "V *rest"], count: Float[Array, " V"]) -> Float[Array, "V *rest"]:
-    """Divides each row by its count; rows of count 0 are left."""
+    """Divides each row by its count; rows of count 0 stay as they are."""
     per_row = jnp.maximum(count, 1).reshape(-1, *(1,) * (y.ndim - 1))
     return (y / per_row).astype(y.dtype)

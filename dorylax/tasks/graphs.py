@@ -1,4 +1,4 @@
-"""Something of each graph of many, which lie side by side as one (`dorylax.graph.merge_graphs`)."""
+"""`GraphPrediction`: a prediction for each graph of many that lie side by side as one (`dorylax.graph.merge_graphs`)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ from dorylax.tasks.vertices import Labelled, check_labels, width_of
 @final
 @dataclasses.dataclass(frozen=True)
 class GraphPrediction(Task):
-    """The class or the targets of each graph: a model's rows of its vertices are read out to one.
+    """The class or the targets of each graph: a readout reduces a model's rows of its vertices to one.
+
+    An epoch trains on the training graphs alone, so that no statistics of others (batch normalisation, say) reach the loss.
 
     Attributes:
-        readout: how.
+        readout: the reduction: "mean", "sum" or "max".
         of: which of the two the labels must be; None: either.
     """
 
@@ -60,7 +62,7 @@ class GraphPrediction(Task):
                 raise TaskError(f"{name} must be the same at all vertices of a graph, as they are the graph's")
         return TaskData(
             data.name,
-            data.graph,
+            data.graph.with_graphs(graph_of, len(first)),
             data.features,
             num_classes=data.num_classes,
             vertex_inputs=data.vertex_inputs,

@@ -121,7 +121,7 @@ class TrainingLoop:
         arrays = machine.arrays
         loop.spend("compile", machine.order_seconds)
         machine.order_seconds = 0.0
-        runner.start(loop, arrays)
+        runner.start(loop, machine.training_arrays)
         only_evaluated = () if runner.reads_features else (data.features,)
         release(*only_evaluated)
         here = OneMachineEvaluation(

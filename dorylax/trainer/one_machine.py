@@ -14,6 +14,7 @@ import numpy as np
 
 from dorylax.config.schema import SingleConfig
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.many import chosen_graphs
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
 from dorylax.machine import Limit
@@ -41,7 +42,7 @@ class OneMachine:
         parts: the model.
         data: as the user gave them; of shards, `order` and `forward` alone can be asked.
         single: how.
-        checked: what is known of the model.
+        checked: Results of the model check.
         evaluates_only: whether something else trains.
         scratch: where files of a run go that does not fit into memory, if the settings do not say.
 
@@ -160,6 +161,15 @@ class OneMachine:
         data, self.order_seconds = in_order(self._whole, self.order)
         return TrainingArrays.of(data, keywords=self._parts.keywords, edge_ids=self._edge_ids)
 
+    @property
+    def training_arrays(self) -> TrainingArrays:
+        """`arrays` without all but the training graphs, where examples are graphs: others must not influence the loss."""
+        data = self._whole
+        if not isinstance(data, TaskData) or data.graph.graph_of is None or data.train_mask.all():
+            return self.arrays
+        trained = chosen_graphs(data, data.train_mask)
+        return TrainingArrays.of(trained, keywords=self._parts.keywords, edge_ids=self._edge_ids)
+
     def choose_gradient(self) -> tuple[Gradient, float]:
         """How gradients are computed, and the seconds spent on tracing now.
 
@@ -185,7 +195,7 @@ class OneMachine:
 
     @property
     def _spec(self) -> DataSpec:
-        """What a program for one machine is traced on."""
+        """The data specification for tracing a program for one machine."""
         data = shapes_of(self._data)
         assert not isinstance(data, TaskData)  # no program is made of other examples
         return dataclasses.replace(DataSpec.of(data, self._parts.keywords), edge_ids_fit=self._edge_ids)

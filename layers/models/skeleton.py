@@ -22,7 +22,7 @@ from dorylax.layers.dropout import Dropout
 from dorylax.layers.inputs import follow_input
 from dorylax.layers.jumping import JumpingKnowledge, JumpKind, check_jk
 from dorylax.layers.linear import linear
-from dorylax.layers.norm import NormKind, check_norm, make_norm
+from dorylax.layers.norm import NormKind, apply_norm, check_norm, make_norm
 from dorylax.ops.row_random import vertex_ids
 
 Activation = Callable[[jax.Array], jax.Array]
@@ -111,7 +111,7 @@ class Skeleton(nnx.Module):
             y = layer(graph, self.dropouts[depth](x, ids))
             last = depth == len(layers) - 1 and self.jump is None
             if self.norms and not last:
-                y = self.norms[depth](y)
+                y = apply_norm(self.norms[depth], y, graph)
             if self.shortcuts:
                 y = y + self.shortcuts[depth](x)
             x = y if last else self.activation(y)

@@ -143,9 +143,12 @@ def test_every_optimizer_takes_a_schedule(name):
             "must be < optimizer.schedule_epochs = 5, got 5",
         ),
         ({"schedule": "step"}, "must be one of cosine, linear, exponential, got 'step'"),
+        ({"learning_rate": 1e-320}, r"learning_rate must be ≥ 1\.18e-38, below which float32 is 0, got 1e-320"),
+        ({"learning_rate": 1e-40}, r"learning_rate must be ≥ 1\.18e-38"),  # XLA flushes subnormal numbers to 0
+        ({"epsilon": 1e-46}, r"epsilon must be ≥ 1\.18e-38"),
     ],
 )
-def test_schedules_that_cannot_be(given, message):
+def test_settings_that_cannot_be(given, message):
     with pytest.raises(ConfigError, match=message):
         RunConfig.resolve({f"optimizer.{key}": value for key, value in given.items()})
 

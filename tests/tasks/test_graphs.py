@@ -14,8 +14,9 @@ from flax import nnx
 
 from dorylax.graph import Graph, merge_graphs
 from dorylax.graph.dataset import Dataset
-from dorylax.layers import GCN
+from dorylax.layers import GCN, GIN, Dropout
 from dorylax.metrics.base import MetricError
+from dorylax.ops import edge_ids, gather, global_mean, vertex_ids
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.tasks import GraphPrediction, TaskError
 from dorylax.trainer import Trainer
@@ -162,3 +163,87 @@ def test_graphs_are_numbered_from_zero(numbers: list[Any]) -> None:
     data = Dataset("two", graph, np.ones((2, 1)), [0, 1], vertex_inputs={"graph_of": np.array(numbers)})
     with pytest.raises(TaskError, match="must number the graphs 0"):
         GraphPrediction().prepare(data)
+
+
+NORMS = ("none", "layer", "batch", "graph", "pair")
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("model", [GCN, GIN])  # GIN has norms inside its layers, too
+def test_no_graph_knows_of_others(model: Any, norm: str) -> None:
+    """Test graphs reach no training loss, and a prediction depends on its own graph alone."""
+    data = _shapes()
+    tested = data.test_mask
+
+    def outcome(factor: float) -> tuple[list[float], Any, Any]:
+        features = np.where(tested[:, None], factor * data.features, data.features)
+        net = model(4, 8, 2, dropout=0.0, norm=norm, rngs=nnx.Rngs(0))
+        changed = dataclasses.replace(data, features=features.astype(np.float32))
+        trainer = Trainer(net, changed, task=GraphPrediction(), optimizer=optax.adam(0.05), epochs=3)
+        result = trainer.fit()
+        return [record.loss for record in result.history], trainer.predict("last"), trainer.rows("last")
+
+    (losses, logits, rows), (other_losses, other_logits, other_rows) = outcome(1), outcome(100)
+    assert losses == other_losses
+    np.testing.assert_allclose(logits[np.arange(24) % 6 < 4], other_logits[np.arange(24) % 6 < 4], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(rows[~tested], other_rows[~tested], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["graph", "pair"])
+def test_a_graph_among_others_is_normalised_as_it_is_alone(norm: str) -> None:
+    data = _shapes(labels=np.arange(24) % 2)
+    net = GCN(4, 8, 2, dropout=0.0, norm=norm, rngs=nnx.Rngs(0))
+    trainer = Trainer(net, data, task=GraphPrediction(), optimizer=optax.sgd(0.1), epochs=1)
+    trainer.fit()
+    graph_of = data.vertex_inputs["graph_of"]
+    own = np.flatnonzero(graph_of == 3)
+    ends = [(u - own[0], v - own[0]) for u, v in zip(*_ends(data.graph), strict=True) if v in own]
+    alone = Graph.from_coo(*np.transpose(ends), len(own))
+    found = trainer.predict("last", graph=alone, x=data.features[own])
+    np.testing.assert_allclose(trainer.rows("last")[own], found, rtol=1e-4, atol=1e-5)
+
+
+def _ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    offsets, sources = graph.host_rows()
+    return sources, np.repeat(np.arange(graph.num_vertices), np.diff(offsets))
+
+
+def test_dropout_and_edges_of_the_training_graphs_are_those_of_all() -> None:
+    """An epoch leaves the other graphs out, but neither renumbers vertices and edges nor forgets their inputs."""
+    data = _shapes()
+    order = np.random.default_rng(1).permutation(data.graph.num_vertices)
+    edges = np.arange(data.graph.num_edges, dtype=np.float32)
+
+    class Weighted(nnx.Module):
+        """Its rows depend on dropout of vertices and edges, and on an input of the edges."""
+
+        def __init__(self) -> None:
+            self.linear = nnx.Linear(4, 2, rngs=nnx.Rngs(0))
+            self.dropout = Dropout(0.5, rngs=nnx.Rngs(dropout=0))
+
+        def __call__(self, graph: Any, x: Any, weight: Any) -> Any:
+            dropped = self.dropout(weight[:, None], edge_ids(graph))[:, 0]
+            return gather(graph, self.linear(self.dropout(x, vertex_ids(graph))), dropped)
+
+    def losses(data: Dataset) -> list[float]:
+        trainer = Trainer(Weighted(), data, task=GraphPrediction(), optimizer=optax.sgd(0.01), epochs=2)
+        return [record.loss for record in trainer.fit().history]
+
+    whole = dataclasses.replace(data, edge_inputs={"weight": edges / edges.max()})
+    assert losses(whole) == pytest.approx(losses(whole.reorder(order)), rel=1e-5)
+    unmasked = dataclasses.replace(
+        whole, val_mask=np.zeros_like(data.val_mask), test_mask=np.zeros_like(data.test_mask)
+    )
+    assert losses(whole) == losses(unmasked)
+
+
+def test_sums_over_all_graphs_are_refused() -> None:
+    class Centred(nnx.Module):
+        def __init__(self) -> None:
+            self.linear = nnx.Linear(4, 2, rngs=nnx.Rngs(0))
+
+        def __call__(self, graph: Any, x: Any) -> Any:
+            return self.linear(x - global_mean(graph, x)[None])
+
+    with pytest.raises(ValueError, match=r"would mix the 24 graphs of this task: use dorylax\.ops\.readout"):
+        Trainer(Centred(), _shapes(), task=GraphPrediction(), optimizer=optax.sgd(0.1))

@@ -1,6 +1,6 @@
 """Additive attention in one operator: scores, softmax and weighted sum, forward and backward, with no array over the edges.
 
-Four primitives. `attention` is what users call. `attention_saving` gives besides what its derivatives read (kernel/
+Four primitives. Users call `attention`. `attention_saving` also returns the inputs of its derivatives (kernel/
 attention.inl has the equations): `tilt`, the derivative of y with respect to the target scores, and per vertex and head
 `shift` and `scale`, so that a weight is exp(leaky(s_u + t_v) - shift_v) · scale_v. `attention_tangent` is linear in the
 tangents, and `attention_backward` is its transpose.
@@ -25,16 +25,22 @@ from dorylax.ops.primitives.operator import CallSizes, OperandSpec, Operator, Re
 from dorylax.ops.primitives.softmax import SOFTMAX, edge_softmax
 from dorylax.ops.primitives.structure import Structure
 
-# The operands of all four: what is summed z [V, H, F], the scores s [V, H] of sources and t [V, H] of targets, and
+# The operands of all four: the summands z [V, H, F], the scores s [V, H] of sources and t [V, H] of targets, and
 # loops [V], above 0 where the implicit loop of a vertex takes part. The derivatives have the results y, tilt, shift and
 # scale of `attention_saving` behind them.
 
 
 def written_out(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> Any:
     """The operator as other operators: y `[V, H, F]`."""
-    scores = _leaky(_spread(s, structure, "out") + _spread(t, structure, "in"), negative_slope)
-    loop_scores = _leaky(s + t, negative_slope)
-    alpha, loop_alpha = edge_softmax(scores, jnp.where(loops[:, None] > 0, loop_scores, -jnp.inf), structure)
+    wide = accumulator(s.dtype)  # of a large softmax, the sum would overflow float16 and lose digits in bfloat16
+    scores = _leaky(
+        _spread(s, structure, "out").astype(wide) + _spread(t, structure, "in").astype(wide), negative_slope
+    )
+    loop_scores = _leaky(s.astype(wide) + t.astype(wide), negative_slope)
+    alpha, loop_alpha = (
+        weights.astype(z.dtype)
+        for weights in edge_softmax(scores, jnp.where(loops[:, None] > 0, loop_scores, -jnp.inf), structure)
+    )
     return gather_weighted(z, alpha, structure, direction="in") + loop_alpha[:, :, None] * z
 
 
@@ -44,7 +50,7 @@ def _spread(x: Any, structure: Structure, direction: str) -> Any:
 
 def _leaky(x: Any, slope: float) -> Any:
     y = jax.nn.leaky_relu(x, slope)
-    # An edge that is left out stays out: 0 · -inf would be NaN, and a negative slope would make it +inf.
+    # A masked edge stays masked: 0 · -inf would be NaN, and a negative slope would make it +inf.
     return y if slope > 0 else jnp.where(x == -jnp.inf, x, y)
 
 
@@ -63,7 +69,7 @@ def _served(*operands: Any) -> bool:
 
 
 def accumulator(dtype: Any) -> Any:
-    """In what sums of this dtype are kept: float32 at least."""
+    """The dtype in which sums of this dtype accumulate: float32 at least."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
