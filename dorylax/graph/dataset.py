@@ -34,7 +34,6 @@ from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
 from dorylax.graph.validate import (
-    CONTROL,
     GraphError,
     as_integers,
     check_length,
@@ -262,7 +261,6 @@ class Dataset:
             elif not masks:
                 masks = _default_masks(graph, labels.array, split_seed)
             name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
-            name = CONTROL.sub("\N{REPLACEMENT CHARACTER}", name)  # whatever prints it writes to a terminal
             return Dataset(
                 name,
                 graph,

@@ -39,7 +39,7 @@ def test_each_command_has_help(dorylax, command: str) -> None:
         (
             ["zz"],
             "no such command 'zz': choose from aws, calibrate, cluster, datasets, describe, export, generate, import, "
-            "info, partition, predict, reorder, report, simulate, train",
+            "info, partition, predict, reorder, report, simulate, sweep, train",
         ),
         (["--verison"], "no such option --verison: did you mean --version?"),
         (["train", "--epoch", "3"], "no such option --epoch: did you mean --epochs?"),

@@ -114,7 +114,7 @@ def test_tables_in_another_order_than_the_edges_give_the_same_accuracy(dorylax, 
         (("--memory", "4GiB"), "edges.csv, line 2, has in column 4 not a number: '0,1,2.5,monday'"),
         (
             ("--memory", "4GiB", "--values", "w", "--ids", "names", "--features", "x.npy"),
-            "x.npy is given without --key",
+            "features is given without --key",
         ),
     ],
 )

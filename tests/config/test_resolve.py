@@ -218,7 +218,8 @@ def test_pipelines_that_cannot_be(given: dict[str, object], key: str, message: s
         ),
         (
             {"data.zz": 1},
-            "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed, data.verify",
+            "unknown key 'data.zz': choose from data.name, data.size, data.row_normalise, data.split_seed, data.split, "
+            "data.verify",
         ),
         ({"train": 5}, "train is a section and must hold keys such as train.epochs, got 5"),
         ({"train": {"seed": 1}, "train.seed": 2}, "train.seed is given twice"),

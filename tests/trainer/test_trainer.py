@@ -542,7 +542,7 @@ def test_summary(trainer, tmp_path):
             r"single\.order=community and single\.optimize=false exclude each other",
         ),
         ({"resume": True}, "resume=True needs run_directory"),
-        ({"checkpoint_every": 5}, "needs run_directory"),
+        ({"checkpoint_every": 5}, "needs a run directory"),
     ],
 )
 def test_numbers_are_checked_first(trainer, options, message):
