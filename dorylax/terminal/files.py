@@ -32,9 +32,10 @@ class _FileType(click.Path):
         Raises:
             ConfigError: The name has control characters, a file cannot be written there, or the command also reads it.
         """
-        if CONTROL.search(os.fsdecode(value)):
-            raise ConfigError(f"the name of a file must have no control characters, got {os.fsdecode(value)!r}")
-        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        name = os.fsdecode(value)
+        if CONTROL.search(name):
+            raise ConfigError(f"the name of a file must have no control characters, got {name!r}")
+        path = Path(os.fsdecode(super().convert(name, param, ctx)))
         if ctx is not None and param is not None:
             if self._file:
                 _check_writable(param.opts[0], path)

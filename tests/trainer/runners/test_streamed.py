@@ -20,11 +20,14 @@ from flax import nnx
 
 import dorylax
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import ChangedFileError
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.memory.estimate import MemoryLimitError
+from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.result import TrainResult
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming import residency
+from dorylax.streaming.columns import file_of
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer import Trainer, one_machine, streamed
 from dorylax.trainer.footprint import of_trainer
@@ -137,6 +140,27 @@ def test_what_fits_streams_if_asked_to_and_gives_the_bits_of_less_memory(archive
     assert losses(again) == losses(found)
     for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(again.params), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_indices_that_change_on_disk_end_the_run(archive: Path, tmp_path: Path) -> None:
+    """With an error, not with a kernel that reads wherever they point."""
+    file = shutil.copyfile(archive, tmp_path / "graph.npz")
+    data = Dataset.from_npz(file)
+    place = file_of(np.asarray(data.graph.incoming.neighbours))
+    assert place is not None
+
+    def write(_: object) -> None:
+        with file.open("r+b") as out:
+            out.seek(place[1])
+            out.write(np.full(1000, 0x7F7F7F7F, np.int32).tobytes())
+
+    observer = SimpleNamespace(started=lambda *_: None, epoch=write, finished=lambda _: None)
+    options = {"memory": "stream", "memory_limit": tight_limit(data, tmp_path), "scratch": tmp_path}
+    run = trainer(data, **options, run_directory=tmp_path / "run", checkpoint_every=1, observers=[observer])
+    with pytest.raises(ChangedFileError, match=f"^{file} has changed since it was loaded"):
+        run.fit()
+    assert run._machine.streamed is not None
+    assert Checkpoints(tmp_path / "run" / "checkpoints").epochs() == [1]
 
 
 def tight_limit(data: Dataset, scratch: Path) -> str:
