@@ -100,16 +100,10 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
         OSError: The file system refuses; the error names `path`, or the file in it.
         Exception: `fill` raises it.
     """
-    beside = temporary_path(path)
-    new, old = beside / "new", beside / "old"
-    held = contextlib.ExitStack()
-    try:
-        with named(path):
-            beside.mkdir()
-            while not _hold(beside, held):
-                beside.mkdir()
-            new.mkdir()
+    with temporary_folder(path) as beside:
+        new, old = beside / "new", beside / "old"
         with named(path, new):
+            new.mkdir()
             fill(new)
             for entry in (new, *new.rglob("*")):
                 _sync(entry)
@@ -119,9 +113,28 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
                 shutil.rmtree(old, ignore_errors=True)
             _sync(path.parent)
         remove_leftovers(path.parent, path.name.__eq__)  # now: one of them may hold the only copy of the old folder
-    finally:
-        _discard(beside)
-        held.close()
+
+
+@contextlib.contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Make a folder beside `path` for this user alone, and remove it at the end.
+
+    Args:
+        path: The name by which `remove_leftovers` finds the folder of a killed process.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`.
+    """
+    folder = temporary_path(path)
+    with contextlib.ExitStack() as held:
+        with named(path):
+            folder.mkdir(0o700)
+            while not _hold(folder, held):
+                folder.mkdir(0o700)
+        try:
+            yield folder
+        finally:
+            _discard(folder)
 
 
 def move_file(source: Path, path: Path) -> None:

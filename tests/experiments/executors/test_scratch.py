@@ -45,28 +45,28 @@ def test_that_of_a_process_that_was_killed_is_removed_by_the_next(place: Path) -
 
 
 def test_a_foreign_folder_stays(place: Path) -> None:
-    (place / "dorylax-run-results").mkdir()
-    (place / "dorylax-run-results" / "table.csv").touch()
-    (place / "dorylax-run-link").symlink_to(place / "dorylax-run-results")
-    (place / "dorylax-run-empty").mkdir()  # as a process leaves that is killed before it writes anything
+    (place / ".run.dorylax-results").mkdir()
+    (place / ".run.dorylax-results" / "table.csv").touch()
+    (place / ".run.dorylax-01234567").symlink_to(place / ".run.dorylax-results")
     with scratch_folder():
         pass
-    assert {path.name for path in place.iterdir()} == {"dorylax-run-results", "dorylax-run-link"}
-    assert (place / "dorylax-run-results" / "table.csv").is_file()
+    assert {path.name for path in place.iterdir()} == {".run.dorylax-results", ".run.dorylax-01234567"}
+    assert (place / ".run.dorylax-results" / "table.csv").is_file()
 
 
 def test_one_that_was_just_taken_for_left_is_made_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock, answers = fcntl.flock, [BlockingIOError, FileNotFoundError]
+    lock, taken = fcntl.flock, []
 
-    def refused(descriptor: int, how: int) -> None:
-        if answers:
-            raise answers.pop()
+    def late(descriptor: int, how: int) -> None:
+        if not taken:
+            taken.extend(place.iterdir())
+            taken[0].rmdir()
         lock(descriptor, how)
 
-    monkeypatch.setattr(fcntl, "flock", refused)
+    monkeypatch.setattr(fcntl, "flock", late)
     with scratch_folder() as folder:
         assert folder.is_dir()
-        assert len(list(place.iterdir())) == 3
+    assert list(place.iterdir()) == []
 
 
 def test_without_locks_nobody_removes_another_ones(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
