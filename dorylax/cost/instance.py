@@ -98,7 +98,7 @@ def _ec2(
     threads: int,
     gigabits: float,
     price: float,
-    gibibytes: float,
+    gibibytes: int,
     *,
     memory: float,
     hyper_threads: bool = True,
@@ -118,7 +118,7 @@ def _ec2(
         lone_thread=_LONE_THREAD if hyper_threads else 1.0,
         total_memory_bandwidth=threads * memory,
         gpu=gpu,
-        memory=gibibytes * 2**30,
+        memory=float(gibibytes * 2**30),
     )
 
 
