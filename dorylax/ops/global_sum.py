@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.segment import accumulator
@@ -36,7 +36,7 @@ def global_sum(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[A
     return x.astype(accumulator(x.dtype)).sum(axis=0).astype(x.dtype)
 
 
-def global_mean(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
+def global_mean(graph: CompressedGraph, x: Num[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
     """`Σ_v x[v] / V`, computed in float32 at least; 0 for a graph without vertices.
 
     Arguments as of `global_sum`; a mean of integers is float32.

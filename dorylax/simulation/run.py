@@ -250,5 +250,5 @@ def _calls(steps: Sequence[Step], sizes: StageSizes) -> list[StageCost]:
     return [stage_cost(step, sizes.of(step)) for step in stages]
 
 
-def _share(part: float, whole: float) -> float:
+def _share(part: float | int, whole: float | int) -> float:
     return part / whole if whole else 0.0

@@ -209,7 +209,7 @@ class _Cell:
                 self._network = around.enter_context(own_networks())
             if self._target in COMES_BACK:
                 around.enter_context(_told_of_recovery(self._recovered))
-                around.enter_context(first_in_hosts(take_time, 0.2))
+                around.enter_context(first_in_hosts(take_time, 0.5))
                 self._zombies = around.enter_context(spared(self.signs))
             around.enter_context(at_phase(phase, EPOCH, self.signs, self._act))
             found = self._train()
