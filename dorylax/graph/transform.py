@@ -329,7 +329,7 @@ def _sums_of_equals(graph: CompressedGraph, name: str, values: np.ndarray, first
             remedy = "convert the values to float64"
         raise GraphError(
             f'coalesce="sum": the sum of edge_data[{name!r}] over the edges {sources[slot]} → '
-            f"{rows_between(offsets, slot, slot + 1)[0]} exceeds {dtype}: {remedy}"
+            f"{rows_between(offsets, int(slot), int(slot) + 1)[0]} exceeds {dtype}: {remedy}"
         )
     result[order[firsts]] = sums
     return result

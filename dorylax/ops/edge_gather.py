@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Num
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
@@ -18,8 +18,8 @@ from dorylax.ops.shapes import AnyArray, check_rows, divide_rows, mean_dtypes
 
 
 def gather_edges(
-    graph: CompressedGraph, e: Float[AnyArray, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
-) -> Float[Array, "V *rest"]:
+    graph: CompressedGraph, e: Num[AnyArray, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
+) -> Num[Array, "V *rest"]:
     """Reduces over in-edges: `y[v] = reduce over edges i = (u → v) of e[i]`.
 
     Args:
@@ -39,7 +39,7 @@ def gather_edges(
     return gather_slots(graph, to_slots(graph, jnp.asarray(e)), reduce)
 
 
-def gather_slots(graph: CompressedGraph, e: Float[AnyArray, "E *rest"], reduce: str) -> Float[Array, "V *rest"]:
+def gather_slots(graph: CompressedGraph, e: Num[AnyArray, "E *rest"], reduce: str) -> Num[Array, "V *rest"]:
     """`gather_edges` of values in order of slots."""
     flat = e.reshape(e.shape[0], 1, math.prod(e.shape[1:]))
     if reduce in ("max", "min"):

@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
@@ -24,11 +24,11 @@ Reduce = Literal["sum", "mean", "max", "min"]
 
 def gather(
     graph: CompressedGraph,
-    x: Float[AnyArray, "V *rest"],
+    x: Num[AnyArray, "V *rest"],
     edge_weight: Float[AnyArray, "E *heads"] | None = None,
     *,
     reduce: Reduce = "sum",
-) -> Float[Array, "V *rest"]:
+) -> Num[Array, "V *rest"]:
     """Reduces over in-neighbours: `y[v] = reduce over edges e = (u → v) of edge_weight[e] · x[u]`.
 
     Args:
