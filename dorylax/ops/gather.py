@@ -6,7 +6,7 @@ import math
 from typing import Literal
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Num
+from jaxtyping import Array, Num
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.ops.degrees import in_degrees
@@ -25,7 +25,7 @@ Reduce = Literal["sum", "mean", "max", "min"]
 def gather(
     graph: CompressedGraph,
     x: Num[AnyArray, "V *rest"],
-    edge_weight: Float[AnyArray, "E *heads"] | None = None,
+    edge_weight: Num[AnyArray, "E *heads"] | None = None,
     *,
     reduce: Reduce = "sum",
 ) -> Num[Array, "V *rest"]:
