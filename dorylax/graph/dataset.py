@@ -438,6 +438,8 @@ def arrays_of(data: Dataset) -> tuple[np.ndarray, ...]:
     rows = data.graph.incoming
     masks = (getattr(data, name) for name in MASKS)
     further = (*data.vertex_inputs.values(), *data.edge_inputs.values())
+    if data.original_ids is not None:
+        further = (*further, data.original_ids)
     return (rows.offsets, rows.neighbours, data.features, data.labels, *masks, *further)
 
 

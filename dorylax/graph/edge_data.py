@@ -94,8 +94,8 @@ def sums_of_runs(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, in
     return sums, int(np.argwhere(wrong)[0][0]) if wrong.any() else None
 
 
-def wider(dtype: np.dtype[Any]) -> str:
-    """Name of a type for sums that exceed a dtype."""
+def wider(dtype: np.dtype[Any]) -> str | None:
+    """Return the name of a type for sums that exceed a dtype; None for float64, which is the widest."""
     if dtype.kind == "f":
-        return "float32" if dtype.itemsize < 4 else "float64"
+        return {2: "float32", 4: "float64"}.get(dtype.itemsize)
     return "int64" if dtype.itemsize < 8 else "float64"

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
-from dorylax.graph.edge_data import EdgeData, check_sums, map_values, require_ids_for
+from dorylax.graph.edge_data import EdgeData, check_sums, map_values, require_ids_for, sums_of_runs, wider
 from dorylax.graph.edge_order import BySlot
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
@@ -307,29 +307,17 @@ def _sums_of_equals(graph: CompressedGraph, name: str, values: np.ndarray, first
     Raises:
         GraphError: a sum exceeds the dtype.
     """
-    order, result, dtype = _order(graph), values.copy(), values.dtype
-    firsts, given = np.flatnonzero(first), values[order]
-    floating = dtype.kind == "f"
-    with np.errstate(over="ignore", invalid="ignore"):
-        # float16 rounds, and overflows, at each step
-        sums = np.add.reduceat(given, firsts, axis=0, dtype=np.result_type(dtype, np.float32) if floating else dtype)
-        sums = sums.astype(dtype, copy=False)
-        if floating:
-            wrong = ~np.isfinite(sums) & np.logical_and.reduceat(np.isfinite(given), firsts, axis=0)
-        else:  # a sum that wraps is off by a multiple of 2^bits
-            exact = np.add.reduceat(given, firsts, axis=0, dtype=np.float64)
-            wrong = np.abs(exact - sums) > 2.0 ** (8 * dtype.itemsize - 1)
-    if wrong.any():
-        slot = firsts[np.argwhere(wrong)[0][0]]
+    order, result = _order(graph), values.copy()
+    firsts = np.flatnonzero(first)
+    sums, wrong = sums_of_runs(values[order], firsts)
+    if wrong is not None:
+        slot = int(firsts[wrong])
         offsets, sources = graph.host_rows()
-        remedy = "scale the values"
-        if dtype.itemsize < 8:
-            remedy = f"convert the values to {'float32' if dtype == np.float16 else 'float64' if floating else 'int64'}"
-        elif not floating:
-            remedy = "convert the values to float64"
+        dtype = wider(values.dtype)
         raise GraphError(
             f'coalesce="sum": the sum of edge_data[{name!r}] over the edges {sources[slot]} → '
-            f"{rows_between(offsets, int(slot), int(slot) + 1)[0]} exceeds {dtype}: {remedy}"
+            f"{rows_between(offsets, slot, slot + 1)[0]} exceeds {values.dtype}: "
+            + ("scale the values" if dtype is None else f"convert the values to {dtype}")
         )
     result[order[firsts]] = sums
     return result

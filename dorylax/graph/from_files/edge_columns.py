@@ -227,9 +227,10 @@ def _kept(part: _Records, shape: Shape) -> _Records:
                 key = int(part.keys[starts[wrong]])
                 ends = key >> 32, (key & 0xFFFFFFFF) >> 1
                 source, target = reversed(ends) if key & 1 else ends
+                dtype = wider(array.dtype)
                 raise GraphError(
                     f"--coalesce sum: the sum of {name} over the edges {source} → {target} exceeds {array.dtype}: "
-                    f"--values {name}:{wider(array.dtype)}"
+                    + ("scale the values" if dtype is None else f"--values {name}:{dtype}")
                 )
         part = _Records(part.keys[starts], part.ids[starts], values)
     # A given edge comes before the reverse of another, and of each kind the first before later ones.

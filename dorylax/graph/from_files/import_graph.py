@@ -23,7 +23,7 @@ from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_v
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Made, Shape, number_vertices, write_edges, write_ids
 from dorylax.graph.from_files.ogb_folder import ogb_folder
-from dorylax.graph.from_files.sources import check_states, expand, local_name, open_edges, state
+from dorylax.graph.from_files.sources import check_states, expand, local_name, open_edges
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
     VertexTable,
@@ -36,6 +36,7 @@ from dorylax.graph.from_files.vertices import (
 from dorylax.graph.room import gibibytes
 from dorylax.graph.stream.archive_writer import new_archive
 from dorylax.graph.validate import GraphError, check_num_vertices
+from dorylax.graph.verdicts import state_of
 from dorylax.machine import cores, resident_bytes
 
 LEAST_MEMORY = 1 << 28
@@ -180,7 +181,7 @@ def import_graph(
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
             local = [local_name(database, one, work, number) for number, one in enumerate(paths)]
             places = [*map(file_of, vertices.paths.values()), *(Path(file) for file in (edge_data or {}).values())]
-            states = {one: state(one) for one in (*local, *places)}
+            states = {one: state_of(str(one)) for one in (*local, *places)}
             shown = dict(zip(local, paths, strict=True)) | {one: str(one) for one in places}
             files = [open_edges(database, one, shown[one], wanted) for one in local]
             values = _values(files, given)

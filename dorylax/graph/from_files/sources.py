@@ -12,6 +12,7 @@ from dorylax.graph.from_files.columns import EdgeFile, Wanted
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.tables import TableEdges, TextEdges, table_function
 from dorylax.graph.validate import GraphError
+from dorylax.graph.verdicts import State, state_of
 from dorylax.storage.location import Location
 from dorylax.storage.s3 import S3Storage
 
@@ -92,14 +93,8 @@ def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) ->
     return TextEdges(database, path, shown_as, wanted)
 
 
-def state(path: Path) -> tuple[int, ...]:
-    """Return what changes with a file: size, times of content and inode, and inode."""
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
-
-
-def check_states(states: Mapping[Path, tuple[int, ...]], shown: Mapping[Path, str]) -> None:
+def check_states(states: Mapping[Path, State], shown: Mapping[Path, str]) -> None:
     """Raise a GraphError if a file has changed."""
     for path, before in states.items():
-        if not path.exists() or state(path) != before:
+        if not path.exists() or state_of(str(path)) != before:
             raise GraphError(f"{shown[path]} has changed since the import began: import it again when nobody writes it")

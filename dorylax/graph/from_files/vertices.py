@@ -22,13 +22,12 @@ from dorylax.graph.from_files.text import INTEGER, NUMBER, check_packed, damage,
 from dorylax.graph.inputs import check_name, held_dtype
 from dorylax.graph.labels import checked_labels
 from dorylax.graph.masks import checked_masks
-from dorylax.graph.npz import MASKS, VERTEX_PREFIX
+from dorylax.graph.npz import CLASS_NAMES, MASKS, VERTEX_PREFIX
 from dorylax.graph.stream.archive_writer import ArchiveWriter
 from dorylax.graph.validate import GraphError, check_finite
 from dorylax.near_matches import did_you_mean
 
 _MEMBER = re.compile(r"(?P<file>.+\.(npz|csv|tsv|txt|parquet|pq|jsonl|ndjson)(\.gz|\.zst)?):(?P<columns>[^/]+)")
-CLASS_NAMES = "class_names"
 _SHORT = r"[+-]?[0-9]{1,18}"  # integers that fit int64
 _LISTED = 5  # columns in a message
 
