@@ -1,4 +1,4 @@
-"""What-ifs: a scenario at all points of a grid, the Pareto front of time and dollars, and what to choose from it."""
+"""What-ifs: a scenario at all points of a grid, the Pareto front of time and dollars, and the choice of a point."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 POINTS = 100
-"""Of a grid at most, unless more are asked for."""
+"""Default upper bound of the number of points in a grid."""
 _EPOCHS = range(1, 9)
-"""How many epochs of a point are simulated once it has settled."""
+"""Bounds of the number of epochs to simulate after a point has settled."""
 _INTERVALS = 1000
-"""Of all servers and all these epochs together: late functions are rare, and of few intervals an epoch has some or none."""
+"""Intervals to simulate over all servers and epochs. Late functions are rare, so few intervals would have some or none."""
 
 COLUMNS: Mapping[str, type] = {
     "backend": str,
@@ -53,7 +53,7 @@ COLUMNS: Mapping[str, type] = {
     "front": bool,
     "reason": str,
 }
-"""Of rows and frames, with their types."""
+"""Columns of rows and frames, with their types."""
 
 
 @final
@@ -62,9 +62,9 @@ class Tried:
     """A point of the grid.
 
     Attributes:
-        point: which one.
-        found: what it takes and costs; None where it cannot be.
-        reason: why it cannot be; None where it can.
+        point: The point.
+        found: Time and cost; None if the point is impossible.
+        reason: Reason why the point is impossible, else None.
     """
 
     point: Point
@@ -78,10 +78,10 @@ class Search:
     """The results on a grid.
 
     Attributes:
-        name: of the scenario.
-        grid: what was to be tried.
-        points: how many those are.
-        tried: what was, in the order of the grid; fewer where the search was interrupted.
+        name: Name of the scenario.
+        grid: The grid.
+        points: Number of points in the grid.
+        tried: Results in the order of the grid; fewer than `points` after an interruption.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Search:
 
     @property
     def complete(self) -> bool:
-        """Whether all was tried."""
+        """Whether all points were tried."""
         return len(self.tried) == self.points
 
     @cached_property
@@ -101,7 +101,7 @@ class Search:
 
     @cached_property
     def prices(self) -> tuple[Price, ...]:
-        """Of `known`."""
+        """Times and costs of `known`."""
         return tuple(Price(found.seconds, found.bill.total) for _, found in self.known)
 
     @cached_property
@@ -110,10 +110,10 @@ class Search:
         return tuple(self.known[place][0] for place in choice.front(self.prices))
 
     def at(self, point: Point) -> Simulated:
-        """What was found there.
+        """The result at a point.
 
         Raises:
-            KeyError: it is not known.
+            KeyError: The point is impossible or was not tried.
         """
         return self._by_point[point]
 
@@ -129,7 +129,7 @@ class Search:
             deadline: seconds at most.
 
         Raises:
-            ScenarioError: nothing is within both, and it names what is nearest; or nothing can be simulated.
+            ScenarioError: No point is within both bounds (the text names the nearest one), or all points are impossible.
         """
         wishes = Wishes(budget, deadline)
         if (place := choice.pick(self.prices, wishes)) is not None:
@@ -140,17 +140,17 @@ class Search:
         raise ScenarioError(f"nothing is {wishes.within}: the nearest is {self.priced(self.known[near][0])}")
 
     def priced(self, point: Point) -> str:
-        """A point that is known, what it takes and costs, in words."""
+        """A tried point with its time and cost, as text."""
         found = self.at(point)
         return f"{point.label(self.grid.axes)}: {duration(found.seconds)} and {dollars(found.bill.total)}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each point that was tried: what it is, and what was found; None for what is not known."""
+        """A row of settings and results for each tried point; missing results are None."""
         front = set(self.front)
         return [_row(one, front=one.point in front) for one in self.tried]
 
     def frame(self) -> pandas.DataFrame:
-        """`rows` as a frame; numbers that are missing are NaN, or `pandas.NA` in columns of whole numbers and text."""
+        """`rows` as a frame; missing numbers are NaN, or `pandas.NA` in columns of integers and text."""
         import pandas
 
         rows = self.rows()
@@ -168,24 +168,23 @@ def what_if(
 ) -> Search:
     """Simulates a scenario at all points of a grid.
 
-    Points that cannot be, because a GPU's memory does not suffice or the graph has too few vertices, are in the result with
-    the reason. All points have as many epochs (`train.epochs`), whether or not staleness or the mode would need others, and
-    intervals run ahead from the beginning where they may (`simulate` with `settled`).
-    Ctrl-C ends the search: the result is what there is.
+    The result lists impossible points with the reason, such as too little memory of a GPU or too few vertices. All points
+    train the same number of epochs (`train.epochs`), in any mode and with any staleness, and intervals may run ahead from
+    the beginning (`simulate` with `settled`). Ctrl-C ends the search, which then returns the finished points.
 
     Args:
-        scenario: what all points are in all that the grid does not say.
-        grid: see `Grid.parse` for text, else values by axis.
-        epochs: how many to simulate of each, ≥ 1; no more than the run has. None: `usual_epochs`.
-        points: how many there may be.
-        jobs: processes that simulate at a time, ≥ 1; the result is the same.
-        on_tried: called after each point, as they end.
+        scenario: Settings outside the grid.
+        grid: Values by axis, or text for `Grid.parse`.
+        epochs: Number of epochs to simulate per point (≥ 1, at most those of the run), or None for `usual_epochs`.
+        points: Upper bound of the number of points.
+        jobs: Number of concurrent processes (≥ 1), which does not change the result.
+        on_tried: Called after each finished point.
 
     Raises:
-        ScenarioError: the grid cannot be, or is too large; nothing has been simulated then.
-        ConfigError: no point's settings go together; likewise.
-        SimulationError: a process has died.
-        SplitError, ValueError, OSError: see `simulate`.
+        ScenarioError: The grid is invalid or too large. Nothing has been simulated.
+        ConfigError: The settings of every point contradict each other. Nothing has been simulated.
+        SimulationError: A process has died.
+        SplitError, ValueError, OSError: See `simulate`.
     """
     if not isinstance(grid, Grid):
         grid = (
@@ -204,7 +203,7 @@ def what_if(
         raise refused
     places = list(tasks)
     if jobs > 1:
-        # A short one first, alone (`outcomes`); then the longest, so that in the end no process waits for another.
+        # A short point first, alone (`outcomes`), then the longest ones, so that all processes end at about the same time.
         places.sort(key=lambda place: every[place].work * tasks[place].epochs)
         places = places[:1] + places[:0:-1]
     with (
@@ -221,7 +220,7 @@ def what_if(
 
 
 def usual_epochs(point: Point) -> int:
-    """How many epochs of a point are simulated unless somebody says it: few of many intervals, more of few."""
+    """The default number of epochs to simulate for a point: the fewer intervals, the more epochs."""
     enough = -(-_INTERVALS // (point.servers * point.intervals))
     return 1 + (point.staleness or 0) + min(max(enough, _EPOCHS[0]), _EPOCHS[-1])
 

@@ -1,8 +1,8 @@
-"""References to models and optimizers that the user wrote: `my_models.py:MyGNN` or `package.module:MyGNN`.
+"""References to user-defined models and optimizers: `my_models.py:MyGNN` or `package.module:MyGNN`.
 
-A file is executed once in a process, as a module of its own that cloudpickle ships by value, so that an optimizer reaches
-servers that have no such file. It is read once, and what is executed is what was read: not the bytecode that may lie beside
-it, which can be of something else. References that a folder names are `dorylax.user_code.trust`'s.
+A process executes a file once, as a separate module. cloudpickle ships the module by value, so an optimizer reaches servers
+without the file. The file is read once and compiled from these bytes; cached bytecode beside it could be of other code.
+`dorylax.user_code.trust` handles references in run directories.
 """
 
 from __future__ import annotations
@@ -23,56 +23,56 @@ from dorylax.user_code.lines import user_line, user_line_noted
 
 @final
 class UserCodeError(DorylaxError, ValueError):
-    """A reference that leads nowhere, or to what cannot be used."""
+    """An invalid reference, or one to an object of the wrong kind."""
 
 
 _SHA256: dict[str, str] = {}
-"""Of what was executed of files, by the names of their modules."""
+"""SHA-256 of the executed files, by module name."""
 
 _FILLED_IN: Mapping[str, tuple[str, ...]] = {
     "in_features": ("in_features", "features", "num_features", "in_channels", "in_dim"),
     "out_features": ("out_features", "classes", "num_classes", "out_channels", "out_dim"),
     "rngs": ("rngs",),
 }
-"""What every model needs of the data and of the run, and the names that arguments for it have, the likeliest first."""
+"""Values that the data and the run supply, and the usual names of their arguments, the likeliest first."""
 
 
 def is_reference(name: object) -> bool:
-    """Whether a name is a reference to something of the user's own."""
+    """Whether a name is a reference to user code."""
     return isinstance(name, str) and ":" in name
 
 
 def place_of(reference: str) -> str:
-    """What a reference names something in: `FILE.py` or `MODULE`."""
+    """The file or module of a reference: `FILE.py` or `MODULE`."""
     return reference.rpartition(":")[0]
 
 
 def is_file(place: str) -> bool:
-    """Whether a place is a file, and not a module."""
+    """Whether a place is a file instead of a module."""
     return place.endswith(".py")
 
 
 def executed_sha256(place: str) -> str | None:
-    """Of what this process has executed of a file, in hexadecimal digits; None where it has not, and for a module."""
+    """Hexadecimal SHA-256 of a file as this process executed it; None for modules and for other files."""
     return _SHA256.get(_module_name(Path(place).resolve())) if is_file(place) else None
 
 
 def load_reference(reference: str) -> Any:
-    """What a reference names.
+    """Return the object of a reference.
 
     Args:
         reference: `FILE.py:NAME` or `MODULE:NAME`.
 
     Raises:
-        UserCodeError: there is no such file, module or name, or it cannot be called.
-        Exception: what executing the file or the module raises.
+        UserCodeError: The file, module or name does not exist, or the object is not callable.
+        Exception: Executing the file or the module raises it.
     """
     place, _, name = reference.rpartition(":")
     try:
         with user_line_noted():
             module = _from_file(reference, Path(place)) if is_file(place) else importlib.import_module(place)
     except Exception as error:
-        if isinstance(error, UserCodeError) or user_line(error) is not None:  # it is the user's own code that fails
+        if isinstance(error, UserCodeError) or user_line(error) is not None:  # the error comes from user code
             raise
         raise UserCodeError(f"{reference!r} cannot be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
@@ -86,8 +86,8 @@ class Arguments(NamedTuple):
     """The arguments that a class or function takes by keyword.
 
     Attributes:
-        named: Default by name, `inspect.Parameter.empty` without one.
-        further: Whether it takes others, too (`**options`).
+        named: Default value of each argument, or `inspect.Parameter.empty`.
+        further: Whether it takes any other arguments (`**options`).
     """
 
     named: Mapping[str, Any]
@@ -98,30 +98,30 @@ class Arguments(NamedTuple):
         """Reads the signature of a reference.
 
         Raises:
-            UserCodeError, Exception: as `load_reference`.
+            UserCodeError, Exception: Same as `load_reference`.
         """
         call = load_reference(reference)
         if call.__init__ is object.__init__ and inspect.isclass(call):
             return cls({}, further=False)
-        # Of a class its own __init__: metaclasses, as that of nnx.Module, take anything.
+        # For a class, read __init__: the metaclass of nnx.Module takes any arguments.
         signature = inspect.signature(call.__init__ if inspect.isclass(call) else call)
         parameters = list(signature.parameters.values())[inspect.isclass(call) :]  # without self
         by_name = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
         return cls({one.name: one.default for one in by_name}, any(one.kind is one.VAR_KEYWORD for one in parameters))
 
     def missing(self, given: Collection[str]) -> str | None:
-        """The first without a default that is not given."""
+        """The first argument without a default and without a given value."""
         lacks = (name for name, default in self.named.items() if default is inspect.Parameter.empty)
         return next((name for name in lacks if name not in given), None)
 
     def filled_in(self, given: Collection[str]) -> dict[str, str]:
-        """The arguments of a model that no user has to give.
+        """The arguments of a model that the data and the run supply.
 
         Args:
-            given: Names that the user gives all the same.
+            given: Names of arguments that the user gives.
 
         Returns:
-            Argument → `in_features`, `out_features` or `rngs`, whose value it gets.
+            For each argument the value that it gets: `in_features`, `out_features` or `rngs`.
         """
         found = {
             next((name for name in names if name in self.named), role if self.further else ""): role
@@ -134,12 +134,12 @@ def options_of(reference: str, given: Collection[str], known: Collection[str]) -
     """The options that a class or function takes by keyword, with their defaults; `inspect.Parameter.empty` without one.
 
     Args:
-        reference: as of `load_reference`.
-        given: names that an optimizer is always called with, and must take; of a model none.
-        known: names of options.
+        reference: Reference for `load_reference`.
+        given: Names of the arguments of every optimizer; empty for a model.
+        known: Names of options.
 
     Raises:
-        UserCodeError: as `load_reference`; or an optimizer does not take what is given, or needs more than is known.
+        UserCodeError: The reference is invalid, or an optimizer does not take the given arguments or needs unknown ones.
     """
     named, further = Arguments.of(reference)
     if further:
@@ -170,7 +170,7 @@ def _from_file(reference: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        # Not by the module's loader, which would rather take bytecode, and reads the file once more.
+        # The loader of the module would read the file again, or its cached bytecode.
         exec(compile(content, file, "exec", dont_inherit=True), vars(module))
     except BaseException:
         del sys.modules[name]

@@ -23,15 +23,14 @@ from dorylax.program.tracing.traced import Traced
 @final
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """What stays the same from epoch to epoch.
+    """The arrays that stay the same in all epochs.
 
     Attributes:
-        graph: V vertices, E edges.
-        inputs: what the model is called with besides the graph, as `DataSpec.rows` says; values per edge in order of edge
-            ids, whatever the memory order of the graph.
-        labels: `[V, …]`, as `DataSpec.labels` says.
-        weights: `[V]`, each vertex's share of the loss, 0 where it has no label; the mean over m training vertices is 1/m
-            for each of them.
+        graph: Graph with V vertices and E edges.
+        inputs: Arguments of the model after the graph, described by `DataSpec.rows`. Values per edge are in order of edge
+            ids, for any memory order of the graph.
+        labels: Labels `[V, …]`, described by `DataSpec.labels`.
+        weights: Share `[V]` of each vertex in the loss: 1/m for the m training vertices of a mean, 0 for unlabelled ones.
     """
 
     graph: CompressedGraph
@@ -46,14 +45,14 @@ jax.tree_util.register_dataclass(RunData, ["graph", "inputs", "labels", "weights
 @final
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-    """What one step gives.
+    """The results of one step.
 
     Attributes:
-        loss: `[]`, Σ weight · loss.
-        metrics: sums over the vertices whose weight is not 0, as the metrics given to `trace`.
-        gradients: of the loss, like the parameters.
-        state: new state, like the old.
-        input_gradients: of the loss, by name of the input; only those that the program computes.
+        loss: Scalar Σ weight · loss.
+        metrics: Sums of the metrics given to `trace`, over the vertices with a weight other than 0.
+        gradients: Gradients of the loss, with the structure of the parameters.
+        state: New state, with the structure of the old one.
+        input_gradients: Gradients of the loss by name of the input, if the program computes them.
     """
 
     loss: Any
@@ -74,10 +73,10 @@ def training_weights(mask: Any, dtype: Any = np.float32) -> np.ndarray:
 
 
 def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
-    """The inputs that stay the same from epoch to epoch, by position: what is per edge in order of slots.
+    """The inputs that stay the same in all epochs, by position; values per edge are in order of slots.
 
     Raises:
-        ValueError: an array is not as the model was traced.
+        ValueError: An array differs in shape or dtype from the traced one.
     """
     counted = traced.spec.edge_ids_fit
     structure = structure_of(data.graph, edge_ids=counted)
@@ -135,10 +134,10 @@ def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: Compressed
     """The outputs of a step as trees.
 
     Args:
-        traced: the step.
-        values: its outputs, in order.
-        state: the state before; what the step does not change is taken from it.
-        graph: what it ran on: leads what is per edge from slots to the order of edge ids. None leaves it.
+        traced: The step.
+        values: Outputs of the step, in order.
+        state: State before the step, which supplies the unchanged values.
+        graph: Graph of the step, by which values per edge get from slots to the order of edge ids; None for no change.
     """
     found: dict[str, dict[str, Any]] = {}
     for output, value in zip(traced.outputs, _in_users_order(traced, values, graph), strict=True):
