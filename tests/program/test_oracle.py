@@ -71,8 +71,12 @@ def test_pairwise(case: dict[str, Any]) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("model", zoo.ALL)
-@pytest.mark.parametrize("intervals", CUTS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_full_product(model: str, intervals: int, dtype: str) -> None:
-    for chosen in itertools.product([True, False], repeat=len(PASSES)):
-        check({"model": model, "intervals": intervals, "dtype": dtype, **dict(zip(PASSES, chosen, strict=True))})
+def test_passes_without_others(model: str, dtype: str) -> None:
+    # All 256 sets of passes with all cuts take hours: here at most two passes are left out, or all but one.
+    turn = list(zoo.ALL).index(model)
+    for size in (0, 1, len(PASSES) - 2, len(PASSES) - 1, len(PASSES)):
+        for chosen in itertools.combinations(PASSES, size):
+            turn += 1
+            cut = 1 + turn % len(CUTS)
+            check({"model": model, "dtype": dtype, "intervals": cut, **{name: name in chosen for name in PASSES}})
