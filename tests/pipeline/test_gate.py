@@ -25,17 +25,6 @@ def spawn(gate: Gate, entered: list[tuple[int, int]], *pairs: tuple[int, int]) -
     return [asyncio.create_task(enters(gate, *pair, entered)) for pair in pairs]
 
 
-def test_who_may_start_does_not_wait_and_is_reported() -> None:
-    async def scenario() -> None:
-        reported: list[Started] = []
-        gate = Gate(allowance(1), reported.append)
-        await gate.enter(1, 0)
-        await gate.enter(1, 1)
-        assert reported == [(1, 0), (1, 1)]
-
-    asyncio.run(scenario())
-
-
 def test_those_that_wait_are_let_in_by_number() -> None:
     async def scenario() -> None:
         reported: list[Started] = []
@@ -65,19 +54,6 @@ def test_it_is_reported_when_let_in_and_not_when_it_wakes() -> None:
         assert reported == [(0, 1)]
         gate.allow(allowance(2))
         assert reported == [(0, 1)]
-        await asyncio.gather(*tasks)
-
-    asyncio.run(scenario())
-
-
-def test_an_allowance_that_takes_back_holds_for_whoever_comes_later() -> None:
-    async def scenario() -> None:
-        gate, entered = Gate(allowance(3), lambda _: None), list[tuple[int, int]]()
-        gate.allow(allowance(0))
-        tasks = spawn(gate, entered, (0, 1))
-        await turns()
-        assert not entered
-        gate.allow(allowance(1))
         await asyncio.gather(*tasks)
 
     asyncio.run(scenario())

@@ -11,11 +11,9 @@ import pytest
 
 from dorylax.pipeline import invokers
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
+from dorylax.pipeline.invokers import check_descriptors, make_data_server
 from dorylax.pipeline.resources import Resources
-from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import BACKENDS, BackendName
-from dorylax.serverless.backends.pool import Pool
 from dorylax.serverless.config import TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.settings.errors import ConfigError
@@ -28,13 +26,6 @@ def test_every_backend_is_in_the_catalogue_and_has_what_makes_its_sandboxes() ->
             module, _, name = entry.invoker.partition(":")
             assert callable(getattr(importlib.import_module(module), name))
         assert set(entry.settings) <= TensorConfig.options().keys()
-
-
-def test_what_is_missing_on_this_machine_is_an_error_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("DORYLAX_RIE", raising=False)
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match=r"tensor\.backend = emulator needs AWS's Runtime Interface Emulator"):
-        make_invoker(TensorConfig(backend="emulator"), RunKeys.make(), 1, RayConfig())
 
 
 def test_functions_of_aws_find_this_machine_at_its_host() -> None:
@@ -98,9 +89,3 @@ def test_of_aws_there_are_a_hundred_unless_told_otherwise() -> None:
     assert Resources.of(PipelineConfig(servers=4, tensor=aws), None, 2) == (1, 25, 100)
     fewer = PipelineConfig(servers=4, tensor=TensorConfig(backend="aws", host="127.0.0.1", workers=6))
     assert Resources.of(fewer, None, 2) == (1, 2, 6)
-
-
-def test_local_workers_start_when_they_are_needed() -> None:
-    with contextlib.closing(make_invoker(TensorConfig(backend="local"), RunKeys.make(), 1, RayConfig())) as pool:
-        assert isinstance(pool, Pool)
-        assert pool.pids == ()

@@ -55,24 +55,6 @@ def test_what_is_put_back_is_what_was_saved_and_training_does_not_change_it() ->
             np.testing.assert_array_equal(array, before[name], err_msg=name)
 
 
-def test_whoever_waits_for_rows_is_woken_where_they_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    with running() as run:
-        saved = trained(run)
-    with running() as other:
-        stamps = [
-            stamps
-            for server in servers(other)
-            for stamps in (
-                *(buffer.stamps for _, buffer in server.changing_buffers()),
-                *(merge.stamps for merge in server.merges.values()),
-            )
-        ]
-        told: list[int] = []
-        monkeypatch.setattr(type(stamps[0]), "changed", lambda self, blocks: told.append(id(self)))
-        restore_buffers(saved, servers(other))
-    assert sorted(told) == sorted(map(id, stamps))
-
-
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [

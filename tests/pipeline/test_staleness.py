@@ -88,22 +88,6 @@ def test_a_barrier_that_comes_too_late_is_refused() -> None:
         ledger.barrier(1)
 
 
-def test_close_lets_all_come_to_where_the_newest_is() -> None:
-    ledger = Ledger(2, 2, first_synchronous=False)
-    through(ledger, 0, 0)
-    ledger.start(0, 1)
-    assert ledger.drain() == 2
-    ledger.finished(0, 1)
-    assert not ledger.may_start(0, 2)
-    through(ledger, 0, 1)
-    assert ledger.standing is None
-    through(ledger, 1, 1)
-    assert ledger.standing == 2
-    assert not ledger.may_start(1, 2)
-    ledger.release(2)
-    assert ledger.may_start(1, 2)
-
-
 def test_close_before_anything_started() -> None:
     ledger = Ledger(2, 2, first=7)
     assert ledger.standing == 7
@@ -147,12 +131,6 @@ def test_required_row_epoch(options: dict[str, Any], epochs: range, required: li
     ledger = Ledger(2, 1, **options)
     assert [ledger.allowance.required_row_epoch(epoch) for epoch in epochs] == required
     assert ledger.allowance.required_row_epoch(-1) == -1  # what is computed once, whatever comes after it
-
-
-def test_synchronous_from_the_start_ignores_staleness() -> None:
-    ledger = Ledger(2, 3, synchronous=True)
-    through(ledger, 0, 0)
-    assert not ledger.may_start(0, 1)
 
 
 @pytest.mark.parametrize(("intervals", "staleness", "named"), [(0, 0, "num_intervals"), (1, -1, "staleness")])

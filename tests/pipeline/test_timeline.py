@@ -31,13 +31,6 @@ def test_every_task_with_server_interval_epoch_and_kind() -> None:
     assert event["args"] == {"server": 1, "interval": 9, "epoch": 3, "kind": "graph", "task": 4}
 
 
-def test_tasks_that_overlap_lie_in_lanes_of_their_own() -> None:
-    lanes = [event["tid"] for event in complete(shown(Lanes(), [task(0, 2), task(1, 3), task(2, 4), task(3, 5)]))]
-    assert lanes[0] == lanes[2]
-    assert lanes[1] == lanes[3]
-    assert lanes[0] != lanes[1]
-
-
 def test_servers_and_lanes_have_names() -> None:
     spans = [Span("GA", "graph", 0, 0, 0, 0, 1), Span("WU", "parameters", 0, -1, -1, 1, 2, version=3)]
     events = shown(Lanes(), spans)

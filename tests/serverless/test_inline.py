@@ -73,17 +73,6 @@ def test_slots_are_of_each_server() -> None:
     assert [result.start for result in found] == [0.0, 0.0, OVERHEAD, OVERHEAD]
 
 
-def test_on_the_real_clock_slots_compute_at_the_same_time() -> None:
-    meeting = threading.Barrier(2, timeout=30)
-
-    def function(x: Any) -> Sequence[Any]:
-        meeting.wait()
-        return (x,)
-
-    with RealClock() as clock:
-        assert len(run(clock, function, [task(0, 0), task(1, 1)], slots=2)) == 2
-
-
 def test_virtual_seconds_are_those_of_the_time_model() -> None:
     costs = {"flops": 10**9, "bytes_in": 10**6, "bytes_out": 10**5}
     with VirtualClock(start=5.0) as clock:
@@ -91,16 +80,3 @@ def test_virtual_seconds_are_those_of_the_time_model() -> None:
     expected = TimeModel(STEADY, 0).tensor_task(TaskKey(0, 0, 3, 0), **costs)
     assert expected > OVERHEAD
     assert (found.start, found.end) == (5.0, 5.0 + expected)
-
-
-def test_a_task_computes_at_its_virtual_start() -> None:
-    moments = []
-    with VirtualClock() as clock:
-
-        def function(x: Any) -> Sequence[Any]:
-            moments.append(clock.now())
-            return (x,)
-
-        found = run(clock, function, [task(k, k) for k in range(3)], slots=1)
-    assert moments == [result.start for result in found]
-    assert moments == sorted(set(moments))

@@ -279,27 +279,6 @@ def test_acknowledgements_travel_with_requests_to_who_has_asked(monkeypatch: pyt
     run(test)
 
 
-def test_requests_both_ways_do_not_answer_each_other() -> None:
-    """Their numbers are the same."""
-
-    async def test(clock: RealClock) -> None:
-        async with two(clock) as (one, other, echo):
-            one.register(HERE, echo)
-            other.connect({HERE: one.endpoint})
-            echo.may.clear()
-            there = asyncio.ensure_future(ask(one, "there"))
-            back = asyncio.ensure_future(other.request(THERE, HERE, "rows", "back", num_bytes=0, order=()))
-            while len(echo.asked) < 2:
-                await asyncio.sleep(0.001)
-            assert not there.done()
-            assert not back.done()
-            echo.may.set()
-            assert (await there)[0] == "there"
-            assert (await back)[0] == "back"
-
-    run(test)
-
-
 def test_a_lost_acknowledgement_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zeromq, "ASK_AGAIN_SECONDS", 0.01)
 

@@ -11,7 +11,6 @@ from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import VirtualClock
 from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
-from dorylax.serverless.controller.brake import Brake
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
@@ -34,25 +33,6 @@ def test_failures_between_refusals_count(deadline: float | None) -> None:
         asked = Asked(clock, script, attempts=2, deadline=deadline)
         (error,) = clock.run(asked.run(0))
         assert "failed 2 times; the last failure: worker 3 died" in str(error)
-
-
-def test_releasing_after_a_pause_begins_no_new_round() -> None:
-    limit, key = SlotLimit(8), TaskKey(0, 0, 0, 0)
-
-    async def main(clock: VirtualClock) -> None:
-        brake = Brake(Throttle(first=1.0), limit, clock)
-        brake.refused(key, 0.0, 4, (0,))
-        await clock.sleep(2.0, (1,))
-        start = clock.now()
-        await clock.sleep(1.0, (2,))
-        brake.release()
-        assert limit.try_acquire()
-        brake.refused(key, start, 4, (3,))  # counts: it began after the pause
-        assert not limit.try_acquire()
-        brake.release()
-
-    with VirtualClock() as clock:
-        clock.run(main(clock))
 
 
 @either_way

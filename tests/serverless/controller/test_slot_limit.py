@@ -94,41 +94,6 @@ def test_cancelled_in_the_moment_of_its_turn_it_hands_on(spare: bool) -> None:
         clock.run(main())
 
 
-def test_who_is_cancelled_before_its_turn_is_passed_over() -> None:
-    limit = SlotLimit(1)
-
-    async def main() -> None:
-        await limit.acquire()
-        first = asyncio.ensure_future(limit.acquire())
-        second = asyncio.ensure_future(limit.acquire())
-        await settle()
-        first.cancel()  # it still stands in the queue: its task has not run since
-        limit.release()
-        await second
-        assert limit.taken == 1
-
-    with VirtualClock() as clock:
-        clock.run(main())
-
-
-def test_nobody_who_has_left_stays_in_a_queue() -> None:
-    limit = SlotLimit(1)
-
-    async def main() -> None:
-        await limit.acquire()
-        for spare in (False, True):
-            waiting = asyncio.ensure_future(limit.acquire(spare=spare))
-            await settle()
-            waiting.cancel()
-            await settle()
-        assert (len(limit._queue), len(limit._spare_queue)) == (0, 0)
-        limit.release()
-        assert limit.try_acquire()
-
-    with VirtualClock() as clock:
-        clock.run(main())
-
-
 @pytest.mark.parametrize("make", [lambda: SlotLimit(0), lambda: SlotLimit(1).set(0)])
 def test_a_limit_has_slots(make: object) -> None:
     with pytest.raises(ValueError, match="at least 1 slot, got 0"):
