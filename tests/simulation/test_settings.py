@@ -10,7 +10,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.simulation.paper import GRAPHS
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
-from dorylax.simulation.settings import Simulation, check_value, flatten, is_of_simulation
+from dorylax.simulation.settings import Simulation
 
 SETTINGS = {"model.hidden_features": 16, "pipeline.servers": 3, "pipeline.intervals": 4, "train.epochs": 10}
 SIZES = {"graph.vertices": 10_000, "graph.edges": 200_000, "graph.features": 64, "graph.classes": 10}
@@ -73,16 +73,3 @@ def test_graphs_by_name_and_clusters_with_other_values():
 def test_what_cannot_be_names_its_key(given, problem):
     with pytest.raises(ConfigError, match=f"^{problem}"):
         Simulation.of(given).scenario("any", config())
-
-
-def test_keys_of_simulations():
-    assert [key for key in ("graph", "graph.name", "cluster.x", "simulation.epochs") if not is_of_simulation(key)] == []
-    assert not is_of_simulation("pipeline.cluster")
-    assert not is_of_simulation("graphs.name")
-    assert flatten({"cluster": {"function": {"memory_mb": 3}}, "graph.name": "x"}) == {
-        "cluster.function.memory_mb": 3,
-        "graph.name": "x",
-    }
-    with pytest.raises(ConfigError, match=r"graph\.name is given twice"):
-        flatten({"graph": {"name": "x"}, "graph.name": "y"})
-    check_value("cluster.anything", 3)

@@ -10,13 +10,10 @@ import pytest
 from dorylax.graph.mapped import ChangedFileError
 from dorylax.streaming.columns import (
     Column,
-    ComputedColumn,
     FileColumn,
     JoinedColumn,
     PartlyColumn,
-    PiecesColumn,
     ScratchColumn,
-    WholeColumn,
     file_of,
 )
 from dorylax.streaming.direct import anonymous
@@ -32,22 +29,6 @@ def read(column: Column, unit: int) -> np.ndarray:
 
 def shapes() -> list[tuple[int, ...]]:
     return [(int(count), 2, 3) for count in np.diff(BOUNDS)]
-
-
-@pytest.mark.parametrize("kind", ["whole", "pieces", "scratch", "partly"])
-def test_what_is_written_is_read(kind: str, tmp_path: Path) -> None:
-    column = {
-        "whole": lambda: WholeColumn(np.zeros_like(ROWS), BOUNDS),
-        "pieces": lambda: PiecesColumn(3),
-        "scratch": lambda: ScratchColumn(tmp_path, "x", len(shapes()), np.float32),
-        "partly": lambda: PartlyColumn({0, 2}, 3, ScratchColumn(tmp_path, "x", len(shapes()), np.float32)),
-    }[kind]()
-    for _ in range(2):  # the second time it is used again
-        for unit in range(3):
-            column.write(unit, ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
-        for unit in range(3):
-            np.testing.assert_array_equal(read(column, unit), ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
-    column.close()
 
 
 def test_rows_of_a_mapped_file(tmp_path: Path) -> None:
@@ -107,8 +88,3 @@ def test_blocks_of_columns_side_by_side(tmp_path: Path) -> None:
     for unit in range(3):
         np.testing.assert_array_equal(read(column, unit), ROWS[BOUNDS[unit] : BOUNDS[unit + 1]])
     column.close()
-
-
-def test_rows_that_follow_from_their_numbers() -> None:
-    column = ComputedColumn(np.arange, BOUNDS)
-    assert list(read(column, 2)) == [3, 4, 5, 6]

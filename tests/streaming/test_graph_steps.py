@@ -62,18 +62,6 @@ def test_rows_of_sources_are_read_too(piece: int, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(pushed(select_sum, [own, other, x], rows, 2), expected)
 
 
-def test_no_cut_decides_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = unit()
-    x = np.random.default_rng(3).normal(size=(LAST - FIRST, HEADS, WIDTH)).astype(np.float32)
-    weight = np.random.default_rng(4).normal(size=(900, HEADS)).astype(np.float32)
-    found = []
-    for piece in (1, 1000, 1 << 20):
-        monkeypatch.setattr(graph_steps, "PIECE_BYTES", piece)
-        found.append(pushed(gather_weighted, [x, weight], rows, 2))
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
-
-
 def test_what_is_made_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_steps, "PIECE_BYTES", 4 * HEADS * WIDTH * 10)
     run, most = graph_steps.row_operators.run, 0

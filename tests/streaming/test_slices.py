@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from dorylax.streaming import slices
 from dorylax.streaming.slices import Slices, slices_for
 from dorylax.streaming.units import Units
-
-
-def test_rows_and_entries_at_most() -> None:
-    offsets = np.array([0, 1, 2, 3, 10, 10, 11])
-    assert Slices(3, 100).of(offsets) == [(0, 3), (3, 6)]
-    assert Slices(3, 4).of(offsets) == [(0, 3), (3, 4), (4, 6)], "a row of more entries is alone"
-
-
-def test_rows_without_edges() -> None:
-    assert Slices(4, 9).of(np.zeros(11, np.int64)) == [(0, 4), (4, 8), (8, 10)]
-
-
-@pytest.mark.parametrize(("count", "size"), [(64, 64), (17, 64), (16, 16), (5, 16), (4, 4), (1, 4)])
-def test_stages_are_compiled_for_few_sizes(count: int, size: int) -> None:
-    assert Slices(64, 1).padded(count) == size
 
 
 def test_slices_are_of_one_length() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.streaming.units import MOST_EDGE_ROWS, MOST_ENTRIES, MOST_ROWS, Units, cut, most_entries, most_rows
+from dorylax.streaming.units import Units, cut
 
 
 def units(degrees: list[int], rows: int, entries: int) -> Units:
@@ -29,15 +29,3 @@ def test_empty_rows() -> None:
 def test_stages_are_compiled_for_few_sizes(rows: int, size: int) -> None:
     found = Units(np.array([0, 64, 64 + rows]), np.zeros(3, np.int64))
     assert found.padded(1) == size
-
-
-def test_wide_rows_make_small_units() -> None:
-    assert most_rows(4) == MOST_ROWS
-    assert most_rows(602 * 4) == (16 << 20) // (602 * 4)
-    assert most_rows(1 << 30) == 4096
-
-
-def test_rows_of_edges_make_small_units() -> None:
-    assert most_entries(0) == MOST_ENTRIES
-    assert most_entries(4) == MOST_EDGE_ROWS
-    assert most_entries(8 * 4) == (8 << 20) // 32

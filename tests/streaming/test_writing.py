@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.streaming.columns import PiecesColumn, ScratchColumn
-from dorylax.streaming.direct import anonymous
+from dorylax.streaming.columns import ScratchColumn
 from dorylax.streaming.writing import Writer
 
 ROWS = np.arange(20, dtype=np.float32)
@@ -19,28 +18,6 @@ def write(writer: Writer, column: ScratchColumn, count: int) -> None:
     with writer.finished():
         for unit in range(count):
             writer.put(column, unit, ROWS[2 * unit : 2 * unit + 2])
-
-
-def test_everything_is_written_in_the_end(tmp_path: Path) -> None:
-    column = ScratchColumn(tmp_path, "x", 10, np.float32)
-    with ThreadPoolExecutor(1) as threads:
-        writer = Writer(threads)
-        write(writer, column, 10)
-        assert writer.take() == ROWS.nbytes
-        assert writer.take() == 0
-    for unit in range(10):
-        found = column.read(unit, anonymous(column.room(unit)))
-        np.testing.assert_array_equal(found, ROWS[2 * unit : 2 * unit + 2])
-    column.close()
-
-
-def test_what_stays_in_memory_is_there_at_once() -> None:
-    column = PiecesColumn(1)
-    with ThreadPoolExecutor(1) as threads:
-        writer = Writer(threads)
-        writer.put(column, 0, ROWS)
-        np.testing.assert_array_equal(column.read(0, None), ROWS)
-        assert writer.take() == 0
 
 
 @pytest.mark.parametrize("count", [1, 9], ids=["at the end", "on the way"])

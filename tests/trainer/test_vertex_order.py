@@ -35,14 +35,6 @@ def test_communities_are_refused_where_rows_are_not_known_to_be_apart(data):
         effective_order("community", data, lambda: False)
 
 
-def test_whether_rows_are_apart_is_asked_only_where_it_decides(data):
-    def never():
-        raise AssertionError("traced for nothing")
-
-    assert effective_order("auto", data, never) == "given"
-    assert effective_order("given", data, never) == "given"
-
-
 def test_trainers_of_one_data_set_share_its_order(data, shuffled):
     assert in_order(data, "given") == (data, 0.0)
     first, seconds = in_order(data, "community")

@@ -79,12 +79,3 @@ def test_unknown_names_are_refused(program: Program, names: list[str]) -> None:
     wrong = next(name for name in names if name not in PASSES)
     with pytest.raises(PassError, match=f"unknown pass '{wrong}': there are {', '.join(PASSES)}"):
         optimise(program, names)
-
-
-@pytest.mark.parametrize("name", PASSES)
-def test_each_applies_once(program: Program, name: str) -> None:
-    once = optimise(program, [name])
-    with pytest.raises(
-        PassError, match=rf"pass {name} cannot follow {name}: passes apply once, in the order reorder, "
-    ):
-        optimise(once, [name])

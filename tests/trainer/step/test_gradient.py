@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 
 import jax
 import numpy as np
@@ -114,13 +113,6 @@ def test_a_model_that_mixes_vertices_trains_with_one_warning(trainer, norm_net, 
     assert result.passes is None
     plain = trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=2, optimize=False).fit()
     assert same(plain.last_params, result.last_params)
-
-
-def test_the_reference_is_not_traced(trainer, norm_net, monkeypatch):
-    monkeypatch.setattr(gradient, "trace", None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert trainer(model=norm_net(rngs=nnx.Rngs(0)), epochs=1, optimize=False).fit().passes is None
 
 
 def test_other_errors_of_tracing_are_errors(trainer, monkeypatch, tmp_path):
