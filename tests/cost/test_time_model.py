@@ -32,12 +32,6 @@ def test_times_are_positive_and_grow_with_the_work(*, task, key, seed, flops, si
     assert task(model, key, flops, size) <= task(model, key, flops + more, size)
 
 
-@every_task
-def test_more_bytes_take_more_time(task):
-    model = TimeModel(DEFAULT_CLUSTER, 0)
-    assert task(model, (1,), 0.0, 1e9) > 2 * task(model, (1,), 0.0, 1e8)
-
-
 @given(keys=st.lists(KEY, max_size=6), seed=st.integers(0, 100), order=st.randoms(use_true_random=False))
 def test_times_do_not_depend_on_what_else_is_asked(keys, seed, order):
     asked = [(task, key) for task in TASKS.values() for key in keys]

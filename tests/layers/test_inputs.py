@@ -3,27 +3,12 @@ from __future__ import annotations
 import jax.numpy as jnp
 import pytest
 
-from dorylax.layers.inputs import check_width, follow_input, statistics_dtype
-
-
-def test_everything_takes_the_dtype_of_the_first() -> None:
-    a, b, none = follow_input((jnp.ones(2, jnp.bfloat16), jnp.ones(3, jnp.float32), None))
-    assert a.dtype == b.dtype == jnp.bfloat16
-    assert none is None
-
-
-def test_a_given_dtype_wins() -> None:
-    (a,) = follow_input((jnp.ones(2, jnp.bfloat16),), dtype=jnp.float32)
-    assert a.dtype == jnp.float32
+from dorylax.layers.inputs import check_width, follow_input
 
 
 def test_integers_are_refused_with_what_to_do() -> None:
     with pytest.raises(TypeError, match="features must be of a floating dtype, got int32: cast them to float32"):
         follow_input((jnp.ones(2, jnp.int32),))
-
-
-def test_counts_are_at_least_single_precision() -> None:
-    assert statistics_dtype(jnp.ones(1, jnp.bfloat16)) == jnp.float32
 
 
 def test_wrong_width_names_both() -> None:

@@ -63,12 +63,6 @@ def test_in_a_lane_nothing_overlaps_and_there_are_no_more_than_are_needed(
     assert len(lanes) <= max((sum(a <= start <= b for a, b in every) for start, _ in every), default=0)
 
 
-def test_those_that_come_late_are_in_a_lane_of_their_own() -> None:
-    """On the real clock a thread tells of its task after others that ended later."""
-    events = complete(shown(Lanes(), [task(0, 3), task(1, 2), task(3, 4)]))
-    assert [event["tid"] % 1000 for event in events] == [0, 1, 0]
-
-
 def test_lanes_that_are_there_go_on() -> None:
     before = [task(0, 2), task(1, 3), task(1, 4, server=1)]
     one = Lanes()

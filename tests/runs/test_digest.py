@@ -41,8 +41,3 @@ def test_only_files_of_before_need_none():
             unsealed({"schema": schema}, without=1)
     with pytest.raises(DigestError, match="has no digest"):
         unsealed({}, without=1)
-
-
-def test_nan_has_none():
-    with pytest.raises(ValueError, match="JSON"):
-        sealed({"loss": float("nan")})

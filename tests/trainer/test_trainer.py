@@ -4,7 +4,6 @@ import dataclasses
 import json
 import signal
 import threading
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -354,15 +353,6 @@ def test_other_threads_train_without_handlers(trainer, tmp_path):
 
 
 # Checkpoints in a run
-
-
-def damage(path: Path) -> None:
-    largest = max(
-        (file for file in (path / "arrays").rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
-    )
-    content = bytearray(largest.read_bytes())
-    content[len(content) // 2] ^= 1
-    largest.write_bytes(content)
 
 
 def test_an_edited_configuration_is_written_anew_by_the_run_that_the_checkpoint_knows(trainer, tmp_path, same):

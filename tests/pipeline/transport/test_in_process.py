@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import numpy as np
@@ -45,13 +44,6 @@ def test_request_and_reply_take_their_time_on_the_virtual_clock() -> None:
     assert reply[0] is payload
     assert echo.asked == [("ask", HERE, 16.0)]
     assert travelled == [(HERE, THERE, 16, (7, 0)), (THERE, HERE, 32, (7, 1))]
-
-
-def test_nothing_waits_where_messages_take_the_time_that_they_take() -> None:
-    with RealClock() as clock:
-        transport = InProcessTransport(clock, None)
-        transport.register(THERE, Echo(clock))
-        assert clock.run(request(transport, 5)) == [5, 5]
 
 
 def test_the_last_to_register_answers() -> None:
@@ -135,19 +127,3 @@ def test_a_post_that_is_not_answered_ends_the_run(kind: str, registered: bool) -
     ((ago, text),) = told
     assert ago == 0.0
     assert problem in text
-
-
-def test_a_post_arrives_where_messages_take_the_time_that_they_take() -> None:
-    told = []
-    with RealClock() as clock:
-        transport, echo = InProcessTransport(clock, None), Echo(clock)
-        transport.register(THERE, echo)
-
-        async def sender() -> None:
-            done = asyncio.Event()
-            post(transport, lambda *what: (told.append(what), done.set()))
-            await done.wait()
-
-        clock.run(sender())
-    assert told == [(0.0, None)]
-    assert len(echo.asked) == 1
