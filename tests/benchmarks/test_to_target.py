@@ -1,4 +1,4 @@
-"""What runs to an accuracy say."""
+"""Output of runs to a target accuracy."""
 
 from __future__ import annotations
 

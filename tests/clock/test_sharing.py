@@ -19,7 +19,7 @@ def equally(counts: Sequence[int]) -> list[float]:
 
 
 def capped(counts: Sequence[int]) -> list[float]:
-    """Jobs of kind 1 get 2 at most, those of kind 0 what is left."""
+    """Jobs of kind 1 get 2 at most, those of kind 0 the rest."""
     share = CAPACITY / max(1, sum(counts))
     slow = min(2.0, share)
     return [(CAPACITY - counts[1] * slow) / max(1, counts[0]), slow]

@@ -1,4 +1,4 @@
-"""Sweep files: what they expand to, and what each mistake says."""
+"""Sweep files: their runs, and the message for each mistake."""
 
 from __future__ import annotations
 

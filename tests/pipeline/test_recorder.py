@@ -32,7 +32,7 @@ def test_every_call_is_counted_and_those_that_gave_nothing_are_shown(outcome: Ou
 def test_going_on_it_counts_from_what_was_and_tells_the_time_of_the_run() -> None:
     spans: list[Span] = []
     recorder = Recorder(LABELS, None)
-    recorder.graph_task("GA", 0, visit(0, -1), times=(0.0, 1.0), task=4)  # which the process before has told
+    recorder.graph_task("GA", 0, visit(0, -1), times=(0.0, 1.0), task=4)  # recorded by the process before
     of_servers = {"graph": [{"calls": {"late": 1}}, {}], "parameter": [{"pulls": 2}]}
     recorder.go_on({"counters": {"graph_tasks": 7}, "servers": of_servers}, 3, spans.append, 100.0)
     recorder.graph_task("GA", 1, visit(5, 3), times=(1.5, 2.0), task=4)

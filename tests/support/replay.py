@@ -1,7 +1,7 @@
 """Asynchronous training once more, in NumPy and float64, of two-layer models that are differentiated by hand.
 
 Given is a `Schedule`: which weights every interval pulled, and of which epochs the rows were that it read. All values are
-computed here, by formulas of layers and of Adam; of the library nothing is used but the random bits of dropout.
+computed here, by formulas of layers and of Adam; only the random bits of dropout come from the library.
 
 Whatever belongs to one interval in one epoch is a function of both, computed when somebody asks for it: rows that an
 interval reads are asked of whoever published them, in the epoch that the schedule names, with the weights of that visit.
@@ -55,7 +55,7 @@ class Schedule:
         return dataclasses.replace(self, pulled={pair: (version, 0) for pair, (version, _) in self.pulled.items()})
 
     def synchronous(self) -> Schedule:
-        """As if every epoch began only once the one before was over, and read nothing else."""
+        """As if every epoch began only after the one before, and read rows of its own epoch."""
         return dataclasses.replace(self.fresh(), pulled={pair: (pair[1], 0) for pair in self.pulled})
 
     def _with(self, change: Callable[[str, int, np.ndarray], np.ndarray]) -> Schedule:
@@ -67,7 +67,7 @@ class Schedule:
 
 
 class Problem(NamedTuple):
-    """What is trained, in the user's order of vertices and edges.
+    """The training problem, in the user's order of vertices and edges.
 
     Attributes:
         features, labels, weights: `[V, F]`, `[V]`, and what each vertex counts in the loss `[V]`.
@@ -134,7 +134,7 @@ class Model(Protocol):
     def __init__(self, run: Replay) -> None: ...
 
     def gradient(self, k: int, e: int) -> tuple[float, Params]:
-        """What an interval adds to the loss and to the gradient of an epoch."""
+        """The contribution of an interval to the loss and to the gradient of an epoch."""
         ...
 
 
@@ -170,7 +170,7 @@ class Replay:
     """A run.
 
     Args:
-        problem: what is trained.
+        problem: the training problem.
         schedule: what happened.
         prediction: "none", "linear" or "optimizer".
         make: the model.
@@ -220,7 +220,7 @@ class Replay:
         return self._versions[number]
 
     def read(self, name: str, k: int, e: int) -> np.ndarray:
-        """What an interval reads of its neighbours, `[V, …]`; NaN where it reads nothing."""
+        """The rows of neighbours that an interval reads, `[V, …]`; NaN in other rows."""
         found = None
         for j, epoch in enumerate(self.schedule.rows[name, k, e].tolist()):
             if epoch != NEVER:

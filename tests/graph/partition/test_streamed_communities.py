@@ -1,4 +1,4 @@
-"""Communities of a graph that is read in a stream, beside those that are found in memory."""
+"""Communities of a graph read in a stream, compared with those found in memory."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ CASES = [
     Case("gcn", 1, 0.5, "linear"),
     Case("gcn", 0, 0.7, "none", intervals=4, dtype="float32"),
     Case("sage", 2, 0.3, "linear"),
-    Case("sage", 1, 0.5, "optimizer"),
+    Case("sage", 2, 0.3, "optimizer"),
 ]
 WATCHED = Case("gcn", 2, 0.5, "optimizer", limit=0.3)
 """Intervals run ahead only after some epochs, and not always."""

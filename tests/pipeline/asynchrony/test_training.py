@@ -1,4 +1,4 @@
-"""What the options of asynchronous training do to a run, beside runs without them."""
+"""Effects of the options of asynchronous training on a run."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ CODEC = Codec([RowsMessage], {})
 
 
 class Echo:
-    """Answers with what it was asked, when it may."""
+    """Echoes the payload once released."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -176,7 +176,7 @@ class Silent:
 
 
 def sends(transport: ZeroMqTransport, patch: pytest.MonkeyPatch) -> list[frames.Parcel]:
-    """What the transport sends from now on, at a time."""
+    """The frames of each later message of the transport."""
     found: list[frames.Parcel] = []
     send = transport._send
 
@@ -441,7 +441,7 @@ def test_a_new_generation_forgets_what_the_last_one_had_asked_and_was_asked() ->
                 transport.renew(0)
             echo.may.set()
             await asyncio.sleep(0.02)
-            assert not asked.done()  # nobody answers it any more
+            assert not asked.done()  # no answer can come
             asked.cancel()
             with pytest.raises(LookupError):
                 await ask(one, "now")

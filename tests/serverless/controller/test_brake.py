@@ -83,7 +83,7 @@ def test_draining_ends_a_pause(deadline: float | None) -> None:
     with asking({0: [THROTTLE] * 9}, slots=1, deadline=deadline, throttle=Throttle(first=20.0)) as asked:
         assert asked.clock.run(main(asked.clock, asked)) == [(1, 0)]
         assert asked.clock.now() == 2.0
-        asked.clock.jump(1e9)  # nothing is left on the clock
+        asked.clock.jump(1e9)  # the clock is empty
 
 
 def test_an_attempt_that_is_throttled_after_its_deadline_counts_who_runs_then(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +98,7 @@ def test_a_relaunch_that_is_throttled_leaves_the_straggler_alone() -> None:
         assert asked.play(0) == [(0, 0)]  # one call at a time is what the refusal has left
         asked.drain()
         assert [call[-1] for call in asked.outcomes] == ["throttled", "answered"]
-        assert asked.controller.relaunched == 0  # it did not begin
+        assert asked.controller.relaunched == 0  # no relaunch began
         assert len(asked.limit._queue) == asked.limit.taken == 0
 
 

@@ -60,7 +60,7 @@ def test_fewer_slots_take_nothing_away_and_more_are_handed_out_at_once() -> None
         assert held == [0, 1, 2]
         limit.set(1)
         assert limit.taken == 3
-        for _ in range(2):  # they only bring it down to the new limit
+        for _ in range(2):  # returned slots only lower the count to the new limit
             limit.release()
             await settle()
         assert held == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The steps from what exists to what is wanted."""
+"""The steps from the existing to the wanted deployment."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_what_others_changed_is_put_right() -> None:
         ({"repository": repository(immutable=False)}, ("update", "repository")),
     ):
         assert [found_step[:2] for found_step in changes(plan_deploy(wanted(), found(**there)))] == [step]
-    # Who deploys may not change who takes a role: it is made again.
+    # A deployer may not change the trust policy of a role: the role is made again.
     taken = changes(plan_deploy(wanted(), found(role=dataclasses.replace(role(vpc=False), trust=trust))))
     assert [step[:2] for step in taken] == [("delete", "role"), ("create", "role"), ("update", "function")]
 

@@ -1,4 +1,4 @@
-"""Least privilege: who may do what, on which resources."""
+"""Least privilege: the actions and resources of each role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts, padding and sums: the stages of real models on padded parts give what they give on all rows at once."""
+"""Parts, padding and sums: stages of real models give the same results on padded parts as on all rows at once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_padding_repeats_the_last_row_or_is_zero(stage: Stage) -> None:
 def test_without_real_rows_the_sums_are_zero_and_what_has_no_rows_is_there(stage: Stage) -> None:
     results = Results(RESULTS)
     values = compute_part(event(parts=(0,)), stage, inputs(0, rows=(rows_of(1)[0][:0], rows_of(1)[1][:0])))
-    assert not np.isfinite(values[3]).any()  # rows of zeros: nothing of them may be seen
+    assert not np.isfinite(values[3]).any()  # rows of zeros, which must not show
     results.add([np.full_like(values[0], np.nan), *values[1:]], 0)
     np.testing.assert_array_equal(results.of_parameter_server()[0], np.zeros((4, 3)))
     rows, free, inverse = results.of_graph_server()
