@@ -25,6 +25,13 @@ def test_help_names_all_commands(dorylax, words: tuple[str, ...]) -> None:
         assert f"\n  {command} " in out
 
 
+@pytest.mark.parametrize("command", ["train", "predict", "report", "datasets", "info", "aws"])
+def test_each_command_has_help(dorylax, command: str) -> None:
+    code, out, _ = dorylax(command, "--help")
+    assert code == 0
+    assert out.startswith(f"Usage: dorylax {command}")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -60,6 +67,10 @@ def test_as_a_module_from_the_checkout() -> None:
     command = [sys.executable, "-m", "dorylax", "train", "--epochs", "0"]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: train.epochs must be ≥ 1, got 0\n")
+
+
+def test_help_names_the_flag_for_frames(dorylax) -> None:
+    assert "--traceback" in dorylax("--help").out
 
 
 def test_ctrl_c_while_commands_are_loaded_is_one_line() -> None:

@@ -161,6 +161,26 @@ def test_who_trains_may_make_every_call_of_looking_and_trying(dorylax, aws: Mock
     )  # or GetFunction leaves tags out, and the function looks like somebody else's
 
 
+def test_stages_in_s3(dorylax, aws: MockedAws) -> None:
+    s3 = client("s3")
+    s3.create_bucket(Bucket="mine", CreateBucketConfiguration={"LocationConstraint": REGION})
+    stage, other = f"stages/{0:064x}", "stages/other"
+    for key in (stage, other):
+        s3.put_object(Bucket="mine", Key=key, Body=b"")
+    there = ("--artefacts", "s3://mine/stages")
+    assert dorylax("aws", "teardown", *HERE, "--yes") == (0, f"nothing of dorylax exists in {REGION}\n", "")
+    content = json.loads(dorylax("aws", "deploy", *HERE, *there, "--json").out)
+    assert content["settings"]["artefacts"] == "s3://mine/stages"
+    for who in ("trainer", "deployer"):
+        assert "arn:aws:s3:::mine/stages/*" in [s["Resource"] for s in content["policies"][who]["Statement"]]
+    code, out, _ = dorylax("aws", "teardown", *HERE, *there, "--yes")
+    assert code == 0
+    assert rows(out)[-1] == ["delete", "artefacts", "s3://mine/stages", "1 stages, of whatever run"]
+    assert [entry["Key"] for entry in s3.list_objects_v2(Bucket="mine")["Contents"]] == [other]
+    told = "error: artefacts must be s3://bucket/prefix, got 'mine'\n"
+    assert dorylax("aws", "teardown", *HERE, "--artefacts", "mine") == (2, "", told)
+
+
 def test_a_dry_run_needs_no_credentials(dorylax, aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     without_credentials(monkeypatch)
     code, out, err = dorylax("aws", "deploy", *HERE, "--dry-run")
@@ -309,6 +329,23 @@ def test_wrong_words(dorylax, aws: MockedAws, words: tuple[str, ...], told: str)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"error: {told}")
     assert aws.calls == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: gnn\nmemory_mb: 64\n", ":2: memory_mb must be in 128 … 10240, got 64"),
+        ("name: gnn\nmemory: 64\n", ":2: memory is not a setting of a deployment: did you mean memory_mb?"),
+        ("- gnn\n", ": must hold settings such as memory_mb: 1769, got list"),
+        ("name: [gnn\n", ":2: not valid YAML"),
+    ],
+)
+def test_a_wrong_file(dorylax, tmp_path: Path, text: str, told: str) -> None:
+    file = tmp_path / "aws.yaml"
+    file.write_text(text)
+    code, out, err = dorylax("aws", "deploy", "--config", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {file}{told}")
 
 
 @pytest.mark.parametrize("page", ["aws.md", "serverless.md", "command-line.md"])

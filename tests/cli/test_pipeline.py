@@ -11,6 +11,7 @@ from support import fake_pipeline
 from dorylax.cli.seeds import pipeline_label
 from dorylax.config import RunConfig
 from dorylax.observers.progress import dollars
+from dorylax.program.passes import PASSES
 
 TINY = ("--set", "data.size=tiny", "--epochs", "3", "--model", "mlp")
 ASYNC = ("--set", "pipeline.mode=async", "--set", "pipeline.servers=4", "--set", "pipeline.clock=virtual")
@@ -70,3 +71,34 @@ def test_predict_needs_no_pipeline(dorylax, made, tmp_path: Path) -> None:
         assert answer.code == 0
         assert json.loads(answer.out)["accuracy"]["val"] == pytest.approx(summary["val_accuracy"])
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("pipeline.staleness=1",), "pipeline.staleness = 1 needs pipeline.mode=async, got pipe"),
+        (("pipeline.mode=async", "pipeline.staleness=-1"), "pipeline.staleness must be ≥ 0, got -1"),
+        (("pipeline.servers=2", "single.optimize=false"), "single.optimize=false and pipeline.servers exclude"),
+        (("pipeline.clock=virtual", "pipeline.cluster=defalt"), "pipeline.cluster cannot be used: "),
+    ],
+)
+def test_pipelines_that_cannot_be(dorylax, made, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    options = [word for setting in words for word in ("--set", setting)]
+    code, out, err = dorylax("train", *TINY, *options, "--out", str(tmp_path / "run"))
+    assert (code, out) == (2, "")
+    assert message in err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "applied"),
+    [
+        (("pipeline.mode=pipe",), ["reorder", "prune", "settle", "hoist", "fuse"]),
+        (("pipeline.mode=pipe", "pipeline.clock=virtual"), list(PASSES)),
+        (("pipeline.mode=async", "pipeline.clock=virtual"), list(PASSES)),
+    ],
+)
+def test_describe_shows_the_program_that_the_pipeline_runs(dorylax, words: tuple[str, ...], applied: list[str]) -> None:
+    options = [word for setting in words for word in ("--set", setting)]
+    out = dorylax("describe", "--set", "data.size=tiny", "--model", "mlp", *options, "--json").out
+    assert json.loads(out)["passes"] == applied

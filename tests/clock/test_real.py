@@ -12,6 +12,13 @@ import pytest
 from dorylax.clock import RealClock
 
 
+def test_threads_are_named_after_the_workers():
+    with RealClock() as clock:
+        workers = clock.workers("graph-3", 1)
+        name = clock.run(workers.run(lambda: threading.current_thread().name, seconds=0.0, order=())).value
+    assert name.startswith("graph-3")
+
+
 def test_slots_work_at_the_same_time():
     with RealClock() as clock:
         workers, meeting = clock.workers("graph", 2), threading.Barrier(2)

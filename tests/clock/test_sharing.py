@@ -19,7 +19,7 @@ def equally(counts: Sequence[int]) -> list[float]:
 
 
 def capped(counts: Sequence[int]) -> list[float]:
-    """Jobs of kind 1 get 2 at most, those of kind 0 the rest."""
+    """Jobs of kind 1 get 2 at most, those of kind 0 what is left."""
     share = CAPACITY / max(1, sum(counts))
     slow = min(2.0, share)
     return [(CAPACITY - counts[1] * slow) / max(1, counts[0]), slow]
@@ -70,6 +70,16 @@ ARRIVALS = st.lists(
 ).map(lambda found: sorted(found, key=lambda one: one[0]))
 
 
+def test_who_comes_later_slows_down_who_is_there():
+    """By hand: the first is served 24 of its 48 alone; then both get 6 a second, and the second has 36 left at 6."""
+    assert served(equally, [(0.0, 48.0, 0), (2.0, 60.0, 0)], 1) == {0: 6.0, 1: 9.0}
+
+
+def test_what_one_kind_cannot_use_is_left_to_the_other():
+    """Two jobs of 2 a second at most leave 8 to the third."""
+    assert served(capped, [(0.0, 16.0, 0), (0.0, 8.0, 1), (0.0, 8.0, 1)], 2) == {0: 2.0, 1: 4.0, 2: 4.0}
+
+
 @pytest.mark.parametrize("speeds", [equally, capped])
 @given(arrivals=ARRIVALS)
 def test_it_is_what_its_definition_says(*, speeds, arrivals):
@@ -103,6 +113,12 @@ def test_whoever_gives_up_the_others_end_in_their_order(amounts, data):
         ends.append(due)
         sharing.finish()
     assert ends == sorted((float(amount), (k,)) for k, amount in enumerate(amounts) if k not in gone)
+
+
+def test_at_one_time_the_smaller_order_goes_first():
+    sharing = Sharing(equally, 2)
+    jobs = [sharing.add(0.0, 6.0, kind, order) for kind, order in ((0, (2,)), (1, (0, 7)), (0, (0, 9)))]
+    assert [sharing.finish() for _ in jobs] == [jobs[1], jobs[2], jobs[0]]
 
 
 def test_a_long_run_loses_no_digits():

@@ -108,6 +108,30 @@ def test_ties_go_by_order_then_sequence():
     assert happened == ["c", "b", "d", "a"]
 
 
+def test_what_is_ready_runs_before_the_next_event():
+    happened = []
+
+    async def main(clock):
+        first = asyncio.Event()
+
+        async def sleeper(order):
+            await clock.sleep(1.0, (order,))
+            happened.append(order)
+            first.set()
+
+        async def follower():
+            await first.wait()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            happened.append("follower")
+
+        await asyncio.gather(follower(), sleeper(0), sleeper(1))
+
+    with VirtualClock() as clock:
+        clock.run(main(clock))
+    assert happened == [0, "follower", 1]
+
+
 def test_nobody_overtakes_who_waits_for_a_worker():
     served = []
 

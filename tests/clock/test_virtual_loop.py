@@ -5,6 +5,7 @@ import threading
 from contextlib import closing
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,3 +104,12 @@ def test_another_thread_may_stop_it() -> None:
         loop.run_forever()
         stopper.join()
     assert rounds > 1
+
+
+@pytest.mark.parametrize("how", ["call_soon", "call_soon_threadsafe"])
+def test_nothing_is_called_on_a_closed_loop(how: str) -> None:
+    loop: Any = VirtualLoop(0.0)
+    loop.call_soon(print)
+    loop.close()
+    with pytest.raises(RuntimeError, match="the loop is closed"):
+        getattr(loop, how)(print)

@@ -120,6 +120,11 @@ def test_one_seed_has_no_intervals_and_proves_nothing() -> None:
     assert group.variants[1].compared.as_accurate is None
 
 
+@pytest.mark.parametrize(("test", "words"), [(0.82, "is more accurate: +2.00"), (0.78, "is less accurate: -2.00")])
+def test_the_sentence_says_which_is_more_accurate(test: float, words: str) -> None:
+    assert words in sentences(analyse(_sweep(), _study(_sweep(), test=test))[0])[0]
+
+
 def test_accuracies_that_may_differ_or_not() -> None:
     done = [
         _done(run, _crossing_at(5), test=0.8 + (0.02 if run.config.train.seed else -0.02) * (not _is_pipe(run)))

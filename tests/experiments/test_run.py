@@ -98,6 +98,15 @@ def test_leaves_directories_and_tidy_tables(finished: Path) -> None:
     assert "seconds" not in (finished / "results.csv").read_text()
 
 
+def test_prints_mean_and_deviation_by_setting(sweep: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _sweep(sweep, finished) == 0
+    out = capsys.readouterr().out
+    accuracies = [float(row["test_accuracy"]) for row in _results(finished)[:2]]
+    line = next(line for line in out.splitlines() if "mlp" in line)
+    assert "2/2" in line
+    assert f"{50 * sum(accuracies):.1f} ± " in line
+
+
 def test_nothing_is_done_twice(sweep: Path, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = (finished / "results.csv").read_bytes()
 
@@ -487,6 +496,18 @@ def test_figures_of_the_user_are_left_alone(sweep: Path, tmp_path: Path, capsys:
     message = f"error: --out {out} has figures that belong to no report and would be lost: choose another folder\n"
     assert capsys.readouterr().err == message
     assert [path.relative_to(out) for path in out.rglob("*")] == [Path("figures"), Path("figures/mine.png")]
+
+
+def test_a_folder_of_another_sweep_is_left_alone(
+    sweep: Path, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (finished / "results.csv").read_bytes()
+    other = sweep.rename(tmp_path / "other.yaml")
+    for words in ([], ["--dry-run"]):
+        assert _sweep(other, finished, *words) == 2
+        message = f"error: {finished} is the folder of sweep s, not of other: give another --out\n"
+        assert capsys.readouterr() == ("", message)
+    assert (finished / "results.csv").read_bytes() == before
 
 
 def test_out_must_be_a_folder(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
-"""Sweep files: their runs, and the message for each mistake."""
+"""Sweep files: what they expand to, and what each mistake says."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from dorylax.experiments.sweep_file import expand, one_setting, read
 from dorylax.settings.strict_yaml import parse
 
 _PARTS = "description, simulate, base, grid, zip, exclude, seeds, compare, published"
+_CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
 
 
 def _expand(text: str) -> Sweep:
@@ -116,6 +119,16 @@ def test_mistakes_say_file_line_value_and_what_is_allowed(text: str, message: st
     with pytest.raises(ConfigError) as caught:
         _expand(text)
     assert str(caught.value) == message
+
+
+def test_the_same_run_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cannot happen while every key changes the identity, so the identity is broken here."""
+    from dorylax.config import RunConfig
+
+    monkeypatch.setattr(RunConfig, "key", lambda self: self.model.name)
+    with pytest.raises(ConfigError) as caught:
+        _expand("grid:\n  model.dropout: [0.1, 0.2]\n")
+    assert str(caught.value) == ("s.yaml:1: (dropout=0.2, seed 0) is the same run as (dropout=0.1, seed 0): remove one")
 
 
 def test_pipelines_are_axes_like_others() -> None:

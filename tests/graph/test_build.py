@@ -85,6 +85,12 @@ def test_from_scipy(case, layout, family):
     np.testing.assert_array_equal(_matrix_of(graph), expected.clip(max=1))
 
 
+def test_from_scipy_takes_unsorted_rows_stored_zeros_and_duplicates():
+    rows = sp.csr_array((np.array([0.0, 2.0, 2.0]), np.array([2, 0, 0]), np.array([0, 3, 3, 3])), shape=(3, 3))
+    for adjacency in (rows, rows.tocsc(), sp.coo_array((rows.data, ([0, 0, 0], rows.indices)), shape=(3, 3))):
+        np.testing.assert_array_equal(_matrix_of(Graph.from_scipy(adjacency)), [[2, 0, 1], [0, 0, 0], [0, 0, 0]])
+
+
 @FEW
 @given(PAIRS, st.sampled_from([nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]), st.randoms())
 def test_from_networkx(case, kind, random):

@@ -81,6 +81,11 @@ def test_exchanged_blocks_are_wrong(wrong: Wrong) -> None:
     assert wrong(content[64:128] + content[:64] + content[128:], 0, _sums(content)) == [0, 1]
 
 
+def test_the_list_reads_back() -> None:
+    arrays = {"x": _sums(b"abc"), "y": _sums(bytes(200))}
+    assert from_json(to_json(arrays)) == arrays
+
+
 @pytest.mark.parametrize("change", [{"version": 2}, {"hash": "xxh3"}])
 def test_a_list_of_another_version_is_left_alone(change: dict[str, object]) -> None:
     assert from_json(json.dumps(json.loads(to_json({"x": _sums(b"abc")})) | change).encode()) is None

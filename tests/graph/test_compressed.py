@@ -38,6 +38,19 @@ def test_symmetric_graph_shares_both_directions():
     assert graph.outgoing.edges.tolist() == [1, 0, 3, 2]
 
 
+def test_flattening_and_unflattening_keep_everything():
+    graph = Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 2]).reorder([2, 0, 1])
+    leaves, tree = jax.tree.flatten(graph)
+    again = jax.tree.unflatten(tree, leaves)
+    np.testing.assert_array_equal(as_int64(again.incoming.offsets), graph.incoming.offsets)
+    np.testing.assert_array_equal(as_int64(again.outgoing.offsets), graph.outgoing.offsets)
+    np.testing.assert_array_equal(again.outgoing.edges, graph.outgoing.edges)
+    np.testing.assert_array_equal(again.vertex_ids, graph.vertex_ids)
+    np.testing.assert_array_equal(again.edge_order, graph.edge_order)
+    assert again.edge_ids is None
+    assert (again.symmetric, again.self_loops) == (graph.symmetric, graph.self_loops)
+
+
 def test_a_graph_carries_such_offsets_into_jit_and_back():
     rows = Adjacency(PAST_INT32, np.zeros(0, np.int32), np.zeros(0, np.int32))
     graph = Graph(rows.offsets, rows.neighbours, outgoing=rows)

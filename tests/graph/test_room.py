@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import re
+from pathlib import Path
 
 import pytest
 
 from dorylax.graph import room
-from dorylax.graph.room import check_room
+from dorylax.graph.room import check_disk, check_room
 from dorylax.graph.validate import GraphError
 from dorylax.machine import Limit
 
@@ -32,3 +34,14 @@ def test_more_than_there_is(monkeypatch: pytest.MonkeyPatch, source: str, holder
 def test_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "memory_limit", lambda: None)
     check_room("x", 2**80)
+
+
+def test_a_file_that_its_disk_has_no_room_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    check_disk(path, 1)
+    with pytest.raises(OSError, match=r"takes 1,048,576\.0 GiB, and its disk has [\d.,]+ GiB left") as told:
+        check_disk(path, 2**50)
+    assert (told.value.errno, told.value.filename) == (errno.ENOSPC, str(path))
+    with pytest.raises(FileNotFoundError) as told:
+        check_disk(tmp_path / "no" / "a.npz", 1)
+    assert told.value.filename == str(tmp_path / "no" / "a.npz")

@@ -1,7 +1,7 @@
 """Asynchronous training once more, in NumPy and float64, of two-layer models that are differentiated by hand.
 
 Given is a `Schedule`: which weights every interval pulled, and of which epochs the rows were that it read. All values are
-computed here, by formulas of layers and of Adam; only the random bits of dropout come from the library.
+computed here, by formulas of layers and of Adam; of the library nothing is used but the random bits of dropout.
 
 Whatever belongs to one interval in one epoch is a function of both, computed when somebody asks for it: rows that an
 interval reads are asked of whoever published them, in the epoch that the schedule names, with the weights of that visit.
@@ -55,7 +55,7 @@ class Schedule:
         return dataclasses.replace(self, pulled={pair: (version, 0) for pair, (version, _) in self.pulled.items()})
 
     def synchronous(self) -> Schedule:
-        """As if every epoch began only after the one before, and read rows of its own epoch."""
+        """As if every epoch began only once the one before was over, and read nothing else."""
         return dataclasses.replace(self.fresh(), pulled={pair: (pair[1], 0) for pair in self.pulled})
 
     def _with(self, change: Callable[[str, int, np.ndarray], np.ndarray]) -> Schedule:
@@ -67,7 +67,7 @@ class Schedule:
 
 
 class Problem(NamedTuple):
-    """The training problem, in the user's order of vertices and edges.
+    """What is trained, in the user's order of vertices and edges.
 
     Attributes:
         features, labels, weights: `[V, F]`, `[V]`, and what each vertex counts in the loss `[V]`.
@@ -76,7 +76,7 @@ class Problem(NamedTuple):
         params: as the run begins, by path.
         keys: of random streams as they are before any epoch, by path.
         seed: of the run.
-        rate: Probability of dropout of rows.
+        rates: probabilities of dropout of rows and of attention.
     """
 
     features: np.ndarray
@@ -88,14 +88,15 @@ class Problem(NamedTuple):
     params: Params
     keys: Mapping[str, Any]
     seed: int
-    rate: float
+    rates: tuple[float, float]
 
 
 class Edges(NamedTuple):
-    """In-edges or out-edges of an interval: the rows that have them, and the vertices at the other ends."""
+    """In-edges or out-edges of an interval: which of its rows has them, which vertex is at the other end, and their ids."""
 
     rows: np.ndarray
     neighbours: np.ndarray
+    ids: np.ndarray
 
 
 class Step(NamedTuple):
@@ -134,7 +135,7 @@ class Model(Protocol):
     def __init__(self, run: Replay) -> None: ...
 
     def gradient(self, k: int, e: int) -> tuple[float, Params]:
-        """The contribution of an interval to the loss and to the gradient of an epoch."""
+        """What an interval adds to the loss and to the gradient of an epoch."""
         ...
 
 
@@ -170,7 +171,7 @@ class Replay:
     """A run.
 
     Args:
-        problem: the training problem.
+        problem: what is trained.
         schedule: what happened.
         prediction: "none", "linear" or "optimizer".
         make: the model.
@@ -188,7 +189,7 @@ class Replay:
         self._versions = [Step(params, zeros, zeros, 0, zeros, params)]
         self._predicted: dict[tuple[int, int], Params] = {}
         self._losses: list[float] = []
-        self._kept: dict[tuple[int, int], np.ndarray] = {}
+        self._kept: dict[tuple[str, int], np.ndarray] = {}
         self.model = make(self)
 
     def losses(self, epochs: int) -> np.ndarray:
@@ -220,7 +221,7 @@ class Replay:
         return self._versions[number]
 
     def read(self, name: str, k: int, e: int) -> np.ndarray:
-        """The rows of neighbours that an interval reads, `[V, …]`; NaN in other rows."""
+        """What an interval reads of its neighbours, `[V, …]`; NaN where it reads nothing."""
         found = None
         for j, epoch in enumerate(self.schedule.rows[name, k, e].tolist()):
             if epoch != NEVER:
@@ -240,16 +241,21 @@ class Replay:
                 total[mine] += getattr(self.model, name)(j, epoch)[rows[mine]]
         return total
 
-    def kept_rows(self, layer: int, k: int, e: int, width: int) -> np.ndarray:
-        """Factors of dropout for a layer's input, `[R, width]`: 0 or 1 / (1 - rate)."""
-        key = (layer, e)
+    def kept(self, stream: str, epoch: int, ids: np.ndarray, width: int, rate: float) -> np.ndarray:
+        """What dropout multiplies rows with, `[R, width]`: 0 or 1 / (1 - rate)."""
+        key = (stream, epoch)
         if key not in self._kept:
-            drawn, kept = self.problem.keys[f"skeleton/dropouts/{layer}/rngs/key"], 1 - self.problem.rate
-            for number in (self.problem.seed, e, 0):
+            drawn = self.problem.keys[stream]
+            for number in (self.problem.seed, epoch, 0):
                 drawn = jax.random.fold_in(drawn, np.uint32(number))
-            ids = np.arange(len(self.loops), dtype=np.uint32)
-            self._kept[key] = np.asarray(bernoulli_rows(drawn, kept, ids, width)) / kept
-        return self._kept[key][self.problem.intervals[k]]
+            self._kept[key] = np.asarray(bernoulli_rows(drawn, 1 - rate, ids.astype(np.uint32), width)) / (1 - rate)
+        return self._kept[key]
+
+    def kept_rows(self, layer: int, k: int, e: int, width: int) -> np.ndarray:
+        """The same for a layer's input."""
+        stream = f"skeleton/dropouts/{layer}/rngs/key"
+        found = self.kept(stream, e, np.arange(len(self.loops)), width, self.problem.rates[0])
+        return found[self.problem.intervals[k]]
 
     def loss(self, k: int, y: np.ndarray) -> tuple[float, np.ndarray]:
         """Cross entropy of an interval's rows, and what it is differentiated by them."""
@@ -378,6 +384,156 @@ class SAGE(Layers):
         return np.where(highest == -np.inf, 0, highest)
 
 
+class Attention(NamedTuple):
+    """An attention layer's forward pass, of n rows and the in-edges of these, for H heads.
+
+    Attributes:
+        x: input after dropout, `[n, F]`.
+        z: x W, `[n, H, C]`.
+        read: rows of neighbours, `[V, H, C]`.
+        slopes, loop_slopes: of the LeakyReLU, `[E, H]` and `[n, H]`.
+        shares, loop_shares: the softmax, `[E, H]` and `[n, H]`.
+        kept, loop_kept: what dropout multiplies these with.
+        y: the output with its bias, `[n, H, C]`.
+    """
+
+    x: np.ndarray
+    z: np.ndarray
+    read: np.ndarray
+    slopes: np.ndarray
+    loop_slopes: np.ndarray
+    shares: np.ndarray
+    loop_shares: np.ndarray
+    kept: np.ndarray
+    loop_kept: np.ndarray
+    y: np.ndarray
+
+
+class Cotangents(NamedTuple):
+    """What the loss is differentiated by: the layer's y, scores before the LeakyReLU of edges and loops."""
+
+    y: np.ndarray
+    scores: np.ndarray
+    loop_scores: np.ndarray
+
+
+class GAT(Layers):
+    """Attention over neighbours and the added loop, twice, with ELU between; dropout of rows and of coefficients.
+
+    Published are the products with W, and of each row its part of the score as a source; an interval may read them of
+    different epochs. Pushed is what the loss is differentiated by either, as seen by the interval that read it.
+    """
+
+    published: ClassVar[tuple[str, ...]] = ("source_0", "product_0", "source_1", "product_1")
+    pushed: ClassVar[tuple[str, ...]] = ("push_product_1", "push_source_1", "push_product_0", "push_source_0")
+
+    @once
+    def source(self, layer: int, k: int, e: int) -> np.ndarray:
+        return (self.product(layer, k, e) * self.run.weights(k, e)[f"convs/{layer}/attention_source"]).sum(axis=2)
+
+    @once
+    def push_product(self, layer: int, k: int, e: int) -> np.ndarray:
+        """What neighbours' products get."""
+        passed, got, edges = self.attend(layer, k, e), self.cotangents(layer, k, e), self.run.incoming[k]
+        parts = (passed.shares * passed.kept)[:, :, None] * got.y[edges.rows]
+        return sums(edges.neighbours, parts, self.run.loops)
+
+    @once
+    def push_source(self, layer: int, k: int, e: int) -> np.ndarray:
+        """What neighbours' parts of scores get."""
+        return sums(self.run.incoming[k].neighbours, self.cotangents(layer, k, e).scores, self.run.loops)
+
+    @once
+    def gradient(self, k: int, e: int) -> tuple[float, Params]:
+        loss, _ = self.run.loss(k, self.attend(1, k, e).y[:, 0])
+        return loss, self.backward(0, k, e)[1] | self.backward(1, k, e)[1]
+
+    def input(self, layer: int, k: int, e: int) -> np.ndarray:
+        """x, of a layer, after dropout."""
+        if layer == 0:
+            x = self.run.problem.features[self.run.problem.intervals[k]]
+        else:
+            y = self.attend(0, k, e).y
+            y = y.reshape(len(y), -1)
+            x = np.where(y > 0, y, np.expm1(np.minimum(y, 0)))
+        return self.run.kept_rows(layer, k, e, x.shape[1]) * x
+
+    @once
+    def product(self, layer: int, k: int, e: int) -> np.ndarray:
+        """x W, by heads."""
+        weights = self.run.weights(k, e)
+        flat = self.input(layer, k, e) @ weights[f"convs/{layer}/kernel"]
+        return flat.reshape(len(flat), *weights[f"convs/{layer}/attention_source"].shape)
+
+    @once
+    def attend(self, layer: int, k: int, e: int) -> Attention:
+        """The forward pass of a layer."""
+        run, edges, rows, weights = (
+            self.run,
+            self.run.incoming[k],
+            self.run.problem.intervals[k],
+            self.run.weights(k, e),
+        )
+        z, read = self.product(layer, k, e), run.read(f"product_{layer}", k, e)
+        targets = (z * weights[f"convs/{layer}/attention_target"]).sum(axis=2)
+        scores = run.read(f"source_{layer}", k, e)[edges.neighbours] + targets[edges.rows]
+        loop_scores = self.source(layer, k, e) + targets
+        slopes, loop_slopes = np.where(scores >= 0, 1, 0.2), np.where(loop_scores >= 0, 1, 0.2)
+        powers = np.exp(scores * slopes)
+        loop_powers = np.exp(loop_scores * loop_slopes) * run.loops[rows][:, None]
+        total = sums(edges.rows, powers, loop_powers) + loop_powers
+        total = np.where(total > 0, total, 1)
+        shares, loop_shares = powers / total[edges.rows], loop_powers / total
+        stream, rate = f"convs/{layer}/dropout/rngs/key", run.problem.rates[1]
+        num_edges, num_rows, heads = len(run.problem.sources), len(run.loops), z.shape[1]
+        ids = np.concatenate([np.arange(num_edges), 2**31 + np.arange(num_rows)])
+        of_edges, of_loops = np.split(run.kept(stream, e, ids, heads, rate), [num_edges])
+        kept, loop_kept = of_edges[edges.ids], of_loops[rows]
+        y = sums(edges.rows, (shares * kept)[:, :, None] * read[edges.neighbours], z)
+        y = y + (loop_shares * loop_kept)[:, :, None] * z + weights[f"convs/{layer}/bias"].reshape(1, heads, -1)
+        return Attention(self.input(layer, k, e), z, read, slopes, loop_slopes, shares, loop_shares, kept, loop_kept, y)
+
+    @once
+    def cotangents(self, layer: int, k: int, e: int) -> Cotangents:
+        """Back to the scores, from what y gets."""
+        passed, edges = self.attend(layer, k, e), self.run.incoming[k]
+        if layer == 1:
+            y = self.run.loss(k, passed.y[:, 0])[1][:, None]
+        else:
+            flat = passed.y.reshape(len(passed.y), -1)
+            inner = self.backward(1, k, e)[0] * self.run.kept_rows(1, k, e, flat.shape[1])
+            y = (inner * np.where(flat > 0, 1, np.exp(np.minimum(flat, 0)))).reshape(passed.y.shape)
+        shares = passed.kept * (y[edges.rows] * passed.read[edges.neighbours]).sum(axis=2)
+        loop_shares = passed.loop_kept * (y * passed.z).sum(axis=2)
+        mean = sums(edges.rows, passed.shares * shares, loop_shares) + passed.loop_shares * loop_shares
+        return Cotangents(
+            y,
+            passed.slopes * passed.shares * (shares - mean[edges.rows]),
+            passed.loop_slopes * passed.loop_shares * (loop_shares - mean),
+        )
+
+    @once
+    def backward(self, layer: int, k: int, e: int) -> tuple[np.ndarray, Params]:
+        """What the layer's input gets, before its dropout, and the layer's parameters."""
+        weights, edges = self.run.weights(k, e), self.run.incoming[k]
+        passed, got = self.attend(layer, k, e), self.cotangents(layer, k, e)
+        source, target = (weights[f"convs/{layer}/attention_{end}"] for end in ("source", "target"))
+        of_source = self.run.collect(f"push_source_{layer}", k, e) + got.loop_scores
+        of_target = sums(edges.rows, got.scores, got.loop_scores) + got.loop_scores
+        z = (
+            self.run.collect(f"push_product_{layer}", k, e)
+            + (passed.loop_shares * passed.loop_kept)[:, :, None] * got.y
+        )
+        z = z + of_source[:, :, None] * source + of_target[:, :, None] * target
+        flat = z.reshape(len(z), -1)
+        return flat @ weights[f"convs/{layer}/kernel"].T, {
+            f"convs/{layer}/kernel": passed.x.T @ flat,
+            f"convs/{layer}/attention_source": (of_source[:, :, None] * passed.z).sum(axis=0),
+            f"convs/{layer}/attention_target": (of_target[:, :, None] * passed.z).sum(axis=0),
+            f"convs/{layer}/bias": got.y.sum(axis=0).reshape(-1),
+        }
+
+
 def sums(places: np.ndarray, values: np.ndarray, like: np.ndarray) -> np.ndarray:
     """Adds up values by place, in as many rows as `like` has."""
     total = np.zeros((len(like), *values.shape[1:]))
@@ -389,4 +545,4 @@ def _edges(mine: np.ndarray, others: np.ndarray, rows: np.ndarray) -> Edges:
     places = np.full(max(mine.max(), rows.max()) + 1, -1)
     places[rows] = np.arange(len(rows))
     ids = np.flatnonzero(places[mine] >= 0)
-    return Edges(places[mine[ids]], others[ids])
+    return Edges(places[mine[ids]], others[ids], ids)

@@ -103,6 +103,27 @@ def first_sentence(folder: Path) -> str:
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        (
+            "time",
+            "On the mean over 2 groups async S=0 needs less time than pipe to the target (0.94×, on 2 seeds roughly 0.94 to "
+            "0.94); async S=1 needs more (1.12×, on 3 seeds roughly 1.12 to 1.12, in the 1 of 2 groups that have it). ",
+        ),
+        (
+            "accuracy",
+            "On the mean over 2 groups async S=0 (-1.4 points, on 2 seeds roughly -1.5 to -1.2) and async S=1 (-4.0 points, "
+            "on 3 seeds roughly -4.6 to -3.4) are less accurate than pipe.",
+        ),
+    ],
+)
+def test_the_first_sentence_answers_the_question(tmp_path: Path, asks: str, words: str) -> None:
+    written_report(tmp_path, TARGET.replace("target: 0.6", f"target: 0.6, asks: {asks}"))
+    assert first_sentence(tmp_path).startswith(words)
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_the_sweep_of_the_guide_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the first sentence, over all of its groups; its runs are made up here."""
     monkeypatch.chdir(tmp_path)

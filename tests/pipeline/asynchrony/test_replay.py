@@ -16,7 +16,7 @@ import jax
 import numpy as np
 import pytest
 from support.pipelines import OPTIONS, make_pipeline, messy_data, one_compilation
-from support.replay import GCN, NEVER, SAGE, Model, Problem, Replay, Schedule
+from support.replay import GAT, GCN, NEVER, SAGE, Model, Problem, Replay, Schedule
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer
@@ -31,10 +31,10 @@ T = TypeVar("T")
 EPOCHS = 30
 NEVER_CHANGES = "ones"
 """What is published of data alone: made and sent once (pass `settle`)."""
-FEATURES = {"gcn": 40, "sage": 5}  # of GCN so many that it gathers their product with the weights
+FEATURES = {"gcn": 40, "sage": 5, "gat": 5}  # of GCN so many that it gathers their product with the weights
 FEW = 6  # enough to tell losses apart
 PLAIN = {"mode": "async", "servers": 2, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
-MODELS: dict[str, type[Model]] = {"gcn": GCN, "sage": SAGE}
+MODELS: dict[str, type[Model]] = {"gcn": GCN, "sage": SAGE, "gat": GAT}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ CASES = [
     Case("gcn", 1, 0.5, "linear"),
     Case("gcn", 0, 0.7, "none", intervals=4, dtype="float32"),
     Case("sage", 2, 0.3, "linear"),
-    Case("sage", 2, 0.3, "optimizer"),
+    Case("gat", 1, 0.5, "optimizer"),
 ]
 WATCHED = Case("gcn", 2, 0.5, "optimizer", limit=0.3)
 """Intervals run ahead only after some epochs, and not always."""
@@ -239,7 +239,7 @@ def problem(model: str, data: Dataset, pipeline: Pipeline) -> Problem:
         params=by_path(pipeline.parts.params),
         keys=by_path(pipeline.parts.streams),
         seed=pipeline.seed,
-        rate=OPTIONS[model]["dropout"],
+        rates=(OPTIONS[model]["dropout"], OPTIONS[model].get("attention_dropout", 0.0)),
     )
 
 
@@ -276,6 +276,19 @@ def test_runs_are_as_asynchronous_as_they_may_be(case: Case) -> None:
     ahead = [ahead for _, ahead in run.schedule.pulled.values()]
     assert (max(ahead) > 0) == (case.prediction != "none")
     assert run.waits > EPOCHS
+
+
+@every_case
+def test_enough_of_what_is_read_is_fresh(case: Case) -> None:
+    partly = 0
+    for (name, k, epoch), epochs in recorded(case).schedule.rows.items():
+        if name == NEVER_CHANGES:
+            continue
+        others = np.delete(epochs, k)
+        fresh = others[others != NEVER] >= epoch
+        assert fresh.sum() >= case.freshness * len(fresh) - 1e-9
+        partly += not fresh.all()
+    assert partly > EPOCHS
 
 
 @every_case

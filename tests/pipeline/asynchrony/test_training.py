@@ -1,4 +1,4 @@
-"""Effects of the options of asynchronous training on a run."""
+"""What the options of asynchronous training do to a run, beside runs without them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from support.pipelines import messy_data, one_compilation, running
 
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.parameters import ParameterClient, Pulled
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.run import PipelineEpoch, PipelineRun
 from dorylax.pipeline.timeline import Span
@@ -55,6 +56,26 @@ def test_a_prediction_takes_its_time_on_a_parameter_server() -> None:
     assert spans
     assert all(span.resource == "parameters" and span.end > span.start for span in spans)
     assert len({(span.server, span.version) for span in spans}) == len(spans)
+
+
+def test_only_a_share_of_the_intervals_runs_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each parameter server three are bound, of whom one is half, rounded down."""
+    lacking: dict[tuple[int, int], list[int]] = {}
+    pull = ParameterClient.pull
+
+    async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
+        pulled = await pull(client, interval, epoch)
+        if pulled.version < epoch:
+            lacking.setdefault((interval % 2, epoch), []).append(interval)
+        return pulled
+
+    monkeypatch.setattr(ParameterClient, "pull", pulls)
+    most = []
+    for share in (0, 0.5, 1):
+        lacking.clear()
+        trained("gcn", mode="async", freshness=0, ahead_share=share, oscillation_limit=1)
+        most.append(max(map(len, lacking.values()), default=0))
+    assert most == [0, 1, 3]
 
 
 def test_a_step_that_waits_for_some_gradients_comes_sooner() -> None:

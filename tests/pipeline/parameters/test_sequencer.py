@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 
@@ -124,6 +125,34 @@ def test_late_gradients_are_told_of_once_and_after_what_they_are_late_for(
         confirm()
     assert sorted(pairs) == [(k, 2 + epoch) for k in range(count) for epoch in range(EPOCHS)]
     assert sequencer.pending == 0
+
+
+def test_a_late_gradient_is_told_of_at_once_where_its_step_is() -> None:
+    sequencer = Sequencer(2, "per_epoch", gradient_share=0.5)
+    sequencer.add(arrived(0, 0))
+    sequencer.add(arrived(1, 0))
+    sequencer.add(arrived(0, 1))
+    sequencer.confirm(1)
+    assert sequencer.add(arrived(1, 1)) == []
+    assert sequencer.confirm(2) == [Applied(2, ((0, 1), (1, 1)), (1.0, 2.0))]
+    sequencer.add(arrived(0, 2))
+    sequencer.confirm(3)
+    assert sequencer.add(arrived(1, 2)) == [Applied(3, ((1, 2),), (2.0,))]
+    sequencer.forget()
+    assert sequencer.add(arrived(0, 3)) == []
+    assert sequencer.pending == 1
+
+
+def test_steps_are_shorter_where_gradients_are_old() -> None:
+    sequencer = Sequencer(2, "per_epoch", scaling=DelayScaling(4), version=3)
+    for epoch, (versions, size) in enumerate(
+        [((3, 3), 1.0), ((3, 4), 1.5**-0.75), ((3, 3), 3**-0.5), ((5, 6), 1.5**-0.25)]
+    ):
+        for k, version in enumerate(versions):
+            message = arrived(k, epoch)
+            found = sequencer.add(message._replace(complete=message.complete._replace(version=version)))
+        (numbered,) = updates(found)
+        assert numbered.update.step_size == pytest.approx(size)
 
 
 def test_the_epochs_of_an_interval_go_in_order() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 
 import pytest
@@ -31,6 +32,13 @@ def test_a_queue_of_one_is_as_good_as_an_empty_one() -> None:
     assert Autotuner(start=40, most=100).observe(2) == 35
 
 
+def test_a_queue_that_drains_means_more() -> None:
+    tuner = Autotuner(start=40, most=100)
+    low = tuner.observe(80)
+    limits = follow(tuner, [60, 40, 20])
+    assert all(after > before for before, after in itertools.pairwise([low, *limits]))
+
+
 def test_idle_graph_threads_mean_more_until_there_are_most() -> None:
     assert follow(Autotuner(start=1, most=30), [0] * 40)[-1] == 30
 
@@ -57,6 +65,14 @@ def test_a_longer_queue_never_means_more(before: list[int], one: int, other: int
     follow(tuner, before)
     short, long = copy.deepcopy(tuner), copy.deepcopy(tuner)
     assert short.observe(min(one, other)) >= long.observe(max(one, other))
+
+
+@given(QUEUES, st.integers(1, 200))
+def test_settles_where_the_queue_is_steady(before: list[int], queued: int) -> None:
+    tuner = Autotuner(start=50, most=100)
+    follow(tuner, before)
+    tuner.observe(queued)
+    assert len(set(follow(tuner, [queued] * 20))) == 1
 
 
 @given(QUEUES, st.integers(1, 100), st.integers(0, 100))

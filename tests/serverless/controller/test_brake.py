@@ -11,6 +11,7 @@ from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import VirtualClock
 from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
+from dorylax.serverless.controller.brake import Brake
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
@@ -33,6 +34,25 @@ def test_failures_between_refusals_count(deadline: float | None) -> None:
         asked = Asked(clock, script, attempts=2, deadline=deadline)
         (error,) = clock.run(asked.run(0))
         assert "failed 2 times; the last failure: worker 3 died" in str(error)
+
+
+def test_releasing_after_a_pause_begins_no_new_round() -> None:
+    limit, key = SlotLimit(8), TaskKey(0, 0, 0, 0)
+
+    async def main(clock: VirtualClock) -> None:
+        brake = Brake(Throttle(first=1.0), limit, clock)
+        brake.refused(key, 0.0, 4, (0,))
+        await clock.sleep(2.0, (1,))
+        start = clock.now()
+        await clock.sleep(1.0, (2,))
+        brake.release()
+        assert limit.try_acquire()
+        brake.refused(key, start, 4, (3,))  # counts: it began after the pause
+        assert not limit.try_acquire()
+        brake.release()
+
+    with VirtualClock() as clock:
+        clock.run(main(clock))
 
 
 @either_way
@@ -83,7 +103,7 @@ def test_draining_ends_a_pause(deadline: float | None) -> None:
     with asking({0: [THROTTLE] * 9}, slots=1, deadline=deadline, throttle=Throttle(first=20.0)) as asked:
         assert asked.clock.run(main(asked.clock, asked)) == [(1, 0)]
         assert asked.clock.now() == 2.0
-        asked.clock.jump(1e9)  # the clock is empty
+        asked.clock.jump(1e9)  # nothing is left on the clock
 
 
 def test_an_attempt_that_is_throttled_after_its_deadline_counts_who_runs_then(caplog: pytest.LogCaptureFixture) -> None:
@@ -98,7 +118,7 @@ def test_a_relaunch_that_is_throttled_leaves_the_straggler_alone() -> None:
         assert asked.play(0) == [(0, 0)]  # one call at a time is what the refusal has left
         asked.drain()
         assert [call[-1] for call in asked.outcomes] == ["throttled", "answered"]
-        assert asked.controller.relaunched == 0  # no relaunch began
+        assert asked.controller.relaunched == 0  # it did not begin
         assert len(asked.limit._queue) == asked.limit.taken == 0
 
 

@@ -199,6 +199,21 @@ def test_a_relaunch_waits_for_nothing_with_one_slot() -> None:
         assert nothing_is_left(asked.clock)
 
 
+def test_a_relaunch_counts_once_it_is_a_call() -> None:
+    async def main(clock: VirtualClock, asked: Asked) -> None:
+        tasks = [asyncio.ensure_future(asked.run(interval)) for interval in (0, 1)]
+        await clock.sleep(7.0, ())
+        assert asked.controller.relaunched == 0  # of both calls that are late, neither has found a slot
+        await tasks[1]
+        await clock.sleep(0.5, ())
+        assert asked.controller.relaunched == 1
+        await tasks[0]
+
+    with asking({0: [Act("answer", 50.0)], 1: [Act("answer", 8.0)]}, slots=2, threshold=5.0) as asked:
+        asked.clock.run(main(asked.clock, asked))
+        assert asked.backend.begun == [(0, 0), (1, 0), (0, 1)]
+
+
 def test_a_relaunch_that_never_began_is_not_one_of_those_allowed() -> None:
     """While it waited, the straggler failed: what takes its place is a repetition, which may be late itself."""
 
@@ -214,6 +229,24 @@ def test_a_relaunch_that_never_began_is_not_one_of_those_allowed() -> None:
             14.0
         )  # 8 for the failure, 5 until its repetition is late, 1 to answer
         assert asked.controller.relaunched == 1
+
+
+def test_no_more_relaunches_than_allowed_whoever_straggles() -> None:
+    with VirtualClock() as clock:
+        slow = Act("answer", 100.0)
+        asked = Asked(clock, {0: [Act("fail", 6.0), *[slow] * 5]}, slots=9, threshold=5.0, relaunches=2)
+        clock.run(asked.run(0))
+        clock.run(asked.controller.drain())
+        # Relaunched at 5, repeated at 6, relaunched at 10; at 11 the repetition is a straggler too.
+        assert sorted(call[2] for call in asked.outcomes) == pytest.approx([0.0, 5.0, 6.0, 10.0], abs=1e-3)
+        assert asked.controller.relaunched == 2
+
+
+def test_what_is_answered_is_not_relaunched() -> None:
+    with asking({0: [Act("answer", 6.0), Act("answer", 100.0)]}, threshold=5.0, relaunches=2) as asked:
+        asked.play(0)
+        asked.drain()
+        assert asked.backend.begun == [(0, 0), (0, 1)]
 
 
 def test_a_relaunch_that_fails_is_repeated_beside_the_straggler() -> None:
@@ -316,6 +349,19 @@ def test_background_attempts_have_deadlines_too() -> None:
         assert asked.clock.now() == 10.0
         assert asked.outcomes[-1] == (0, 0, 0.0, 10.0, "deadline")
         assert asked.backend.begun == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("kind", CLOCKS)
+def test_never_answering_is_survived_in_real_time_too(kind: str) -> None:
+    with CLOCKS[kind]() as clock:
+        script = {k: [NEVER, Act("fail", 0.001), Act("answer", 0.001)] for k in range(3)}
+        # A slow machine may miss deadlines of its own: then more attempts answer late, and none is lost.
+        asked = Asked(clock, script, slots=2, deadline=0.05, attempts=50)
+        found = clock.run(asked.run(*range(6)))
+        assert [interval for interval, _ in found] == list(range(6))
+        clock.run(asked.controller.drain())
+        assert asked.limit.taken == 0
+        assert sorted(call[:2] for call in asked.outcomes) == sorted(asked.backend.begun)
 
 
 @either_way

@@ -60,7 +60,7 @@ def test_fewer_slots_take_nothing_away_and_more_are_handed_out_at_once() -> None
         assert held == [0, 1, 2]
         limit.set(1)
         assert limit.taken == 3
-        for _ in range(2):  # returned slots only lower the count to the new limit
+        for _ in range(2):  # they only bring it down to the new limit
             limit.release()
             await settle()
         assert held == [0, 1, 2]
@@ -89,6 +89,41 @@ def test_cancelled_in_the_moment_of_its_turn_it_hands_on(spare: bool) -> None:
         await second
         assert first.cancelled()
         assert limit.taken == 1
+
+    with VirtualClock() as clock:
+        clock.run(main())
+
+
+def test_who_is_cancelled_before_its_turn_is_passed_over() -> None:
+    limit = SlotLimit(1)
+
+    async def main() -> None:
+        await limit.acquire()
+        first = asyncio.ensure_future(limit.acquire())
+        second = asyncio.ensure_future(limit.acquire())
+        await settle()
+        first.cancel()  # it still stands in the queue: its task has not run since
+        limit.release()
+        await second
+        assert limit.taken == 1
+
+    with VirtualClock() as clock:
+        clock.run(main())
+
+
+def test_nobody_who_has_left_stays_in_a_queue() -> None:
+    limit = SlotLimit(1)
+
+    async def main() -> None:
+        await limit.acquire()
+        for spare in (False, True):
+            waiting = asyncio.ensure_future(limit.acquire(spare=spare))
+            await settle()
+            waiting.cancel()
+            await settle()
+        assert (len(limit._queue), len(limit._spare_queue)) == (0, 0)
+        limit.release()
+        assert limit.try_acquire()
 
     with VirtualClock() as clock:
         clock.run(main())

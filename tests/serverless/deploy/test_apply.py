@@ -109,6 +109,20 @@ def test_a_change_updates_what_it_concerns(aws: MockedAws, clients: Clients) -> 
     assert deploy(clients, aws, wanted("2", memory_mb=3008, log_retention_days=30, timeout_seconds=60)) == []
 
 
+def test_into_a_vpc_and_out_again(aws: MockedAws, clients: Clients, vpc: dict) -> None:
+    deploy(clients, aws, wanted())
+    assert deploy(clients, aws, wanted(**vpc)) == [("update", "role"), ("update", "function")]
+    found = read(NAMES, clients)
+    assert found.function.subnets == tuple(sorted(vpc["subnets"]))
+    assert set(found.role.policies) == {"logs", "network"}
+    assert deploy(clients, aws, wanted(**vpc)) == []
+    assert deploy(clients, aws, wanted()) == [("update", "function")]
+    assert deploy(clients, aws, wanted()) == [("update", "role")]
+    role = read(NAMES, clients).role
+    assert set(role.policies) == {"logs"}
+    assert deploy(clients, aws, wanted()) == []
+
+
 def nothing_of_it(aws: MockedAws) -> bool:
     """Whether only the boundary is left, which belongs to an administrator."""
     there = {kind: names for kind, names in aws.everything().items() if names}
@@ -329,6 +343,22 @@ def test_a_function_that_does_not_become_ready(
         patch.setattr(LambdaFunction, "get_configuration", failed)
         with pytest.raises(DeployError, match=r"^the function did not become ready: no rights; run the same command"):
             deploy(clients, aws, wanted(memory_mb=3008))
+
+
+def test_nothing_is_made_without_the_boundary(aws: MockedAws, made: Clients) -> None:
+    with pytest.raises(
+        DeployError, match=r"^permissions boundary gnn-eu-west-1-boundary: there is none: an admin"
+    ) as no:
+        deploy(made, aws, wanted())
+    assert no.value.user_error
+    assert aws.changes == []
+    aws.make_boundary("gnn", vpc=False)
+    assert ("create", "function") in deploy(made, aws, wanted())
+    before = list(aws.changes)
+    network = {"subnets": ("subnet-0a",), "security_groups": ("sg-0b",)}
+    with pytest.raises(DeployError, match=r"-boundary: it is not the one that this deployment needs: an administrator"):
+        deploy(made, aws, wanted(**network))
+    assert aws.changes == before
 
 
 def test_a_deployment_of_an_older_release_is_mended(aws: MockedAws, clients: Clients) -> None:

@@ -1,4 +1,4 @@
-"""The steps from the existing to the wanted deployment."""
+"""The steps from what exists to what is wanted."""
 
 from __future__ import annotations
 
@@ -110,6 +110,20 @@ def test_an_administrator_makes_the_boundary_before_all_else(
         assert first.reason.endswith('an administrator makes it, as docs/aws.md says under "The permissions boundary"')
 
 
+@pytest.mark.parametrize("boundary", [None, "arn:aws:iam::aws:policy/AdministratorAccess"])
+def test_a_role_of_an_older_release_gets_the_boundary(boundary: str | None) -> None:
+    [update] = changes(plan_deploy(wanted(), found(role=dataclasses.replace(role(vpc=False), boundary=boundary))))
+    assert update == ("update", "role", "its permissions boundary is missing or another")
+
+
+def test_a_function_of_an_older_release_gets_its_image_by_digest() -> None:
+    [update] = changes(plan_deploy(wanted(), found({"image": NAMES.image("1")})))
+    assert update == ("update", "function", "image gnn:1 → gnn@sha256:000000000000…")
+    # Its image is gone, too.
+    lost = changes(plan_deploy(wanted(), found({"image": NAMES.image("1")}, repository=repository(images={}))))
+    assert [step[:2] for step in lost] == [("create", "image"), ("update", "function")]
+
+
 @pytest.mark.parametrize(
     ("settings", "reason", "changed"),
     [
@@ -121,6 +135,12 @@ def test_an_administrator_makes_the_boundary_before_all_else(
 def test_a_changed_setting_updates_the_function_alone(settings: dict, reason: str, changed: set[str]) -> None:
     [action] = [action for action in plan_deploy(wanted(**settings), found()) if action.verb != "keep"]
     assert (action.verb, action.kind, action.reason, action.changes) == ("update", "function", reason, changed)
+
+
+def test_a_new_image_is_pushed_before_the_function_has_it_and_the_old_one_goes_after() -> None:
+    actions = changes(plan_deploy(wanted(tag="2"), found()))
+    assert [step[:2] for step in actions] == [("create", "image"), ("update", "function"), ("delete", "old images")]
+    assert actions[1][2] == "image gnn@sha256:000000000000… → gnn:2, by its digest"
 
 
 def test_into_a_vpc_and_out_again() -> None:
@@ -163,7 +183,7 @@ def test_what_others_changed_is_put_right() -> None:
         ({"repository": repository(immutable=False)}, ("update", "repository")),
     ):
         assert [found_step[:2] for found_step in changes(plan_deploy(wanted(), found(**there)))] == [step]
-    # A deployer may not change the trust policy of a role: the role is made again.
+    # Who deploys may not change who takes a role: it is made again.
     taken = changes(plan_deploy(wanted(), found(role=dataclasses.replace(role(vpc=False), trust=trust))))
     assert [step[:2] for step in taken] == [("delete", "role"), ("create", "role"), ("update", "function")]
 

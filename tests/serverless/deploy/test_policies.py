@@ -1,4 +1,4 @@
-"""Least privilege: the actions and resources of each role."""
+"""Least privilege: who may do what, on which resources."""
 
 from __future__ import annotations
 
@@ -38,6 +38,17 @@ def test_other_partitions(region: str, partition: str, host: str) -> None:
     names = Names("gnn", "123456789012", region)
     assert names.function_arn == f"arn:{partition}:lambda:{region}:123456789012:function:gnn"
     assert names.registry == host
+
+
+def test_the_function_may_write_its_own_log_and_nothing_else() -> None:
+    assert policies.role_policies(NAMES, vpc=False) == {
+        "logs": {
+            "Version": "2012-10-17",
+            "Statement": [
+                {"Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"], "Resource": f"{LOG}:*"}
+            ],
+        }
+    }
 
 
 def test_network_interfaces_only_with_a_vpc_and_not_for_the_function_s_code() -> None:
@@ -92,3 +103,18 @@ def test_the_boundary_allows_what_the_role_is_given_and_no_more(vpc: bool) -> No
     given = [one for document in policies.role_policies(NAMES, vpc=vpc).values() for one in statements(document)]
     assert statements(policies.boundary_policy(NAMES, vpc=vpc)) == given
     assert NAMES.boundary_arn == "arn:aws:iam::123456789012:policy/gnn-eu-west-1-boundary"
+
+
+@pytest.mark.parametrize("vpc", [{}, {"subnets": ("subnet-0a",), "security_groups": ("sg-0b",)}])
+def test_who_deploys_may_do_nothing_to_other_resources(vpc: dict) -> None:
+    # These name no resource, and change nothing.
+    everywhere = {"ecr:GetAuthorizationToken", "logs:DescribeLogGroups"}
+    for statement in statements(policies.deployer_policy(NAMES, **vpc)):
+        actions, resources = statement["Action"], statement["Resource"]
+        if resources == "*":
+            assert all(action in everywhere or action.startswith("ec2:Describe") for action in actions)
+        else:
+            assert all("gnn" in one for one in ([resources] if isinstance(resources, str) else resources))
+        assert not any("*" in action for action in actions)
+        if "iam:PassRole" in actions:
+            assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "lambda.amazonaws.com"}}

@@ -7,12 +7,14 @@ import base64
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
 import pytest
 from support.aws import SECRET, Cloud, ThrottledError, cloud
+from support.leftovers import nothing_left
 from support.rie import Reply
 
 from dorylax.serverless.backends.aws import clients, invoker
@@ -99,6 +101,25 @@ def test_an_alias_is_invoked(aws: Cloud, make: Make) -> None:
     assert invoke(make(f"{aws.function}:live"), b"event") == [b"event"]
 
 
+def test_so_many_calls_at_a_time(aws: Cloud, make: Make) -> None:
+    lock, running, most = threading.Lock(), 0, 0
+
+    def answer(payload: bytes) -> Reply:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+        return echo(payload)
+
+    aws.answer = answer
+    events = [b"%d" % k for k in range(12)]
+    assert invoke(make(calls=3), *events) == events
+    assert most == 3
+
+
 def test_throttled_once_is_asked_for_once(aws: Cloud, make: Make) -> None:
     """boto3 would repeat it, and the controller would not know that there are too many."""
 
@@ -111,6 +132,12 @@ def test_throttled_once_is_asked_for_once(aws: Cloud, make: Make) -> None:
     assert error.reason == "throttled"
     assert str(error) == "AWS throttles (TooManyRequestsException: Rate Exceeded.)"
     assert aws.invoked == 1
+
+
+def test_a_function_that_is_not_there_ends_the_run(make: Make) -> None:
+    (error,) = invoke(make("nobody"), b"my event")
+    assert isinstance(error, AwsError)
+    assert "dorylax aws deploy" in str(error)
 
 
 def test_an_answer_that_does_not_come(aws: Cloud, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,3 +322,15 @@ def test_keys_and_events_are_in_no_log_and_no_error(aws: Cloud, make: Make, capl
 
 
 # Ends.
+
+
+def test_closing_leaves_nothing(aws: Cloud) -> None:
+    with nothing_left():
+        client = lambda_client(None, calls=3, seconds=60.0)
+        functions = LambdaFunctions(client, aws.function, settings=SETTINGS, calls=3, deadline=None)
+        assert invoke(functions, b"a", b"b", b"c") == [b"a", b"b", b"c"]
+        functions.close()
+        functions.close()
+    (error,) = invoke(functions, b"d")
+    assert isinstance(error, InvokeError)
+    assert error.reason == "refused"

@@ -5,6 +5,7 @@ AWS is moto's control plane; the function's sandboxes are run by AWS's emulator 
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 from moto.awslambda.exceptions import LambdaClientError
-from support.aws import Cloud, Sandboxes, ThrottledError, cloud
+from support.aws import SECRET, Cloud, Sandboxes, ThrottledError, cloud
 from support.backends import need_emulator
 from support.leftovers import nothing_left
 from support.local_runs import Undisturbed, check, config, running
@@ -117,3 +118,15 @@ def test_whatever_aws_answers(aws: Cloud, sandboxes: list[Emulated], undisturbed
         assert found.pipeline.counters()["throttled"] >= trouble.suffered["throttled"] + trouble.suffered["service"]
         aws.answer = Sandboxes(sandboxes)
     check(found, undisturbed)
+
+
+def test_no_key_is_logged(aws: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with running(on(aws)) as found:
+        found.train()
+        keys = found.backend._invoker._settings.keys
+    # moto's server, which is AWS's side, writes down the URLs that it is asked for.
+    ours = "\n".join(record.getMessage() for record in caplog.records if record.name != "werkzeug")
+    assert "calls at a time" in ours
+    for secret in (keys.worker_secret.decode(), keys.token.hex(), "X-Amz-Signature", SECRET):
+        assert secret not in ours
