@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.costs import Costs
-from support.tiers import Case, Slice, chosen, core
+from support.tiers import Case, Slice, chosen, core, shards
 
 ROOT = Path(__file__).parents[1]
 FILE = "tests/a.py"
@@ -50,6 +50,34 @@ def test_slices_repeat_by_key_and_hold_about_their_share() -> None:
     held = [set(filter(Slice(20, key).has, many)) for key in ("a", "a", "b")]
     assert held[0] == held[1] != held[2]
     assert all(150 < len(one) < 250 for one in held)
+
+
+def test_shards_are_disjoint_complete_and_of_about_equal_cost() -> None:
+    costs = {f"tests/{k}.py": float(k % 17 + 1) for k in range(100)}
+    parts = shards(costs, 4)
+    assert sorted(name for part in parts for name in part) == sorted(costs)
+    totals = [sum(costs[name] for name in part) for part in parts]
+    assert max(totals) - min(totals) <= max(costs.values())
+
+
+def test_costs_survive_the_file(tmp_path: Path) -> None:
+    costs = Costs({FILE: 1.5}, {f"{FILE}::a[x::y]": 2.0}, {f"{FILE}::cluster": 6.0})
+    costs.write(tmp_path / "costs.json")
+    assert Costs.read(tmp_path / "costs.json") == costs
+
+
+def test_recording_replaces_what_ran_and_forgets_what_is_gone() -> None:
+    this, other, gone = "tests/test_tiers.py", "tests/test_docs.py", "tests/gone.py"
+    dear = {
+        f"{this}::ran": 2.0,
+        f"{this}::skipped": 2.0,
+        f"{this}::removed": 2.0,
+        f"{other}::b": 3.0,
+        f"{gone}::c": 1.0,
+    }
+    costs = Costs({this: 1.0, other: 1.0, gone: 1.0}, dear, {f"{gone}::fixture": 6.0})
+    costs.update(Costs({this: 0.5}), {f"{this}::ran"}, {f"{this}::ran", f"{this}::skipped"})
+    assert costs == Costs({this: 0.5, other: 1.0}, {f"{this}::skipped": 2.0, f"{other}::b": 3.0})
 
 
 def test_no_file_keeps_a_process_busy_for_over_a_minute() -> None:

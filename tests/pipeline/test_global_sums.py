@@ -28,8 +28,11 @@ from support.pipelines import (
 from dorylax.pipeline.buffers import PartsBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.run import PipelineEpoch
+from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.timeline import Span
+from dorylax.pipeline.visit import Visit
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
 
@@ -113,6 +116,36 @@ def asynchronous(**options: Any) -> PipelineConfig:
     given = {"servers": 2, "intervals": 3, "mode": "async", "clock": "virtual", "update": "per_epoch"}
     given |= {"freshness": 0} if options.get("mode", "async") == "async" else {}
     return PipelineConfig(**{**given, **options})
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+@pytest.mark.parametrize("update", ["per_epoch", "per_interval"])
+def test_a_part_of_ones_own_is_of_its_epoch_and_others_obey_the_bound(
+    monkeypatch: pytest.MonkeyPatch, staleness: int, update: str
+) -> None:
+    lags: set[int] = set()
+    totals = PartsBuffer.totals
+    reading: list[Visit] = []
+
+    async def witnessed(server: GraphServer, step: Any, visit: Visit) -> None:
+        def seen(self: PartsBuffer) -> list[np.ndarray]:
+            if visit.epoch > 0:
+                assert self.stamps.epochs[visit.number] == visit.epoch
+                lags.update((visit.epoch - self.stamps.epochs).tolist())
+            return totals(self)
+
+        reading.append(visit)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server.parts[step.index], "totals", functools.partial(seen, server.parts[step.index]))
+            await run_sum(server, step, visit)
+
+    run_sum = RUN["sum"]
+    monkeypatch.setitem(RUN, "sum", witnessed)
+    pipeline, parts = make_pipeline("BatchNorm", data(), asynchronous(staleness=staleness, update=update))
+    records = run(pipeline, parts, 8)
+    assert reading
+    assert 1 <= max(lags) <= staleness + 1
+    assert records[-1].loss < records[0].loss
 
 
 def test_servers_send_one_message_each_where_epochs_are_synchronous() -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import signal
 import threading
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from dorylax.graph.description import _digest
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.runs import checkpoint, metrics
-from dorylax.runs.checkpoint import CheckpointMismatchError
+from dorylax.runs.checkpoint import CheckpointMismatchError, CheckpointWarning
 from dorylax.runs.digest import digest_of
 from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryError, RunDirectoryWarning
 from dorylax.trainer import TrainingError
@@ -104,6 +105,12 @@ def test_eval_every(trainer):
 
 
 # Randomness and compilation
+
+
+def test_seed_alone_changes_dropout(trainer, net, same):
+    runs = [trainer(model=net(rngs=nnx.Rngs(0)), seed=seed).fit() for seed in (0, 0, 1)]
+    assert same(runs[0].last_params, runs[1].last_params)
+    assert not same(runs[0].last_params, runs[2].last_params)
 
 
 def test_every_epoch_draws_anew(trainer):
@@ -355,6 +362,27 @@ def test_other_threads_train_without_handlers(trainer, tmp_path):
 # Checkpoints in a run
 
 
+def damage(path: Path) -> None:
+    largest = max(
+        (file for file in (path / "arrays").rglob("*") if file.is_file()), key=lambda file: file.stat().st_size
+    )
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+
+
+def test_damaged_checkpoint_is_passed_over(trainer, tmp_path, same):
+    options = {"run_directory": tmp_path, "resume": True, "checkpoint_every": 5}
+    trainer(epochs=12, **options).fit()
+    damage(tmp_path / "checkpoints" / "epoch-00000012")
+    with pytest.warns(CheckpointWarning, match="epoch-00000012 is damaged"):
+        resumed = trainer(epochs=20, **options).fit()
+    assert resumed.first_epoch == 10
+    assert same(resumed.last_params, trainer(epochs=20).fit().last_params)
+    assert metrics.read(tmp_path / "metrics.jsonl") == resumed.history
+    assert checkpoint.Checkpoints(tmp_path / "checkpoints").epochs() == [15, 20]
+
+
 def test_an_edited_configuration_is_written_anew_by_the_run_that_the_checkpoint_knows(trainer, tmp_path, same):
     options = {"run_directory": tmp_path, "resume": True}
     trainer(epochs=3, **options).fit()
@@ -531,6 +559,17 @@ def test_wrong_kinds(trainer, net, data):
         trainer(optimizer=0.01)
     with pytest.raises(TypeError, match="observer"):
         trainer(observers=[print])
+
+
+def test_output_shape_is_checked(trainer, net):
+    with pytest.raises(ValueError, match=r"\[V, num_classes\] = \[48, 3\], got \[48, 16\]: give it out_features=3"):
+        trainer(model=net(16, rngs=nnx.Rngs(0)))
+
+
+def test_validation_vertices_are_needed(trainer, data):
+    without = dataclasses.replace(data, val_mask=np.zeros_like(data.val_mask))
+    with pytest.raises(ValueError, match=r"train\.patience needs validation vertices"):
+        trainer(data=without, patience=3)
 
 
 def test_model_that_grows_is_refused(trainer, net):

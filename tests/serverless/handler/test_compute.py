@@ -1,17 +1,26 @@
-"""Parts, padding and sums: stages of real models give the same results on padded parts as on all rows at once."""
+"""Parts, padding and sums: the stages of real models on padded parts give what they give on all rows at once."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import zoo
 from support.handler_events import RESULTS, SCALE, UNUSED, W, event, expected, rows_of, small_stage
+from support.reference import Intervals, ReferenceExecutor, compile_whole
 
+from dorylax.program import optimise, trace
+from dorylax.program.artefact.export import export_stages
 from dorylax.program.artefact.stage_file import Stage, load
+from dorylax.program.rows.types import Rows, Summed
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
-from dorylax.serverless.task import ResultTarget
+from dorylax.serverless.rows import cut
+from dorylax.serverless.task import OperandSource, ResultTarget
 
 
 @functools.cache
@@ -53,6 +62,17 @@ def test_results_are_those_of_all_real_rows(stage: Stage, parts: tuple[int, ...]
     assert [value.dtype for value in (*of_graph, *of_parameters)] == [np.float32] * 4
 
 
+@given(st.integers(1, 12), st.integers(1, 6))
+def test_any_cut_gives_the_same(count: int, size: int) -> None:
+    stage = shared_stage()
+    parts = (size,) * (count // size) + ((count % size,) if count % size else ())
+    of_graph, of_parameters = in_parts(stage, parts, size)
+    total, *others = expected(*rows_of(count))
+    np.testing.assert_allclose(of_graph[0], others[0], rtol=1e-6)
+    np.testing.assert_allclose(of_graph[2], others[2], rtol=1e-6)
+    np.testing.assert_allclose(of_parameters[0], total, rtol=1e-5, atol=1e-6)
+
+
 def test_rows_that_are_padded_already_count_as_real_no_more_than_they_are(stage: Stage) -> None:
     x, g = rows_of(8)
     results = Results(RESULTS)
@@ -72,7 +92,7 @@ def test_padding_repeats_the_last_row_or_is_zero(stage: Stage) -> None:
 def test_without_real_rows_the_sums_are_zero_and_what_has_no_rows_is_there(stage: Stage) -> None:
     results = Results(RESULTS)
     values = compute_part(event(parts=(0,)), stage, inputs(0, rows=(rows_of(1)[0][:0], rows_of(1)[1][:0])))
-    assert not np.isfinite(values[3]).any()  # rows of zeros, which must not show
+    assert not np.isfinite(values[3]).any()  # rows of zeros: nothing of them may be seen
     results.add([np.full_like(values[0], np.nan), *values[1:]], 0)
     np.testing.assert_array_equal(results.of_parameter_server()[0], np.zeros((4, 3)))
     rows, free, inverse = results.of_graph_server()
@@ -128,3 +148,76 @@ def test_refuses_another_number_of_results() -> None:
 
 
 # The stages of models
+
+
+def source_of(program: Any, var: Any, leaves: dict[Any, int]) -> OperandSource:
+    found = program.analysis.types[var]
+    if isinstance(found, Rows):
+        return OperandSource("rows", found.axis, found.factor, zero=var in program.analysis.weighted)
+    return OperandSource("weights", leaf=leaves[var]) if var in leaves else OperandSource("free")
+
+
+def target_of(program: Any, var: Any) -> ResultTarget:
+    found = program.analysis.types[var]
+    if isinstance(found, Rows):
+        return ResultTarget("rows", found.axis, found.factor)
+    return ResultTarget("sums" if isinstance(found, Summed) else "free")
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GINConv", "MPNNConv", "sharing"])
+def test_stages_of_models_give_on_padded_parts_what_they_give_on_all_rows(name: str) -> None:
+    """In float64, so that only a mistake is larger than rounding."""
+    with jax.enable_x64(True):
+        case = zoo.ALL[name]
+        parts, data = zoo.parts_of(case, "float64"), zoo.data_of(case, "float64")
+        program = optimise(trace(parts, zoo.spec_of(case, "float64")))
+        calls: list[tuple[int, tuple[Any, ...], list[Any]]] = []
+        task_of = {program.interfaces[k].writes[0]: k for k, task in enumerate(program.tasks) if task.kind == "stage"}
+
+        def recording(closed: Any, sizes: dict[str, int]) -> Any:
+            function, index = compile_whole(closed, sizes), task_of.get(closed.jaxpr.outvars[0])
+
+            def call(*values: Any) -> list[Any]:
+                results = function(*values)
+                if index is not None:
+                    calls.append((index, values, results))
+                return results
+
+            return call
+
+        whole = Intervals.of(data.graph, [0, zoo.V])
+        executor = ReferenceExecutor(program, data, whole, compile=recording)
+        executor.step(parts.params, parts.streams, parts.state, seed=3, epoch=4)
+        stage_set = export_stages(program)
+        assert {index for index, _, _ in calls} == set(stage_set.stages)
+        stages = {sha256: load(content) for sha256, content in stage_set.artefacts.items()}
+        for call in calls:
+            check_stage(program, stages, stage_set.stages[call[0]], call)
+
+
+def check_stage(program: Any, stages: dict[str, Stage], reference: Any, call: tuple[int, Any, Any]) -> None:
+    index, values, results = call
+    interface = program.interfaces[index]
+    params = [var for var in interface.reads if not isinstance(program.analysis.types[var], Rows)][::2]
+    leaves = {var: leaf for leaf, var in enumerate(params)}  # every other one, as if it were a parameter
+    sources = tuple(source_of(program, var, leaves) for var in interface.reads)
+    targets = tuple(target_of(program, var) for var in interface.writes)
+    of_kind = {
+        kind: [v for v, s in zip(values, sources, strict=True) if s.source == kind] for kind in ("free", "weights")
+    }
+    rows = [(value, source) for value, source in zip(values, sources, strict=True) if source.source == "rows"]
+    space = program.tasks[index].space
+    total = zoo.V if space == "vertex" else int(zoo.graph().num_edges)
+    loaded = stages[reference.sha256]
+    for counts, size in (((total,), total + 3), ((7, 7, total - 14), total + 3)):
+        asked = event(reference=reference, size=size, parts=counts, operands=sources, results=targets)
+        found, first = Results(targets), 0
+        for count in counts:
+            mine = [cut(value, source.axis, source.factor, first, first + count) for value, source in rows]
+            found.add(compute_part(asked, loaded, Inputs(count, mine, of_kind["free"], of_kind["weights"])), count)
+            first += count
+        of_graph, of_parameters = iter(found.of_graph_server()), iter(found.of_parameter_server())
+        for target, wanted in zip(targets, results, strict=True):
+            got = next(of_parameters if target.target == "sums" else of_graph)
+            assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)

@@ -151,6 +151,12 @@ def test_partitioning_counts_by_its_method() -> None:
     assert max(found["ldg"], found["range"], found["random"]) < 2.5 * _GIB
 
 
+def test_it_may_be_tried_all_the_same(memory_of: Callable[[float], None]) -> None:
+    memory_of(0.5)
+    found = Trainer.from_config(config(single__memory="ignore"), dorylax.load("communities", size="tiny")).fit()
+    assert len(found.history) == 1
+
+
 def test_more_servers_have_less_each_and_more_ghosts() -> None:
     shape = DataShape(1_000_000, 20_000_000, 100, 10)
     cuts = [Cut.at_random(shape, servers, 4) for servers in (1, 2, 8, 64)]

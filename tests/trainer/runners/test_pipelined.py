@@ -20,6 +20,7 @@ from dorylax.runs import metrics
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.errors import ConfigError
 from dorylax.trainer import TrainingError
 
 ASYNC = PipelineConfig(servers=2, mode="async", staleness=2)
@@ -90,6 +91,13 @@ def test_what_virtual_servers_cost_is_known_after_each_epoch(trainer, tmp_path):
     assert (bill["cluster"], bill["prices_as_of"], bill["seconds"]) == ("default", "2026-07", 3 * 3600)
     assert bill["dollars"] == pytest.approx(3 * hourly)
     assert bill["value"] == pytest.approx(1 / (3 * 3600 * 3 * hourly))
+
+
+def test_predict_is_of_the_best_epoch(trainer, data):
+    runner = trainer(pipeline=ASYNC)
+    result = runner.fit()
+    right = runner.predict().argmax(1) == data.labels
+    assert result.val_accuracy == pytest.approx(right[data.val_mask].mean())
 
 
 def test_barriers_stand_where_checkpoints_are_due_and_at_the_end(trainer, made, tmp_path):
@@ -248,3 +256,15 @@ def test_a_virtual_cluster_is_no_free_setting(trainer, tmp_path):
     trainer(pipeline=PipelineConfig(clock="virtual"), epochs=2, **options).fit()
     with pytest.raises(RunDirectoryError, match=r"pipeline\.graph_threads: null there, 2 here"):
         trainer(pipeline=PipelineConfig(clock="virtual", graph_threads=2), **options).fit()
+
+
+def test_arguments_that_exclude_each_other(trainer):
+    with pytest.raises(ValueError, match=r"single\.optimize=false and pipeline\.servers exclude each other"):
+        trainer(pipeline=PIPE, optimize=False)
+    with pytest.raises(ConfigError, match=r"pipeline\.switch_margin = 0\.1 needs train\.target_accuracy"):
+        trainer(pipeline=PipelineConfig(mode="async", switch_margin=0.1))
+
+
+def test_what_is_not_started_cannot_run(trainer):
+    with pytest.raises(RuntimeError, match=r"call start\(\) first"):
+        trainer(pipeline=PIPE)._runner().drain(0)
