@@ -26,41 +26,38 @@ from dorylax.trainer.step.gradient import Gradient
 _CLEARLY = 0.5
 
 
+def too_wide(functions: StepFunctions, parts: ModelParts, limit: Limit | None) -> Compiled | None:
+    """The memory of the parameters if they alone exceed the limit, so that XLA need not compile such functions."""
+    parameters = _parameters(functions, parts)
+    if limit is None or parameters <= limit.bytes:
+        return None
+    return Compiled(XlaBytes(0, 0), XlaBytes(0, 0), XlaBytes(0, 0), parameters)
+
+
 def compiled_on_shapes(
-    functions: StepFunctions,
-    gradient: Gradient,
-    parts: ModelParts,
-    shape: DataShape,
-    *,
-    community: bool,
-    limit: Limit | None = None,
+    functions: StepFunctions, gradient: Gradient, parts: ModelParts, shape: DataShape, *, community: bool
 ) -> tuple[Compiled | None, int, float]:
     """The memory of the functions, the bytes that compiling them has added to this process, and the seconds it took.
 
-    None where JAX computes on an accelerator, with its own memory, or operation by operation, for debugging. If the
-    parameters alone exceed the limit, only they are counted.
+    None where JAX computes on an accelerator, with its own memory, or operation by operation, for debugging.
     """
     if jax.default_backend() != "cpu" or debugged():
         return None, 0, 0.0
     before = resident_bytes()
-    carry = functions.start.shapes(parts.params, parts.state)
-    # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
-    parameters = tree_bytes(carry) + 3 * tree_bytes(parts.params)
-    if limit is not None and parameters > limit.bytes:
-        nothing = XlaBytes(0, 0)
-        return Compiled(nothing, nothing, nothing, parameters), 0, 0.0
     data = abstract_data(shape, reordered=True if community else None)
     V = shape.num_vertices
     masks, weights = jax.ShapeDtypeStruct((3, V), bool), jax.ShapeDtypeStruct((V,), np.float32)
     named = further_inputs(data, parts.keywords)
     arrays = TrainingArrays(data.graph, data.features, data.labels, masks, weights, named)
     functions.start.prepare(parts.params, parts.state)
+    carry = functions.start.shapes(parts.params, parts.state)
     hoist, kept, seconds = gradient.prepare(arrays)
     inputs = EpochInputs(parts.streams, kept, arrays, np.uint32(0), np.uint32(0))
     step, step_seconds = functions.step(gradient).prepare(carry, inputs)
     evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
         carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
     )
+    parameters = _parameters(functions, parts)
     compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
     return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
 
@@ -70,6 +67,11 @@ def _assigned(executable: Any) -> XlaBytes:
         return XlaBytes(0, 0)
     found = executable.memory_analysis()
     return XlaBytes(found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes))
+
+
+def _parameters(functions: StepFunctions, parts: ModelParts) -> int:
+    """Bytes of the carry, of the model's own parameters, of the trainer's first copy, and of that of the best epoch."""
+    return tree_bytes(functions.start.shapes(parts.params, parts.state)) + 3 * tree_bytes(parts.params)
 
 
 def tree_bytes(tree: Any) -> int:

@@ -32,7 +32,7 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes, tree_bytes
+from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes, too_wide, tree_bytes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
 from dorylax.trainer.from_config import abstract_model, build_optimizer, shards_for
@@ -175,13 +175,10 @@ def _estimate(
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
     if compiled is None:
+        compiled = too_wide(functions, parts, config.single.limit)
+    if compiled is None:
         compiled, code, _ = compiled_on_shapes(
-            functions,
-            _gradient(functions, parts, data, config),
-            parts,
-            shape,
-            community=community,
-            limit=config.single.limit,
+            functions, _gradient(functions, parts, data, config), parts, shape, community=community
         )
     seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
     process = Process(libraries, code) if like is None else like.process

@@ -47,7 +47,7 @@ def estimate_trainer(
     data.release()
     ordered = community and is_ordered(data)
     libraries = max(0, resident_bytes() - held(shape, ordered=ordered))
-    compiled, code, seconds = compiled_on_shapes(functions, gradient, parts, shape, community=community, limit=limit)
+    compiled, code, seconds = compiled_on_shapes(functions, gradient, parts, shape, community=community)
     process = Process(libraries, code)
     parted = phases(shape, process, community=community, loads=False, orders=not ordered, compiled=compiled)
     return Estimate(shape, parted, limit, process, compiled), seconds
