@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import export
 from jax._src import source_info_util as _source_info
 from jax._src.core import InconclusiveDimensionOperation, eval_jaxpr
+from jax._src.dispatch import apply_primitive
 from jax._src.linear_util import DebugInfo
 from jax.core import ShapedArray
 from jax.extend.core import (
@@ -47,9 +48,11 @@ __all__ = [
     "SourceLine",
     "Var",
     "ad",
+    "apply_primitive",
     "as_written_at",
     "batching",
     "close",
+    "debugged",
     "equation_like",
     "eval_jaxpr",
     "first_source_line",
@@ -58,6 +61,7 @@ __all__ = [
     "is_literal",
     "jaxpr_as_fun",
     "jaxprs_in_params",
+    "jit",
     "make_jaxpr_of",
     "mlir",
     "multiple_of",
@@ -139,6 +143,25 @@ def close(
 def make_jaxpr_of(fun: Callable[..., Any], *specs: Any) -> ClosedJaxpr:
     """The jaxpr of a function of arrays with these shapes, which may be symbolic."""
     return jax.make_jaxpr(fun)(*specs)
+
+
+def debugged() -> bool:
+    """Whether a flag asks JAX to run operation by operation, which functions compiled ahead of time cannot."""
+    return any(getattr(jax.config, name) for name in ("jax_disable_jit", "jax_debug_nans"))
+
+
+def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit` whose errors under `jax_debug_nans` keep the source line of the operation, which those of JAX lose."""
+    jitted = jax.jit(function, **options)
+
+    def call(*args: Any) -> Any:
+        try:
+            return jitted(*args)
+        except FloatingPointError:
+            function(*args)
+            raise
+
+    return call
 
 
 # Symbolic dimensions
@@ -230,11 +253,13 @@ _THREAD_SETTINGS: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_default_matmul_precision": jax.default_matmul_precision,
     "jax_default_device": jax.default_device,
     "jax_debug_nans": jax.debug_nans,
+    "jax_disable_jit": jax.disable_jit,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
 }
 
 
 def thread_settings() -> Callable[[], None] | None:
-    """What gives another thread the settings that this one has by context managers (`with jax.enable_x64(True)`).
+    """A function that gives another thread this thread's settings by context managers (`with jax.enable_x64(True)`).
 
     None where a new thread has the same: entering what is there already would make JAX compile everything again.
     """

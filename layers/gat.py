@@ -119,10 +119,10 @@ class GATConv(nnx.Module):
             (x, self.kernel[...], self.attention_source[...], self.attention_target[...], bias), dtype=self.dtype
         )
         z = (x @ kernel).reshape(x.shape[0], self.heads, self.out_features)
-        source_scores, target_scores = (z * source).sum(-1), (z * target).sum(-1)
+        source_scores, target_scores = (z * source[None]).sum(-1), (z * target[None]).sum(-1)
         y = self._attend(graph, z, source_scores, target_scores)
         y = y.reshape(x.shape[0], self.total_features) if self.concat else y.mean(axis=1)
-        return y if bias is None else y + bias
+        return y if bias is None else y + bias[None]
 
     def _attend(
         self, graph: CompressedGraph, z: Float[Array, "V K F"], source: Float[Array, "V K"], target: Float[Array, "V K"]

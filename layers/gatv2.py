@@ -132,18 +132,18 @@ class GATv2Conv(nnx.Module):
         target = source if self.kernel_target is None else self._project(rows, self.kernel_target, self.bias_target)
 
         def score(sums: jax.Array) -> jax.Array:
-            scores: jax.Array = (jax.nn.leaky_relu(sums, self.negative_slope) * attention).sum(-1)
+            scores: jax.Array = (jax.nn.leaky_relu(sums, self.negative_slope) * attention[None]).sum(-1)
             return scores
 
         scores = score(scatter_src(graph, source) + scatter_dst(graph, target))
         y = attend(graph, source, scores, score(source + target), self.dropout, layer=self)
         y = y.reshape(x.shape[0], self.total_features) if self.concat else y.mean(axis=1)
-        return y if bias is None else y + bias
+        return y if bias is None else y + bias[None]
 
     def _project(
         self, x: Float[Array, "V F"], kernel: nnx.Param[jax.Array], bias: nnx.Param[jax.Array] | None
     ) -> Float[Array, "V H C"]:
         """`x W + b`, head by head, in the dtype of `x`."""
         x, matrix, offset = follow_input((x, kernel[...], None if bias is None else bias[...]))
-        z: jax.Array = x @ matrix if offset is None else x @ matrix + offset
+        z: jax.Array = x @ matrix if offset is None else x @ matrix + offset[None]
         return z.reshape(x.shape[0], self.heads, self.out_features)

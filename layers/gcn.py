@@ -89,4 +89,4 @@ class GCNConv(nnx.Module):
         bias = None if self.bias is None else self.bias[...]
         x, kernel, bias, weight = follow_input((x, self.kernel[...], bias, edge_weight), dtype=self.dtype)
         y = normalised_adjacency(graph, x, weight).times(x @ kernel)
-        return y if bias is None else y + bias
+        return y if bias is None else y + bias[None]

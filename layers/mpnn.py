@@ -139,10 +139,10 @@ class MPNNConv(nnx.Module):
 
     @staticmethod
     def _blocks(dense: nnx.Linear, x: jax.Array, *ends: int) -> list[jax.Array]:
-        """The kernel cut after the rows `ends`, and the bias (or 0), in the dtype of `x`."""
+        """The kernel cut after the rows `ends`, and the bias `[1, H]` (or 0), in the dtype of `x`."""
         bias = None if dense.bias is None else dense.bias[...]
         _, kernel, offset = follow_input((x, dense.kernel[...], bias))
-        return [*jnp.split(kernel, ends), jnp.zeros((), x.dtype) if offset is None else offset]
+        return [*jnp.split(kernel, ends), jnp.zeros((), x.dtype) if offset is None else offset[None]]
 
     def _check_edges(self, graph: CompressedGraph, edges: jax.Array | None) -> None:
         if edges is None:

@@ -101,4 +101,4 @@ class SAGEConv(nnx.Module):
             (x, self.kernel_self[...], self.kernel_neighbours[...], bias), dtype=self.dtype
         )
         y: jax.Array = x @ kernel_self + gather(graph, x, reduce=self.aggregation) @ kernel_neighbours
-        return y if bias is None else y + bias
+        return y if bias is None else y + bias[None]

@@ -98,4 +98,4 @@ class SGConv(nnx.Module):
         for _ in range(self.num_propagations):
             x = adjacency.times(x)
         y: jax.Array = x @ kernel
-        return y if bias is None else y + bias
+        return y if bias is None else y + bias[None]

@@ -13,7 +13,7 @@ import numpy as np
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.hollow import hollow, is_hollow
-from dorylax.jax_internals import Var, eval_jaxpr, is_key, size_at, type_of
+from dorylax.jax_internals import Var, eval_jaxpr, is_key, jit, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
@@ -54,14 +54,15 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     It is called once, on ones, so that no epoch pays for compilation and no two threads compile the same.
     """
     if step.space is None:
-        return jax.jit(_evaluator(plan.program.function_of(step.index)))
+        return jit(_evaluator(plan.program.function_of(step.index)))
     at = {SYMBOLS[step.space]: rows}
-    function = jax.jit(_evaluator(instantiate(plan.program.function_of(step.index), at)))
+    function = jit(_evaluator(instantiate(plan.program.function_of(step.index), at)))
     operands = []
     for var in plan.program.interfaces[step.index].reads:
         aval = type_of(var)
         operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
-    jax.block_until_ready(function(*operands))
+    with jax.debug_nans(False):  # a NaN of ones is none of the data's
+        jax.block_until_ready(function(*operands))
     return function
 
 
@@ -129,7 +130,7 @@ def stage_cost(step: Step, rows: int) -> StageCost:
 
 @functools.lru_cache(maxsize=4096)
 def stage_effort(step: Step, rows: int) -> int | None:
-    """Operations and bytes of a call for so many rows, real or not; None: nobody knows (`Workers.run`)."""
+    """Operations and bytes of a call for so many rows, real or padding; None if unknown (`Workers.run`)."""
     if any(may_go_on(equation) for equation in step.equations):
         return None
     cost = stage_cost(step, rows)

@@ -50,7 +50,7 @@ def describe(
     from dorylax.program.model.kinds import keywords_of
     from dorylax.program.view.describe import describe as table
     from dorylax.program.view.describe import description
-    from dorylax.trainer.from_config import build_model, prepare_data
+    from dorylax.trainer.from_config import abstract_model, prepare_data
     from dorylax.trainer.model_parts import further_inputs
 
     config = RunConfig.resolve(given, code=code)
@@ -58,7 +58,7 @@ def describe(
     chosen = _passes(passes, PASSES, applied)
     dataset = prepare_data(config.data)
     price = 0.0 if config.pipeline is None else config.pipeline.expected_stale_price
-    built = build_model(config, dataset)
+    built = abstract_model(config, dataset)
     keywords = keywords_of(built)
     further_inputs(dataset, keywords, config.model.name)  # refuses a model that needs one that there is not
     program = optimise(trace(built, DataSpec.of(dataset, keywords)), chosen, stale_price=price)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
+from dorylax.graph.partition.metis import MOST_BISECTED
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.rows import SPAN
 from dorylax.graph.sharded_data import ShardEntry
@@ -306,7 +307,7 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
     ids = 4 if shape.edge_ids_fit else 0
     moments = [{WORK: communities(shape)}]
     if config.partition is None:
-        moments.append({WORK: partitioning(shape, config.partitioner)})
+        moments.append({WORK: partitioning(shape, config.partitioner, config.servers)})
     once = {"reversed graph": whole.get("reversed graph", 0), "edge order": ids * E}
     # `transpose` without ids, or `edge_order` of a graph that was reordered before.
     moments.append(once | {WORK: max(0 if shape.symmetric else 6 * E, 28 * E if ids and shape.reordered else 0)})
@@ -321,11 +322,11 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
     return {name: size for name, size in found.items() if size}
 
 
-def partitioning(shape: DataShape, method: Method) -> int:
-    """What making a partition takes beside the data set."""
+def partitioning(shape: DataShape, method: Method, servers: int) -> int:
+    """Bytes that partitioning takes in addition to the data set."""
     V, E = shape.num_vertices, shape.num_edges
-    if method == "metis":  # the graph once more in 64 bits, and coarser ones, about as many edges again
-        return 24 * E + 60 * V
+    if method == "metis":  # a copy of the graph in 64 bits (two for k-way), and coarser ones with about as many edges
+        return (24 if servers <= MOST_BISECTED else 32) * E + 60 * V
     reversed_graph = 0 if shape.symmetric or method != "ldg" else 14 * E
     # LDG looks at the neighbours of at most 1/256 of all vertices at a time.
     return reversed_graph + 60 * V + (0 if method != "ldg" else 40 * E * (1 if shape.symmetric else 2) // 256)

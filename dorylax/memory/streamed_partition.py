@@ -29,7 +29,7 @@ def in_memory_bytes(shape: DataShape, *, servers: int, method: Method, ids: bool
     with_ids = ids and shape.edge_ids_fit
     ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
     cutting = ids_bytes + _shard_bytes(shape, servers)
-    return sum(shape.copy().values()) + max(partitioning(shape, method), communities(shape), cutting)
+    return sum(shape.copy().values()) + max(partitioning(shape, method, servers), communities(shape), cutting)
 
 
 def _shard_bytes(shape: DataShape, servers: int) -> int:
@@ -63,7 +63,7 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
             0 if shape.features_in == "mapped" else 4 * V * shape.num_features
         ),
         "edge ids (--no-edge-ids leaves them out)": 28 * E if ids and shape.edge_ids_fit else 0,
-        "METIS (--method ldg takes less)": partitioning(shape, method) if method == "metis" else 0,
+        "METIS (--method ldg takes less)": partitioning(shape, method, servers) if method == "metis" else 0,
         f"{V:,} vertices": (_VERTEX_BYTES + servers) * V,
         f"a shard of {servers} (more servers have smaller ones)": _shard_bytes(shape, servers),
     }

@@ -96,6 +96,6 @@ def _positions(ids: UInt32[Array, " R"], width: int) -> tuple[UInt32[Array, "R W
     carry = (low >> digit) + (mid1 & mask) + (mid2 & mask)
     product_low = (low & mask) | (carry << digit)
     product_high = high + (mid1 >> digit) + (mid2 >> digit) + (carry >> digit)
-    column = jnp.arange(width, dtype=jnp.uint32)
+    column = jnp.arange(width, dtype=jnp.uint32)[None]
     low_word = product_low[:, None] + column
     return product_high[:, None] + (low_word < column).astype(jnp.uint32), low_word

@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, type_of
+from dorylax.jax_internals import Var, debugged, is_key, jaxpr_as_fun, jit, type_of
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.program.tasks.split_model import SplitModel
@@ -27,7 +27,7 @@ _ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 @final
 class Stages:
-    """The functions of a program's stages and of what needs no rows.
+    """The functions of a program's stages and of its steps without rows.
 
     Args:
         program: the program.
@@ -41,16 +41,16 @@ class Stages:
         self._compiling = threading.Lock()
 
     def free(self, step: Step, operands: Sequence[Any]) -> Sequence[Any]:
-        """What needs no rows."""
+        """Results of a step without rows."""
         return self._compute(step.index, 0, operands)
 
     def of_slice(self, step: Step, sizes: Mapping[Space, int], operands: Sequence[Any]) -> list[Any]:
-        """What a stage writes for a slice, without padding; sums over its rows.
+        """Results of a stage for a slice, without padding; sums over its rows.
 
         Args:
             step: the stage.
             sizes: rows of the slice, of vertices and of edges.
-            operands: what it reads: rows of the slice, and values without rows.
+            operands: Rows of the slice, and values without rows.
         """
         space = self._program.tasks[step.index].space
         assert space is not None
@@ -101,9 +101,13 @@ class Stages:
             return self._functions[key](*operands)
         with self._compiling:  # by the first thread that needs it, and once
             if key not in self._functions:
-                function = jax.jit(self._function(index, rows), compiler_options=_ONE_THREAD)
-                # By types: what is traced with rows holds them, in a cycle, until Python looks for such.
-                self._functions[key] = function.lower(*map(jax.typeof, operands)).compile()
+                function = self._function(index, rows)
+                if debugged():
+                    self._functions[key] = jit(function, compiler_options=_ONE_THREAD)
+                else:
+                    jitted = jax.jit(function, compiler_options=_ONE_THREAD)
+                    # By types: a trace with rows holds them, in a cycle, until Python collects it.
+                    self._functions[key] = jitted.lower(*map(jax.typeof, operands)).compile()
         return self._functions[key](*operands)
 
     def _function(self, index: int, rows: int) -> Callable[..., Sequence[Any]]:

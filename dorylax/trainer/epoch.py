@@ -13,8 +13,9 @@ from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.base import EpochRunner
 
 _WHAT_TO_TRY = (
-    "Try a lower optimizer.learning_rate, data.row_normalise=true or optax.clip_by_global_norm; "
-    "jax.config.update('jax_debug_nans', True) finds the operation"
+    "Try a lower optimizer.learning_rate, data.row_normalise=true or optax.clip_by_global_norm; on one machine "
+    "JAX_DEBUG_NANS=1 in the environment, or jax.config.update('jax_debug_nans', True) before fit(), names the line that "
+    "makes the first NaN"
 )
 
 

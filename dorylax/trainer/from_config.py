@@ -28,7 +28,7 @@ from dorylax.user_code.references import executed_sha256, place_of
 
 
 def prepare_data(config: DataConfig, normalised: Path | None = None, *, known: Labels | None = None) -> Dataset:
-    """Loads the data set that the `data` section names, and row-normalises its features if it says so.
+    """Loads the data set that the `data` section names, and row-normalises its features if set.
 
     Args:
         config: the section.
@@ -46,10 +46,10 @@ def prepare_data(config: DataConfig, normalised: Path | None = None, *, known: L
 
 
 def shards_for(config: RunConfig) -> ShardedData | None:
-    """Where the shards of a run's data are, if its hosts are to read them and nobody has to load the data set.
+    """The shards of a run's data, if its hosts read them and the data set need not be loaded.
 
     Raises:
-        ConfigError: they are of other data than the `data` section names.
+        ConfigError: The shards are of other data than the `data` section names.
         GraphError, OSError: as `ShardedData.find` does.
     """
     pipeline = config.pipeline
@@ -83,7 +83,7 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
     """The model that the `model` section describes, for this data set, with parameters from `train.seed`.
 
     Raises:
-        ConfigError: it is no model, or has no such options.
+        ConfigError: The reference does not give a model, or the options do not exist.
         UntrustedCodeError: a folder names it, which is not trusted.
     """
     named = config.model.model_dump(include=set(config.model.options()) - {"name"}, exclude_none=True)
@@ -92,6 +92,15 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
     seed = config.train.seed
     rngs = nnx.Rngs(params=seed, dropout=seed)
     model: nnx.Module = registry.build(config.located(config.model.name), data.num_features, width, options, rngs)
+    return model
+
+
+def abstract_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
+    """`build_model` with abstract arrays, which need 0 bytes, or with real ones for a class that needs values."""
+    try:
+        model: nnx.Module = nnx.eval_shape(lambda: build_model(config, data))
+    except Exception:  # tracers, arrays from outside the trace, or a fault of the class, which comes again
+        return build_model(config, data)
     return model
 
 

@@ -19,7 +19,7 @@ from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
 from dorylax.machine import Limit
 from dorylax.memory.estimate import MemoryLimitError
-from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.errors import SideEffectError, SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.residency import NotStreamedError
@@ -35,12 +35,12 @@ from dorylax.trainer.vertex_order import effective_order, in_order, rows_of
 
 @final
 class OneMachine:
-    """The step of one machine, and evaluations of a pipeline, share what is here; each is made when first asked for.
+    """State that one machine's step shares with evaluations of a pipeline; each part is made at its first use.
 
     Args:
         functions: of the model and its optimizer.
         parts: the model.
-        data: as the user gave them; of shards, `order` and `forward` alone can be asked.
+        data: as the user gave them; shards allow `order` and `forward` only.
         single: how.
         checked: Results of the model check.
         evaluates_only: whether something else trains.
@@ -81,7 +81,7 @@ class OneMachine:
         """Of vertices in memory.
 
         Raises:
-            OrderError: communities are asked for, and the model cannot be split.
+            OrderError: The settings ask for communities, and the model cannot be split.
         """
         return "given" if self.streamed is not None else self._order_in_memory
 
@@ -180,12 +180,14 @@ class OneMachine:
             return self._gradient, 0.0
         gradient: Gradient = self._functions.plain
         seconds = 0.0
-        if self._single.optimize:
+        if self._single.optimize and not jax.config.jax_disable_jit:  # under which the user's own code must run
             try:
                 gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._single.gathered)
             except SplitError as error:
                 warnings.warn(
-                    f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
+                    f"{self._parts.name} trains as plain jit if it fits into memory: {error}"
+                    if isinstance(error, SideEffectError)
+                    else f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
                     f"and a pipeline would refuse it: {error}",
                     UserWarning,
                     stacklevel=5,

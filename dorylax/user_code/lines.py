@@ -1,4 +1,4 @@
-"""Which code is the user's own, and the line of it that an exception comes from. Without JAX, which is not always there."""
+"""The user's own code, and its line that an exception comes from. Without JAX, which is not always there."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _LIBRARIES = tuple(
 )
 _PYTHON = f"{sysconfig.get_path('stdlib')}/"
 _ROOT = Path(__file__).resolve().parents[1]
-# In a checkout the package's own folders lie beside tests and examples, which are users like others.
+# A checkout has the package's folders beside tests and examples, which count as user code.
 _OWN = (f"{_ROOT}/", *(f"{_ROOT.parent / name}/" for name in ("layers", "pipeline", "serverless", "experiments")))
 
 
 @final
 class UserLine(NamedTuple):
-    """A line of the user's own code.
+    """A line of the user's code.
 
     Attributes:
         file: its path.
         line: from 1.
-        function: what it is in, as `Net.__call__`; empty where that is not known.
+        function: the enclosing function, as `Net.__call__`; empty if unknown.
         text: the source; empty where the file cannot be read.
     """
 
@@ -59,13 +59,17 @@ def is_users(file: str) -> bool:
 
 
 def user_line(error: BaseException) -> UserLine | None:
-    """The innermost line of the user's own that an exception has come through; None where there is none.
+    """The innermost line of the user's code in an exception's traceback, or None.
 
-    Of a SyntaxError it is the line that cannot be read.
+    For a SyntaxError it is the line with the error.
     """
     if isinstance(error, SyntaxError) and error.filename is not None and is_users(error.filename):
         return UserLine(error.filename, error.lineno or 1, "", (error.text or "").strip())
-    found: UserLine | None = None
+    # JAX's record of the place where an operation was written that fails elsewhere: in a gradient, say.
+    written = error.__cause__ if type(error.__cause__).__name__ == "JaxStackTraceBeforeTransformation" else None
+    found: UserLine | None = None if written is None else user_line(written)
+    if found is not None:
+        return found
     for frame, line in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
         if is_users(code.co_filename):

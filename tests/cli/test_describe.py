@@ -13,6 +13,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.datasets import load
+from dorylax.machine import resident_bytes
 from dorylax.program.passes import PASSES
 from dorylax.trainer import from_config
 
@@ -27,6 +28,13 @@ def test_table(dorylax) -> None:
     assert lines[0].endswith("tasks on n = 1,000 vertices, e = 10,000 edges")
     assert lines[1] == f"passes: {', '.join(PASSES)}"
     assert lines[-1].endswith("graph operators: 1 forward, 1 backward")
+
+
+def test_a_wide_model_takes_no_memory(dorylax) -> None:
+    before = resident_bytes()
+    code, out, _ = dorylax("describe", *TINY, "--model", "mlp", "--set", "model.hidden_features=30000000")
+    assert (code, resident_bytes() < before + 2**30) == (0, True)
+    assert "30,000,000" in out or "30000000" in out
 
 
 def test_json(dorylax) -> None:

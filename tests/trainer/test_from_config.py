@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import nnx
 
 from dorylax.config import RunConfig
+from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.directory import RunDirectory
 from dorylax.tasks import TaskError
-from dorylax.trainer import Trainer, prepare_data
-from dorylax.trainer.from_config import build_optimizer
+from dorylax.trainer import Trainer, from_config, prepare_data
+from dorylax.trainer.from_config import abstract_model, build_optimizer
 
 SMALL = {"data.name": "communities", "data.size": "tiny", "train.epochs": 3}
 
@@ -79,3 +84,46 @@ def test_a_task_says_what_labels_must_be():
     data = prepare_data(RunConfig.resolve(SMALL).data)
     with pytest.raises(TaskError, match="regression needs targets, and the labels of communities are 4 classes"):
         Trainer.from_config(RunConfig.resolve({**SMALL, "model.name": "gcn", "task.name": "vertex-regression"}), data)
+
+
+RNGS = nnx.Rngs(0)
+
+
+class Own(nnx.Module):
+    """A model whose constructor does what abstract arrays may not allow."""
+
+    def __init__(self, kind: str) -> None:
+        self.dense = nnx.Linear(2, 3, rngs=RNGS if kind == "random streams from outside" else nnx.Rngs(1))
+        self.table = nnx.Variable(jnp.ones(3))
+        kernel = self.dense.kernel[...]
+        if kind == "values" and kernel[0, 0] == 7:
+            raise AssertionError
+        if kind == "masks" and kernel[kernel > 7].size:
+            raise AssertionError
+        if kind == "NumPy":
+            np.linalg.norm(kernel)
+
+    def __call__(self, graph: object, x: jax.Array) -> jax.Array:
+        return self.dense(x) + self.table[...]
+
+
+@pytest.mark.parametrize(
+    ("kind", "abstract"),
+    [("shapes", True), ("values", False), ("masks", False), ("NumPy", False), ("random streams from outside", False)],
+)
+def test_abstract_models_have_the_shapes_of_real_ones(
+    monkeypatch: pytest.MonkeyPatch, kind: str, abstract: bool
+) -> None:
+    monkeypatch.setattr(from_config, "build_model", lambda *_: Own(kind))
+    found, real = take_apart(abstract_model(None, None)), take_apart(Own(kind))
+    assert found.structure == real.structure
+    assert all(isinstance(leaf, jax.ShapeDtypeStruct) is abstract for leaf in jax.tree.leaves(found.params))
+    for part in ("params", "streams", "state"):
+        shapes = functools.partial(jax.tree.map, lambda leaf: (leaf.shape, leaf.dtype))
+        assert shapes(getattr(found, part)) == shapes(getattr(real, part))
+
+
+def test_a_fault_of_the_class_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_config, "build_model", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        abstract_model(None, None)

@@ -39,7 +39,7 @@ def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -
         PartitionError: METIS cannot hold the graph.
     """
     weights = None if balance == "vertices" else vertex_weights(graph, balance)
-    return cut(*undirected(graph), num_parts, seed=seed, weights=weights, bisect=num_parts <= _FEW)
+    return cut(*undirected(graph), num_parts, seed=seed, weights=weights, bisect=num_parts <= MOST_BISECTED)
 
 
 def cut(
@@ -75,7 +75,8 @@ def cut(
     arrays = [
         None if one is None else one.astype(index, copy=False) for one in (offsets, neighbours, weights, edge_weights)
     ]
-    partition: Callable[..., np.ndarray] = partition_apart if rand_is_shared() else _with_signals
+    # SIGTERM during k-way leaves inner bisections unfinished, and METIS reads beyond its arrays.
+    partition: Callable[..., np.ndarray] = _with_signals if bisect and not rand_is_shared() else partition_apart
     try:
         return partition(arrays, num_parts, recursive=bisect, seed=seed).astype(np.int32, copy=False)
     except (MemoryError, RuntimeError) as error:
@@ -89,8 +90,8 @@ def cut(
 def _with_signals(*arguments: Any, **options: Any) -> np.ndarray:
     """`partition_here`, after which SIGTERM acts.
 
-    METIS catches SIGTERM, gives up by a jump out of its handler, which leaves the signal blocked, and fails as if without
-    memory or returns an unfinished partition. If the process handles the signal and goes on, METIS starts again.
+    METIS catches SIGTERM and jumps out of its handler, which leaves the signal blocked. It then fails as if without memory
+    or returns an unfinished partition. If the process handles the signal and continues, METIS starts again.
     """
     while True:
         found = failure = None
@@ -109,8 +110,8 @@ def _with_signals(*arguments: Any, **options: Any) -> np.ndarray:
             return found
 
 
-# METIS's manual: recursive bisection for few parts, k-way for more.
-_FEW = 8
+MOST_BISECTED = 8
+"""Parts that recursive bisection makes; k-way makes more, as METIS's manual advises."""
 
 
 def _index_type() -> np.dtype[np.integer]:

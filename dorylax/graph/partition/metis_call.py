@@ -1,12 +1,13 @@
-"""The call of METIS, here or in a process of its own.
+"""The call of METIS, here or in a separate process.
 
-METIS draws by `rand` of the C library, whose state a process has once. Where threads of another library draw too, the same
-seed gives other parts from time to time. This file imports nothing of dorylax, since the process of its own runs it.
+METIS draws by `rand` of the C library, which has one state per process. If threads of another library draw too, the same
+seed may give other parts. The separate process runs this file, so the file imports nothing of dorylax.
 """
 
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -52,12 +53,20 @@ def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recur
 
 
 def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
-    """The same in a process of its own, whose memory comes on top."""
+    """The same in a separate process, which takes a copy of the arrays.
+
+    METIS there receives no SIGTERM. This process kills it when a signal handler raises.
+    """
     given = [one for one in arrays if one is not None]
     lengths = ["" if one is None else str(len(one)) for one in arrays]
     words = [str(num_parts), str(int(recursive)), str(seed), given[0].dtype.str, *lengths]
     command = [sys.executable, "-P", __file__, *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # inherited by all threads of the process
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with process:
         assert process.stdin is not None
         try:
             with contextlib.suppress(BrokenPipeError):  # it has ended, and says why

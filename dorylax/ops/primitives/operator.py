@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.jax_internals import Primitive, ShapedArray, ad, batching, mlir
+from dorylax.jax_internals import Primitive, ShapedArray, ad, apply_primitive, batching, mlir
 from dorylax.ops.primitives.structure import Direction, Structure, num_rows
 from dorylax.ops.row_loops.loops import Loops
 from dorylax.ops.row_loops.rows import Entries
@@ -157,7 +157,8 @@ class Operator:
         self.primitive = Primitive(PREFIX + name)
         self.primitive.multiple_results = several
         self.primitive.def_abstract_eval(self._with_structure(abstract or self._abstract))
-        self.primitive.def_impl(functools.partial(_run_eagerly, self.primitive))
+        # Outside jit, JAX compiles an operator by itself, once per shape, and under its debugging flags, too.
+        self.primitive.def_impl(functools.partial(apply_primitive, self.primitive))
         for platform, function in ((None, lower), ("cpu", lower_cpu)):
             if function is not None:
                 rule = mlir.lower_fun(self._with_structure(function), multiple_results=several)
@@ -347,13 +348,3 @@ def _unfold(y: Any, size: int, fold: str) -> tuple[Any, int]:
 
 def _zero_tangent(out: Any) -> Any:
     return ad.Zero(jax.typeof(out).to_tangent_aval())
-
-
-@functools.cache
-def _jitted(primitive: Primitive, params: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
-    return jax.jit(functools.partial(primitive.bind, **dict(params)))
-
-
-def _run_eagerly(primitive: Primitive, *operands: Any, **params: Any) -> Any:
-    """Outside jit, an operator is compiled by itself, once per shape."""
-    return _jitted(primitive, tuple(sorted(params.items())))(*operands)

@@ -13,6 +13,10 @@ class SplitError(DorylaxError, ValueError):
     """A model that cannot be split by rows; it can still be trained on one machine."""
 
 
+class SideEffectError(SplitError):
+    """A model with prints or other callbacks, which a program would drop and plain jit runs."""
+
+
 class PassError(DorylaxError, ValueError):
     """A pass that is unknown, or applied where it no longer can be."""
 

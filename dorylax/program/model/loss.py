@@ -123,7 +123,7 @@ def _is_first_largest(logits: Any, labels: Any) -> Any:
     logit is not compared with itself, which XLA may have computed twice and rounded in two ways.
     """
     known = jnp.clip(labels, 0, logits.shape[1] - 1)[:, None]
-    own, classes = jnp.take_along_axis(logits, known, axis=1), jnp.arange(logits.shape[1])
+    own, classes = jnp.take_along_axis(logits, known, axis=1), jnp.arange(logits.shape[1])[None]
     beaten = jnp.where(classes < known, own > logits, own >= logits) | (classes == known)
     return beaten.all(axis=1) & (known[:, 0] == labels)
 

@@ -23,7 +23,7 @@ from dorylax.jax_internals import (
     is_literal,
     make_jaxpr_of,
 )
-from dorylax.program.jaxpr.errors import SplitError, refuse
+from dorylax.program.jaxpr.errors import SideEffectError, SplitError, refuse
 from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.jaxpr.source import where_raised, where_written
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
@@ -55,7 +55,7 @@ def trace_model(
     rngs: tuple[str, ...],
     fused: bool,
 ) -> Traced:
-    """What a model computes. Arguments and errors are those of `dorylax.program.trace`."""
+    """Traces a model. Arguments and errors are those of `dorylax.program.trace`."""
 
     def forward(dimensions: Dimensions) -> _Forward:
         graph = _graph(_graph_arrays(dimensions), _ids(dimensions), data_spec)
@@ -213,7 +213,7 @@ def _forward(
 def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: bool) -> Traced:
     parts, dimensions, closed, inputs, outputs, trees = found
     flat = flatten(closed, custom=False, row_numbers=RowNumbers.of(inputs), fused=fused)
-    _warn_of_effects(flat)
+    _check_effects(flat, alone=fused)
     flat = simplify(flat)
     flat, entries, constants = constants_as_inputs(flat, tuple(inputs), ())
     opened = flatten(flat, custom=True, row_numbers=RowNumbers.of(entries), fused=fused)
@@ -238,13 +238,27 @@ def _trace(found: _Forward, spec: DataSpec, loss: RowFunction | None, *, fused: 
 _EFFECTS = ("debug_print", "debug_callback", "io_callback")
 
 
-def _warn_of_effects(closed: ClosedJaxpr) -> None:
-    """Says of prints and the like, which no value depends on, that they will not happen."""
+def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
+    """Checks prints and other callbacks whose results no value needs; a program drops them.
+
+    Args:
+        closed: The model.
+        alone: Whether one machine runs the program on whole data, and can run the model as plain jit instead.
+
+    Raises:
+        SideEffectError: The model has one, and `alone` holds.
+
+    Warns:
+        UserWarning: The model has one, and `alone` does not hold.
+    """
     for equation in closed.jaxpr.eqns:
         if equation.primitive.name in _EFFECTS and not equation.outvars:
+            what = f"{equation.primitive.name}{where_written(equation)}"
+            if alone:
+                raise SideEffectError(f"the optimised program drops {what}")
             warnings.warn(
-                f"{equation.primitive.name}{where_written(equation)} does nothing in a model that is split: parts of it run "
-                "elsewhere. Remove it, or train on one machine with single.optimize=false",
+                f"{what} does nothing in a model that is split or streamed. Remove it, or train in memory on one machine "
+                "(no pipeline, single.memory=auto)",
                 UserWarning,
                 stacklevel=2,
             )
@@ -296,7 +310,7 @@ def _check_params(params: Tree) -> None:
 
 
 def _leaves(role: Any, tree: Tree) -> tuple[list[Input], Tree]:
-    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jax.typeof(leaf).dtype), tree)
+    specs = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jax.typeof(leaf).shape, jax.typeof(leaf).dtype), tree)
     return [Input(role, path) for path in _paths(tree, role)], specs
 
 

@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 from dorylax.graph.data_shape import DataShape, abstract_data
-from dorylax.machine import resident_bytes
+from dorylax.jax_internals import debugged
+from dorylax.machine import Limit, resident_bytes
 from dorylax.memory.phases import Compiled, XlaBytes
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.model_parts import further_inputs
@@ -21,18 +22,26 @@ from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.gradient import Gradient
 
-# Where a generous guess is below this share of the limit, nothing is compiled to know better.
+# If a generous guess is below this share of the limit, the estimate does not compile anything.
 _CLEARLY = 0.5
+
+
+def too_wide(functions: StepFunctions, parts: ModelParts, limit: Limit | None) -> Compiled | None:
+    """The memory of the parameters if they alone exceed the limit, so that XLA need not compile such functions."""
+    parameters = _parameters(functions, parts)
+    if limit is None or parameters <= limit.bytes:
+        return None
+    return Compiled(XlaBytes(0, 0), XlaBytes(0, 0), XlaBytes(0, 0), parameters)
 
 
 def compiled_on_shapes(
     functions: StepFunctions, gradient: Gradient, parts: ModelParts, shape: DataShape, *, community: bool
 ) -> tuple[Compiled | None, int, float]:
-    """What the functions take, how much compiling them has added to this process, and the seconds it took.
+    """The memory of the functions, the bytes that compiling them has added to this process, and the seconds it took.
 
-    Nothing is known where JAX does not compute on the CPU: the memory is then another one.
+    None where JAX computes on an accelerator, with its own memory, or operation by operation, for debugging.
     """
-    if jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu" or debugged():
         return None, 0, 0.0
     before = resident_bytes()
     data = abstract_data(shape, reordered=True if community else None)
@@ -40,16 +49,15 @@ def compiled_on_shapes(
     masks, weights = jax.ShapeDtypeStruct((3, V), bool), jax.ShapeDtypeStruct((V,), np.float32)
     named = further_inputs(data, parts.keywords)
     arrays = TrainingArrays(data.graph, data.features, data.labels, masks, weights, named)
-    start, _ = functions.start.prepare(parts.params, parts.state)
-    carry = start(parts.params, parts.state)
+    functions.start.prepare(parts.params, parts.state)
+    carry = functions.start.shapes(parts.params, parts.state)
     hoist, kept, seconds = gradient.prepare(arrays)
     inputs = EpochInputs(parts.streams, kept, arrays, np.uint32(0), np.uint32(0))
     step, step_seconds = functions.step(gradient).prepare(carry, inputs)
     evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
         carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
     )
-    # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
-    parameters = _size(carry) + 3 * _size(parts.params)
+    parameters = _parameters(functions, parts)
     compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
     return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
 
@@ -61,12 +69,18 @@ def _assigned(executable: Any) -> XlaBytes:
     return XlaBytes(found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes))
 
 
-def _size(tree: Any) -> int:
+def _parameters(functions: StepFunctions, parts: ModelParts) -> int:
+    """Bytes of the carry, of the model's own parameters, of the trainer's first copy, and of that of the best epoch."""
+    return tree_bytes(functions.start.shapes(parts.params, parts.state)) + 3 * tree_bytes(parts.params)
+
+
+def tree_bytes(tree: Any) -> int:
+    """Bytes of a tree of arrays, which may be abstract."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def clearly_fits(shape: DataShape, parts: ModelParts, there: int) -> bool:
-    """Whether a generous guess is far below what is there.
+    """Whether a generous guess is far below the memory that is left.
 
     It is six copies of the data and, of the width of all parameters together, twice an array with a row per edge
     (messages and attention, with their gradients) and eight times one with a row per vertex.

@@ -1,4 +1,4 @@
-"""What the run of a configuration would hold in memory, what would make it fit, and the check before its data are there."""
+"""The memory of a configured run, settings that make it fit, and the check before its data and weights are made."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import resident_bytes
-from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy
+from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy, gibibytes
 from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
 from dorylax.memory.sources import shape_of
@@ -32,10 +32,10 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes
+from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes, too_wide, tree_bytes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
-from dorylax.trainer.from_config import build_model, build_optimizer, shards_for
+from dorylax.trainer.from_config import abstract_model, build_optimizer, shards_for
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
 from dorylax.trainer.step.objective import Objective
@@ -43,14 +43,15 @@ from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order
 
 _FEWEST_HIDDEN = 8
-# Models that are to be compiled to know what they would need are tried for so many seconds.
+_ADDRESSABLE = 2**47  # bytes, of a process on 64-bit processors
+# Time limit for remedies that need a compiled model, in seconds.
 _TRIAL_SECONDS = 20.0
 _PARTIAL = ("single.order", "data.row_normalise")
 _HOST = ("load", "order", "cut")  # phases that no model changes
 
 
 def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None:
-    """What a run would hold; its data are neither loaded nor generated.
+    """Estimates the memory of a run without its data or weights.
 
     Args:
         config: of a run without a pipeline, or with one whose servers are hosts.
@@ -93,11 +94,11 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
 
 
 def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
-    """What a run would take that does not fit, if its data are streamed.
+    """Estimates the memory of a run that does not fit, if it streams its data.
 
     Args:
         config: of a run without a pipeline.
-        found: what it would take in memory.
+        found: Estimate of the run in memory.
 
     Raises:
         SplitError, NotStreamedError: it cannot be streamed; says why.
@@ -114,7 +115,7 @@ def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
 
 
 def check_config(config: RunConfig) -> None:
-    """Refuses a run that fits neither into memory nor into less if it streams, before its data are loaded.
+    """Refuses a run that fits neither into memory nor into less if it streams, before its data and weights are made.
 
     Cheap where it clearly fits.
 
@@ -127,11 +128,14 @@ def check_config(config: RunConfig) -> None:
     inline = config.pipeline is not None and config.pipeline.hosts == "inline"
     of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
     streams = config.single.memory == "stream"
-    if config.single.memory == "ignore" or inline or limit is None or not of_vertices:
+    if config.single.memory == "ignore" or limit is None:
         return
     shards = shards_for(config)
     shape = shape_of(config.data) if shards is None else shards.summary.shape
     if shape is None:
+        return
+    if inline or not of_vertices:  # of these the parameters alone are known
+        _check_parameters(_parts(config, abstract_data(shape)), limit.bytes, limit.owner)
         return
     _, parts, shape = _model(config, shape)
     if not streams and config.pipeline is None and clearly_fits(shape, parts, limit.bytes):
@@ -171,6 +175,8 @@ def _estimate(
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
     if compiled is None:
+        compiled = too_wide(functions, parts, config.single.limit)
+    if compiled is None:
         compiled, code, _ = compiled_on_shapes(
             functions, _gradient(functions, parts, data, config), parts, shape, community=community
         )
@@ -183,12 +189,33 @@ def _estimate(
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:
     """With the shape as this model reads it."""
     data = abstract_data(shape)
-    parts = take_apart(build_model(config, data))
+    parts = _parts(config, data)
     functions = step_functions(
         parts.structure, build_optimizer(config), Objective.of(config.train.loss, data, config.train.metric)
     )
     reads = check_model(functions, parts, data).edge_ids
     return functions, parts, dataclasses.replace(shape, edge_ids=reads)
+
+
+def _parts(config: RunConfig, data: AbstractData) -> ModelParts:
+    """The abstract model.
+
+    Raises:
+        MemoryLimitError: No process can hold its parameters.
+    """
+    parts = take_apart(abstract_model(config, data))
+    _check_parameters(parts, _ADDRESSABLE, "a process")  # JAX and XLA overflow on larger ones
+    return parts
+
+
+def _check_parameters(parts: ModelParts, there: int, owner: str) -> None:
+    """Raises MemoryLimitError if the parameters alone exceed the memory."""
+    needed = 3 * tree_bytes(parts.params)
+    if needed > there:
+        raise MemoryLimitError(
+            f"the run does not fit: the parameters of {parts.name} need {gibibytes(needed)} (three copies), {owner} has "
+            f"{gibibytes(there)}: make the model narrower (model.hidden_features)"
+        )
 
 
 def _program(
@@ -221,9 +248,11 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
     hidden = config.model.hidden_features
     there = math.inf if found.limit is None else float(found.limit.bytes)
     if hidden is not None and all(phase.total <= there for phase in found.phases if phase.name in _HOST):
+        given, parameters = hidden, 0 if found.compiled is None else found.compiled.parameters
         while hidden > _FEWEST_HIDDEN:
             hidden = max(hidden // 2, _FEWEST_HIDDEN)
-            yield {"model.hidden_features": hidden}, measured
+            if parameters * hidden**2 <= there * given**2:  # they grow with the square of the width at most
+                yield {"model.hidden_features": hidden}, measured
     if config.data.name == GENERATED and not cut:
         sizes = sorted(SIZES.items(), key=lambda item: -item[1].num_edges)
         for name, size in sizes:

@@ -26,15 +26,15 @@ def estimate_trainer(
     community: bool,
     edge_ids: bool,
 ) -> tuple[Estimate | None, float]:
-    """What training takes on data that are there already: what the process holds, and what is to come.
+    """Estimates the memory of training on loaded data.
 
     Args:
         functions: of the model and the optimizer.
         gradient: how gradients are computed.
         parts: the model.
         data: the data set.
-        limit: what the process may use.
-        community: whether it will be reordered.
+        limit: Memory limit of the process.
+        community: Whether training reorders the data.
         edge_ids: whether the model reads edge ids.
 
     Returns:
@@ -54,10 +54,10 @@ def estimate_trainer(
 
 
 def refusal(found: Estimate, *, community: bool) -> str:
-    """Why a trainer whose run does not fit does not begin, and what would make it fit.
+    """The error message for a run that does not fit, with remedies.
 
     Args:
-        found: what it takes.
+        found: The estimate.
         community: whether its data will be reordered.
     """
     ways = []

@@ -320,7 +320,7 @@ def test_prints_that_will_not_happen_are_told(show: Callable[[Any], None]) -> No
         show(x)
         return x @ params["w"]
 
-    with pytest.warns(UserWarning, match=r"debug_\w+, at test_untraceable.* does nothing .* single\.optimize=false"):
+    with pytest.warns(UserWarning, match=r"debug_\w+, at test_untraceable.* does nothing .*no pipeline"):
         trace(model, SPEC, params=PARAMS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

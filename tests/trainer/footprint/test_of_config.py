@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 import dorylax
 from dorylax.cli import main
 from dorylax.config import RunConfig
-from dorylax.memory.estimate import Estimate
+from dorylax.machine import resident_bytes
+from dorylax.memory.estimate import Estimate, MemoryLimitError
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config, of_trainer
 
@@ -67,6 +69,56 @@ def test_a_run_that_does_not_fit_is_refused_before_its_data_are_there(
     for part in ("does not fit", "(order)", "has 16.0 GiB", "single.order=given needs", "single.memory=ignore"):
         assert part in text
     assert not (tmp_path / "run").exists()
+
+
+WIDE = {
+    "one machine": {},
+    "pipeline": {"pipeline__servers": 2},
+    "hosts": {"pipeline__servers": 2, "pipeline__hosts": "processes"},
+    "links": {"task__name": "link-prediction"},
+}
+
+
+@pytest.mark.parametrize("width", [30_000_000, 10**18])
+@pytest.mark.parametrize("way", WIDE)
+def test_a_model_that_is_too_wide_is_refused_before_it_has_weights(
+    memory_of, monkeypatch: pytest.MonkeyPatch, way: str, width: int
+) -> None:
+    """Its weights would take 7 GiB, or more than XLA counts: neither they nor compiled functions are made."""
+
+    def compile_(*_: object) -> None:
+        raise AssertionError("compiled, with weights that do not fit")
+
+    memory_of(2)
+    monkeypatch.setattr("dorylax.trainer.step.compiled.Compiled.prepare", compile_)
+    before = resident_bytes()
+    config = _config(model__hidden_features=width, **WIDE[way])
+    monkeypatch.setattr(of_config, "remedies", lambda *_: [])
+    with pytest.raises(MemoryLimitError, match=r"does not fit: .* has (2|131072)\.0 GiB"):
+        of_config.check_config(config)
+    if way in ("one machine", "hosts") and width < 10**18:
+        found = of_config.estimate(config)
+        assert found is not None
+        assert not found.fits
+    assert resident_bytes() < before + _GIB
+
+
+def test_debugging_flags_leave_the_estimate_without_compiled_functions(memory_of) -> None:
+    memory_of(2)
+    with jax.debug_nans(True):
+        found = of_config.estimate(_config())
+    assert found is not None
+    assert found.compiled is None
+
+
+def test_a_width_that_fits_is_named_for_one_that_is_far_too_large(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_config, "_TRIAL_SECONDS", 1000)
+    memory_of(16)
+    config = _config(model__name="mlp", model__hidden_features=10**11)
+    found = of_config.estimate(config)
+    assert found is not None
+    (way,) = (way for way in of_config.remedies(config, found) if way.setting.startswith("model.hidden_features="))
+    assert 0 < way.peak < 16 * _GIB
 
 
 def test_nothing_is_compiled_where_a_run_clearly_fits(memory_of, monkeypatch: pytest.MonkeyPatch) -> None:
