@@ -119,7 +119,8 @@ def import_graph(
 
     from dorylax.graph.from_files.columns import Wanted
     from dorylax.graph.from_files.import_graph import import_graph as run
-    from dorylax.graph.from_files.vertices import VertexFiles
+    from dorylax.graph.from_files.sources import expand
+    from dorylax.graph.from_files.vertices import VertexFiles, file_of
 
     wanted = Wanted(
         ids=ids,
@@ -142,6 +143,7 @@ def import_graph(
         multilabel=multilabel or None,
         key=key,
     )
+    will_read(*expand(sources), *map(file_of, vertices.paths.values()))
     with told_if_interrupted("the same command starts again"), _shown(quiet=as_json) as (expected, progress):
         made = run(
             sources,
