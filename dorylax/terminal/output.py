@@ -35,7 +35,12 @@ def print_json(content: Mapping[str, Any]) -> None:
 def print_error(text: str) -> None:
     """Print to standard error, with control characters escaped; a closed terminal does not stop the work."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(CONTROL.sub(lambda found: repr(found[0])[1:-1], text), err=True)
+        click.echo(printable(text), err=True)
+
+
+def printable(text: str) -> str:
+    """Escape control characters."""
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def percent(value: float | None) -> str:

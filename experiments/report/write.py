@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -158,7 +159,7 @@ def _argument(sweep: Sweep) -> str:
     """The argument of `dorylax sweep`: the name of a sweep that ships, else that of its file."""
     path = CONFIGS / f"{sweep.name}.yaml"
     ships = path.is_file() and path.read_text(encoding="utf-8") == sweep.text
-    return sweep.name if ships else f"{sweep.name}.yaml"
+    return sweep.name if ships else shlex.quote(f"{sweep.name}.yaml")
 
 
 def _history(study: Study, outcome: RunOutcome) -> RunHistory:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dorylax.cli.predict import choose_run
 from dorylax.config import ConfigError, RunConfig
 from dorylax.graph import Dataset
 from dorylax.graph.datasets import load
+from dorylax.graph.description import describe_data
 from dorylax.trainer import prepare_data
 
 
@@ -184,7 +186,7 @@ NAMES = np.array([b"ash", b"birch", b"cedar"])
 TRAINED = {
     "classes": {"labels": Y, "class_names": NAMES},
     "targets": {"labels": np.ones((V, 2))},
-    "several": {"labels": (np.arange(3 * V).reshape(V, 3) % 2).astype(np.float32)},
+    "several": {"labels": (np.arange(3 * V).reshape(V, 3) % 2).astype(np.float32), "class_names": NAMES},
 }
 
 
@@ -230,6 +232,39 @@ def test_data_with_fewer_classes_go_by_their_names(dorylax, runs, tmp_path, labe
     rows = _predict(dorylax, runs["classes"], tmp_path, **labels, original_ids=np.array([f"v{k}\n" for k in range(V)]))
     assert [row["label"] for row in rows][:3] == shown
     assert {row["prediction"] for row in rows} <= {"ash", "birch", "cedar"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [([0, 1, 2], ["birch", "ash;cedar"]), ([2, 0, 1], ["birch", "ash;cedar"]), ([1, 2], ["birch", "cedar"])],
+)
+def test_columns_of_several_classes_go_by_their_names(dorylax, runs, tmp_path, columns, shown) -> None:
+    arrays = {"labels": TRAINED["several"]["labels"][:, columns], "class_names": NAMES[columns]}
+    rows = _predict(dorylax, runs["several"], tmp_path, **arrays, multilabel=np.array(True))
+    assert [row["label"] for row in rows][:2] == shown
+    same = _predict(dorylax, runs["several"], tmp_path)
+    assert [row["prediction"] for row in rows] == [row["prediction"] for row in same]
+
+
+@pytest.mark.parametrize("left", ["summary", "data"])
+@pytest.mark.parametrize("kind", ["several", "targets"])
+def test_checkpoints_of_versions_that_did_not_record_the_kind(dorylax, tmp_path, monkeypatch, kind, left) -> None:
+    """Their runs predict on data without labels as on their own."""
+
+    def described(data: Dataset) -> dict[str, Any]:
+        return {name: value for name, value in describe_data(data).items() if name not in ("multilabel", "targets")}
+
+    monkeypatch.setattr("dorylax.trainer.saving.description.describe_data", described)
+    arrays = {name: array for name, array in TRAINED[kind].items() if name == "labels"}
+    np.savez(tmp_path / "own.npz", **_arrays(**arrays))
+    words = ("--epochs", "1", "--set", "model.hidden_features=4", "--out", str(tmp_path / "run"))
+    assert dorylax("train", "--data", str(tmp_path / "own.npz"), *words).code == 0
+    wanted = [row["prediction"] for row in _predict(dorylax, tmp_path / "run", tmp_path, **arrays)]
+    if left == "data":
+        (tmp_path / "run" / "seed-0" / "summary.json").unlink()
+    elif kind == "several":
+        (tmp_path / "own.npz").unlink()
+    assert [row["prediction"] for row in _predict(dorylax, tmp_path / "run", tmp_path)] == wanted
 
 
 def test_names_are_in_the_npz_and_unknown_classes_are_one_line(dorylax, runs, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from typing import Any, final
 
 import numpy as np
 
+from dorylax.config import RunConfig
 from dorylax.graph.labels import Labels
+from dorylax.memory.sources import shape_of
 from dorylax.runs.checkpoint import CheckpointError, Checkpoints
 from dorylax.runs.checkpoint_places import place_at
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, free_name
@@ -244,12 +246,14 @@ class RunFiles:
         self.directory.write_summary(first | result.summary() | {"pipeline": pipeline})
 
 
-def trained_labels(path: Path, checkpoints: str | None) -> Labels | None:
+def trained_labels(path: Path, config: RunConfig) -> Labels | None:
     """Labels that a run was trained on, as its newest checkpoint describes them, with an empty array.
+
+    Checkpoints of earlier versions leave out the kind of the labels. The run's summary or its data tell it then.
 
     Args:
         path: Run directory.
-        checkpoints: The setting `train.checkpoints`.
+        config: The run's configuration, with its own data.
 
     Returns:
         The labels; None where there is no checkpoint.
@@ -258,10 +262,19 @@ def trained_labels(path: Path, checkpoints: str | None) -> Labels | None:
         CheckpointError: None of the checkpoints can be read.
     """
     directory = RunDirectory.open(path)
-    checkpoint = RunFiles(directory, {}, places=Places.of(directory, checkpoints)).newest.restore(parts=False)
+    places = Places.of(directory, config.train.checkpoints)
+    checkpoint = RunFiles(directory, {}, places=places).newest.restore(parts=False)
     if checkpoint is None:
         return None
     data = checkpoint.record["run"]["data"]
+    if not data.keys() & {"multilabel", "targets"}:
+        summary, shape = directory.summary or {}, None
+        with contextlib.suppress(ValueError, OSError):
+            shape = shape_of(config.data)
+        if config.train.metric is None and summary.get("metric") == "micro_f1":
+            data = {**data, "multilabel": True}
+        elif shape is not None and (shape.num_vertices, shape.num_classes) == (data["vertices"], data["classes"]):
+            data = {**data, "multilabel": shape.multilabel, **({"targets": shape.targets[0]} if shape.targets else {})}
     row = (data["targets"],) if "targets" in data else ()
     names = np.array(data["class_names"]) if "class_names" in data else None
     return Labels(np.zeros((0, *row), np.float32), data["classes"], data.get("multilabel", False), names)
