@@ -19,11 +19,11 @@ _WIDTH = 200
 
 
 def print_table(table: Table) -> None:
-    """Print a whole table: outside terminals, lines are as long as necessary."""
-    console = Console()
+    """Print a whole table: outside terminals, lines are as long as necessary. Brackets in names are no markup."""
+    console = Console(markup=False, emoji=False)
     if not console.is_terminal:
-        wide = Console(width=10_000)
-        console = Console(width=max(_WIDTH, wide.measure(table).maximum))
+        console.width = 10_000
+        console.width = max(_WIDTH, console.measure(table).maximum)
     console.print(table)
 
 

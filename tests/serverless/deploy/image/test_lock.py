@@ -75,7 +75,10 @@ def test_a_line_that_is_none_of_a_lock(tmp_path: Path, line: str) -> None:
 
 def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "lock").write_bytes(b"\xff")
-    for file, message in ((Path("/dev/zero"), "more than 16,777,216 characters"), (tmp_path / "lock", "not a text file")):
+    for file, message in (
+        (Path("/dev/zero"), "more than 16,777,216 characters"),
+        (tmp_path / "lock", "not a text file"),
+    ):
         with pytest.raises(ConfigError, match=message):
             read_lock(file)
 
