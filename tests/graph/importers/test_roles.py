@@ -163,6 +163,14 @@ BAD = {
         lambda: Dataset.from_dataframes(tables()[0].assign(x=1), tables()[1], features=["a", "b"]),
         r"the name 'x', which models are called with already: rename it; or leave it out with ignore=\['x'\]$",
     ),
+    "a shuffled index": (
+        lambda: Dataset.from_dataframes(tables()[0].sample(frac=1, random_state=0), tables()[1]),
+        r"^the index of the table of vertices is not 0 … V-1 in this order, so edges may name vertices by index or by row: ",
+    ),
+    "gaps in the index": (
+        lambda: Dataset.from_dataframes(tables()[0].set_index(np.array([0, 1, 2, 3, 9])), tables()[1]),
+        r"vertices\.reset_index\(\) makes it a column for key=…, vertices\.reset_index\(drop=True\) leaves rows$",
+    ),
     "no such key": (
         lambda: Dataset.from_dataframes(*tables(), key="id"),
         r"^key='id' must be a column of the table of vertices, whose columns are 'a', 'b', 'label', 'train_mask', 'pos'$",
