@@ -246,6 +246,20 @@ def test_columns_of_several_classes_go_by_their_names(dorylax, runs, tmp_path, c
     assert [row["prediction"] for row in rows] == [row["prediction"] for row in same]
 
 
+def test_accuracy_by_class(dorylax, runs: dict[str, Path]) -> None:
+    words = ("predict", "--run", str(runs["classes"]))
+    content = json.loads(dorylax(*words, "--json").out)
+    assert content["class_names"] == ["ash", "birch", "cedar"]
+    right = sum(one["test_examples"] * one["test_accuracy"] for one in content["by_class"].values())
+    examples = sum(one["test_examples"] for one in content["by_class"].values())
+    assert content["accuracy"]["test"] == pytest.approx(right / examples)
+    (line,) = (line for line in dorylax(*words).out.splitlines() if line.startswith("test accuracy by class: ash "))
+    assert line.count(" % of ") == len(content["by_class"])
+    for kind, names in (("several", ["ash", "birch", "cedar"]), ("targets", None)):
+        content = json.loads(dorylax("predict", "--run", str(runs[kind]), "--json").out)
+        assert (content["class_names"], content["by_class"]) == (names, None)
+
+
 @pytest.mark.parametrize("left", ["summary", "data"])
 @pytest.mark.parametrize("kind", ["several", "targets"])
 def test_checkpoints_of_versions_that_did_not_record_the_kind(dorylax, tmp_path, monkeypatch, kind, left) -> None:
