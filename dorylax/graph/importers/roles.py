@@ -59,7 +59,7 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
         features = [key for key in there if key not in (*masks, *names_in(labels))] or None
     used = {*masks, *names_in(features), *names_in(labels)}
     found = named_labels(_taken("labels", labels, there), size, num_classes, multilabel)
-    if found.multilabel and found.class_names is None and names_in(labels)[1:]:
+    if found.multilabel and len(names_in(labels)) == found.num_classes:
         found = found._replace(class_names=np.array(names_in(labels)))
     if not masks and labelled(found.array).any():
         masks = default_split(name, found.array, split_seed)._asdict()
