@@ -1,7 +1,6 @@
-"""What the labels of a data set are: classes, zeros and ones (multi-label), or targets of a loss of the user's own.
+"""Labels of a data set: classes, zeros and ones (multi-label), or targets of a custom loss.
 
-Which of these is read off form and type, never off what is likely; where two could be meant, `Dataset` asks for
-`num_classes` or `multilabel`.
+Shape and type decide the kind. Where two kinds are possible, `Dataset` asks for `num_classes` or `multilabel`.
 """
 
 from __future__ import annotations

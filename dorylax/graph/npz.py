@@ -100,13 +100,13 @@ _DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 @final
 class Archive:
-    """An open archive, whose arrays are read when they are asked for."""
+    """An open archive, which reads arrays on demand."""
 
     def __init__(self, file: zipfile.ZipFile, stream: BinaryIO, path: str | os.PathLike[str], *, verify: bool) -> None:
-        """Reads what members there are.
+        """Reads the list of members.
 
         Raises:
-            zipfile.BadZipFile, ValueError, …: they contradict each other, or the list of checksums.
+            zipfile.BadZipFile, ValueError, …: The members contradict each other or the list of checksums.
         """
         self._file, self._stream, self._path = file, stream, path
         self._opened = verdicts.state_of(stream.fileno())
@@ -180,10 +180,10 @@ class Archive:
         return array
 
     def check_unchanged(self) -> None:
-        """Compare the file with the one that was opened.
+        """Compare the present state of the file with that at opening.
 
         Raises:
-            ChangedFileError: It was written to or replaced.
+            ChangedFileError: The states differ.
         """
         check_state(self._path, self._opened)
 

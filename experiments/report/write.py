@@ -1,4 +1,4 @@
-"""From a sweep's folder to its report: reads what the runs have left, and writes report.html, report.md and figures/."""
+"""From the files of a sweep's runs to its report: report.html, report.md and figures/."""
 
 from __future__ import annotations
 

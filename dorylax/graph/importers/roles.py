@@ -1,6 +1,6 @@
 """From an object of another library to the arguments of `Dataset`: features, labels, masks, and further inputs.
 
-Every value of the vertices gets a role, becomes a further input, or is refused by name.
+Every value of the vertices gets a role, becomes a further input, or raises an error with its name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A run's directory as the trainer uses it: opened under rules, restored from, saved to, summarised."""
+"""Files of a run for the trainer: checks of its directory, checkpoints, and the summary."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class RunFiles:
     """The files of one run.
 
     Args:
-        directory: the run's directory.
-        run: what the run is (`describe_run`), to be compared with checkpoints.
-        places: where its checkpoints are.
-        user_code: files of the user's own code that run now.
-        keep: how many checkpoints stay.
+        directory: The run's directory.
+        run: Description of the run (`describe_run`), which is compared with those in checkpoints.
+        places: Places of its checkpoints.
+        user_code: Files of the user's code that this process runs.
+        keep: Number of checkpoints to keep.
 
     Raises:
         AwsError: checkpoints are in S3, and boto3 cannot be set up.
@@ -77,24 +77,24 @@ class RunFiles:
         keep: int,
         resume: bool,
     ) -> RunFiles:
-        """Checks that the run may use the directory; nothing is written before `start`.
+        """Check that the run may use the directory; `start` writes the first files.
 
         Args:
-            path: the directory.
-            config: for config.yaml.
-            run: as for `RunFiles`.
-            checkpoints: the setting `train.checkpoints`.
-            kept_as: as of `Places.of`.
-            user_code: as for `RunFiles`.
-            free: dotted keys in which the configuration that is there may differ.
-            keep: as for `RunFiles`.
-            resume: whether the directory may hold epochs.
+            path: The directory.
+            config: Content of config.yaml.
+            run: As for `RunFiles`.
+            checkpoints: The setting `train.checkpoints`.
+            kept_as: As for `Places.of`.
+            user_code: As for `RunFiles`.
+            free: Dotted keys in which the present config.yaml may differ.
+            keep: As for `RunFiles`.
+            resume: Whether the directory may hold epochs.
 
         Raises:
-            RunDirectoryError: as `RunDirectory.claim`; or there are epochs already, and `resume` is False; or the place that
-                checkpoints went to is gone.
-            OSError: the place of checkpoints cannot be listed.
-            AwsError: S3 cannot be asked.
+            RunDirectoryError: As `RunDirectory.claim`; or the directory holds epochs and `resume` is False; or the former
+                place of the checkpoints is gone.
+            OSError: The place of the checkpoints cannot be listed.
+            AwsError: S3 refuses the request.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
         if directory.checkpoints_path.is_symlink():
