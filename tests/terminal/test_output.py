@@ -7,7 +7,7 @@ from dorylax.terminal.output import print_table
 
 
 def test_brackets_and_colons_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table("h[/b]", title="t[/b] [red]x :smile:")
+    table = Table("h[/b] and more words than the title", title="t[/b] [red]x :smile:")
     table.add_row("c[/b] :smile:")
     print_table(table)
     printed = capsys.readouterr().out

@@ -96,7 +96,7 @@ def test_a_change_ends_the_run(
         trainer(observers=[watcher(after)], **options).fit()
     assert str(caught.value).startswith(f"{file} has changed since it was loaded (")
     assert CHANGES[change] in str(caught.value)
-    assert "leave the file alone while it is used, and resume the run" in str(caught.value)
+    assert "leave the file alone while it is used, and start again (a run: resume it)" in str(caught.value)
     explained = explain(caught.value)
     assert explained is not None
     assert explained.code == 1
