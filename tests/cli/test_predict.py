@@ -17,7 +17,7 @@ from dorylax.cli.predict import choose_run
 from dorylax.config import ConfigError, RunConfig
 from dorylax.graph import Dataset
 from dorylax.graph.datasets import load
-from dorylax.graph.description import describe_data
+from dorylax.runs.checkpoint import Checkpoints
 from dorylax.trainer import prepare_data
 
 
@@ -260,25 +260,28 @@ def test_accuracy_by_class(dorylax, runs: dict[str, Path]) -> None:
         assert (content["class_names"], content["by_class"]) == (names, None)
 
 
-@pytest.mark.parametrize("left", ["summary", "data"])
-@pytest.mark.parametrize("kind", ["several", "targets"])
-def test_checkpoints_of_versions_that_did_not_record_the_kind(dorylax, tmp_path, monkeypatch, kind, left) -> None:
-    """Their runs predict on data without labels as on their own."""
+@pytest.mark.parametrize(("kind", "left"), [("several", "summary"), ("several", "data"), ("targets", "data")])
+def test_checkpoints_of_versions_that_did_not_record_the_kind(
+    dorylax, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, left: str
+) -> None:
+    """Their runs predict on data without labels as on their own, by what is left to tell the kind."""
+    restore = Checkpoints.restore
 
-    def described(data: Dataset) -> dict[str, Any]:
-        return {name: value for name, value in describe_data(data).items() if name not in ("multilabel", "targets")}
+    def old(self: Checkpoints, **options: Any) -> Any:
+        found = restore(self, **options)
+        assert found is not None
+        for name in ("multilabel", "targets", "class_names"):
+            found.record["run"]["data"].pop(name, None)
+        return found
 
-    monkeypatch.setattr("dorylax.trainer.saving.description.describe_data", described)
-    arrays = {name: array for name, array in TRAINED[kind].items() if name == "labels"}
-    np.savez(tmp_path / "own.npz", **_arrays(**arrays))
-    words = ("--epochs", "1", "--set", "model.hidden_features=4", "--out", str(tmp_path / "run"))
-    assert dorylax("train", "--data", str(tmp_path / "own.npz"), *words).code == 0
-    wanted = [row["prediction"] for row in _predict(dorylax, tmp_path / "run", tmp_path, **arrays)]
-    if left == "data":
-        (tmp_path / "run" / "seed-0" / "summary.json").unlink()
-    elif kind == "several":
-        (tmp_path / "own.npz").unlink()
-    assert [row["prediction"] for row in _predict(dorylax, tmp_path / "run", tmp_path)] == wanted
+    monkeypatch.setattr(Checkpoints, "restore", old)
+    run = shutil.copytree(runs[kind], tmp_path / "run")
+    if left == "summary":
+        monkeypatch.setattr("dorylax.trainer.saving.run_files.shape_of", lambda _: None)
+    else:
+        (run / "seed-0" / "summary.json").unlink()
+    wanted = [row["prediction"] for row in _predict(dorylax, run, tmp_path, labels=TRAINED[kind]["labels"])]
+    assert [row["prediction"] for row in _predict(dorylax, run, tmp_path)] == wanted
 
 
 def test_names_are_in_the_npz_and_unknown_classes_are_one_line(dorylax, runs, tmp_path: Path) -> None:
