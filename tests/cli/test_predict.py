@@ -260,12 +260,10 @@ def test_accuracy_by_class(dorylax, runs: dict[str, Path]) -> None:
         assert (content["class_names"], content["by_class"]) == (names, None)
 
 
-@pytest.mark.parametrize(("kind", "left"), [("several", "summary"), ("several", "data"), ("targets", "data")])
-def test_checkpoints_of_versions_that_did_not_record_the_kind(
-    dorylax, runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, left: str
-) -> None:
-    """Their runs predict on data without labels as on their own, by what is left to tell the kind."""
-    restore = Checkpoints.restore
+@pytest.mark.parametrize("case", [("several", "summary"), ("several", "data"), ("targets", "data")])
+def test_checkpoints_of_versions_that_did_not_record_the_kind(dorylax, runs, tmp_path, monkeypatch, case) -> None:
+    """Their runs predict on data without labels as on their own: their summary or their data tell the kind."""
+    (kind, left), restore = case, Checkpoints.restore
 
     def old(self: Checkpoints, **options: Any) -> Any:
         found = restore(self, **options)
