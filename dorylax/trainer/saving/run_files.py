@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.config import RunConfig
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
 from dorylax.memory.sources import shape_of
 from dorylax.runs.checkpoint import CheckpointError, Checkpoints
@@ -268,7 +269,8 @@ def trained_labels(path: Path, config: RunConfig) -> Labels | None:
         return None
     data = checkpoint.record["run"]["data"]
     if not data.keys() & {"multilabel", "targets"}:
-        summary, shape = directory.summary or {}, None
+        summary = directory.summary or {}
+        shape: DataShape | None = None
         with contextlib.suppress(ValueError, OSError):
             shape = shape_of(config.data)
         if config.train.metric is None and summary.get("metric") == "micro_f1":
