@@ -17,6 +17,7 @@ import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,8 @@ from typing import Any, BinaryIO
 from dorylax.errors import DorylaxError
 
 _TEMPORARY = re.compile(r"\.(.+)\.dorylax-[0-9a-f]{8}")
+_ABANDONED_SECONDS = 7 * 86400
+"""Age at which a temporary file counts as abandoned where no lock tells."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
 # Kernels, file systems, and a name that another process has just moved away.
@@ -198,6 +201,8 @@ def _hold(path: Path, held: contextlib.ExitStack) -> bool:
 def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
     """Remove what killed processes left of writes in a folder, as far as possible; running processes keep their files.
 
+    On a file system without `flock`, files that have not changed for a week are removed.
+
     Args:
         folder: The folder, which need not exist.
         of: Returns whether to remove the leftovers of a write to a file or folder of this name.
@@ -212,7 +217,13 @@ def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
 def _remove_leftover(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it is being written
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # it is being written
+            return
+        except OSError:  # a file system without locks
+            if time.time() - max(one.lstat().st_mtime for one in (path, *path.rglob("*"))) < _ABANDONED_SECONDS:
+                return
         if path.is_dir():
             shutil.rmtree(path)
         else:

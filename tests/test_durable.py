@@ -439,6 +439,24 @@ def test_a_running_process_keeps_its_temporary_folder(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF])
+def test_without_locks_age_tells_what_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    def no_locks(*_: object) -> NoReturn:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(durable.fcntl, "flock", no_locks)
+    for name in (".a.dorylax-01234567", ".a.dorylax-89abcdef"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "new").write_text("whole")
+    old, grown = (tmp_path / name for name in (".a.dorylax-0000aaaa", ".a.dorylax-01234567"))
+    old.write_text("old")
+    month = 30 * 86400
+    for path in (old, grown, *(path for path in tmp_path.rglob("*") if "89abcdef" in str(path))):
+        os.utime(path, (path.stat().st_mtime - month,) * 2)
+    write_file(tmp_path / "a", "new")
+    assert {path.name for path in tmp_path.iterdir()} == {"a", grown.name}  # a file in it is new
+
+
 @pytest.mark.parametrize("content", ["victim", None], ids=["file", "nothing"])
 def test_a_link_is_not_opened_in_place(tmp_path: Path, content: str | None) -> None:
     victim, link = tmp_path / "victim", tmp_path / "link"

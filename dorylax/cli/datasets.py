@@ -7,7 +7,7 @@ import dataclasses
 import click
 from rich.table import Table
 
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.output import print_json, print_table, printable
 
 
 @click.command()
@@ -30,6 +30,6 @@ def datasets(as_json: bool) -> None:
     table.add_column("what it is")
     for entry in entries:
         numbers = ["–"] * 4 if entry.size is None else [f"{value:,}" for value in dataclasses.astuple(entry.size)]
-        table.add_row(entry.name, entry.size_name or "", *numbers, entry.origin, entry.summary)
+        table.add_row(printable(entry.name), entry.size_name or "", *numbers, entry.origin, entry.summary)
     print_table(table)
     click.echo(f"downloads are kept in {cache_directory()}; a path ending in .npz is taken as it is")

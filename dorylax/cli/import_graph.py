@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-import time
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from dorylax.observers.progress import Lasting, data_size, duration, terminal_bars
+from dorylax.observers.progress import bar, data_size
 from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
@@ -119,7 +117,8 @@ def import_graph(
 
     from dorylax.graph.from_files.columns import Wanted
     from dorylax.graph.from_files.import_graph import import_graph as run
-    from dorylax.graph.from_files.vertices import VertexFiles
+    from dorylax.graph.from_files.sources import expand
+    from dorylax.graph.from_files.vertices import VertexFiles, file_of
 
     wanted = Wanted(
         ids=ids,
@@ -142,6 +141,7 @@ def import_graph(
         multilabel=multilabel or None,
         key=key,
     )
+    will_read(*expand(sources), *map(file_of, vertices.paths.values()))
     with told_if_interrupted("the same command starts again"), _shown(quiet=as_json) as (expected, progress):
         made = run(
             sources,
@@ -202,9 +202,6 @@ def _files(option: str, pairs: Sequence[str]) -> dict[str, Path]:
 @contextlib.contextmanager
 def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callable[[Progress], None]]]:
     """Callbacks that print the estimate and show a progress bar."""
-    bars = terminal_bars(Lasting(sys.stderr))
-    task = None if bars is None else bars.add_task("import", total=1.0, state="")
-    begun: dict[str, tuple[float, float]] = {}
 
     def expected(estimate: Estimate) -> None:
         if not quiet:
@@ -215,15 +212,5 @@ def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callabl
                 f"{data_size(estimate.archive_bytes)} to stay, of {data_size(estimate.free_bytes)} free"
             )
 
-    def progress(now: Progress) -> None:
-        if bars is None or task is None:
-            return
-        moment = time.perf_counter()
-        since, before = begun.setdefault(now.stage, (moment, now.done))
-        state = f"{now.edges:,} edges"
-        if now.done > before:
-            state += f"  {duration((moment - since) / (now.done - before) * (1 - now.done))} left"
-        bars.update(task, description=_STAGES[now.stage], completed=now.done, state=state)
-
-    with bars or contextlib.nullcontext():
-        yield expected, progress
+    with bar("import") as show:
+        yield expected, lambda now: show(now.done, 1, f"{_STAGES[now.stage]}, {now.edges:,} edges")

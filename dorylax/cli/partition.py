@@ -96,7 +96,9 @@ def partition(
     check_process()
 
     from dorylax.cli.streamed_partition import streaming
+    from dorylax.graph.dataset import arrays_of
     from dorylax.graph.description import describe_data
+    from dorylax.graph.mapped import check_unchanged
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
@@ -142,6 +144,7 @@ def partition(
                     settings=data_settings(config.data),
                     laid_out=how.laid_out(layout),
                 )
+                check_unchanged(*arrays_of(dataset))
 
             _save(place, made, fill)
     content = _content(

@@ -16,9 +16,10 @@ from dorylax.runs.metric import ACCURACIES, METRICS, score_in
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.files import INPUT, OUTPUT, will_read
 from dorylax.terminal.options import no_verify_option
-from dorylax.terminal.output import percent, print_json
+from dorylax.terminal.output import percent, print_json, printable
 
 _SUFFIXES = (".npz", ".csv")
+_SHOWN_CLASSES = 20
 
 
 @click.command()
@@ -47,14 +48,14 @@ def predict(
     check_process()
     path = choose_run(folder, seed)
     config = config_of(path, trust=trust)
-    other = data is not None
+    own = config
     if data is not None:
         config = _on_other_data(config, parse_value("data.name", data))
         will_read(data)
     if no_verify:
         config = config.unverified()
 
-    from dorylax.cli.predictions import mask_sizes, ranked, scores, write
+    from dorylax.cli.predictions import by_class, mask_sizes, ranked, scores, write
     from dorylax.graph.sharded_data import ShardedData
     from dorylax.graph.task_data import TaskData
     from dorylax.tasks import LinkPrediction
@@ -66,7 +67,7 @@ def predict(
     task = make_task(config.task, config.data.split_seed)
     if all_pairs and not isinstance(task, LinkPrediction):
         raise ConfigError(f"--all-pairs ranks links, and {path} predicts none: train with --task link-prediction")
-    dataset = prepare_data(config.data, known=trained_labels(path, config.train.checkpoints) if other else None)
+    dataset = prepare_data(config.data, known=None if data is None else trained_labels(path, own))
     trainer = Trainer.from_config(config, dataset, run_directory=path, resume=True)
     outputs, examples = trainer.predict(), trainer.data
     assert not isinstance(examples, ShardedData)
@@ -83,6 +84,8 @@ def predict(
         "accuracy" if objective.metric in ACCURACIES else "scores": found,
         noun: len(outputs),
         "classes": examples.num_classes,
+        "class_names": None if examples.class_names is None else examples.class_names.tolist(),
+        "by_class": (classes := by_class(outputs, examples)) or None,
         "all_pairs": places or None,
         "out": None if out is None else str(out),
     }
@@ -98,6 +101,11 @@ def predict(
         label = "validation" if mask == "val" else mask
         shown = percent(value) if value is None or kind.fraction else kind.shown(value)
         click.echo(f"{label} {kind.title}: {shown} of {sizes[mask]:,} {noun}")
+    if 0 < len(classes) <= _SHOWN_CLASSES:
+        shares = (
+            f"{name} {percent(one['test_accuracy'])} of {one['test_examples']:,}" for name, one in classes.items()
+        )
+        click.echo(printable(f"test accuracy by class: {', '.join(shares)}"))
     for mask, values in places.items():
         label = "validation" if mask == "val" else mask
         shown = ", ".join(f"{METRICS[name].title} {percent(value)}" for name, value in values.items())

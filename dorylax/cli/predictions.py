@@ -51,6 +51,23 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
     }
 
 
+def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[str, float]]:
+    """Return the number of test examples of each class and the share predicted right, by class name.
+
+    It is empty for data without class names and for multi-label data.
+    """
+    if data.class_names is None or data.labels.ndim != 1:
+        return {}
+    labels = data.labels[data.test_mask]
+    right = labels[outputs[data.test_mask].argmax(axis=1) == labels]
+    counts, correct = (np.bincount(found, minlength=len(data.class_names)) for found in (labels, right))
+    return {
+        str(name): {"test_examples": int(count), "test_accuracy": int(hits) / int(count)}
+        for name, count, hits in zip(data.class_names, counts, correct, strict=True)
+        if count
+    }
+
+
 def ranked(rows: np.ndarray, data: Dataset, task: LinkPrediction) -> dict[str, dict[str, float]]:
     """Where links stand among all that their ends might have had, by mask and metric; masks without a link are left out.
 
@@ -113,7 +130,7 @@ def _write_csv(
     ids: np.ndarray | None,
     order: np.ndarray | None,
 ) -> None:
-    """A row per example; of multi-label data, classes are separated by spaces, and so are several targets.
+    """A row per example. Several numbers are separated by spaces, names of several classes by semicolons.
 
     The label of an unlabelled example is empty where classes have names or nothing has a label.
     """
@@ -145,7 +162,8 @@ _NAMES = {"pairs": "pair", "graphs": "graph"}
 def _shown(value: Any, data: Dataset | TaskData) -> str:
     names = data.class_names
     if np.ndim(value):
-        return " ".join(map(str, np.flatnonzero(value) if data.multilabel else value))
+        several = np.flatnonzero(value) if data.multilabel else value
+        return " ".join(map(str, several)) if names is None else ";".join(map(str, names[several]))
     if names is not None:
         return str(names[value]) if value >= 0 else ""
     return str(value)

@@ -85,6 +85,8 @@ class WhatIf(NamedTuple):
             print_json(_content(search, wishes, picked))
         else:
             _show(search, picked, str(wishes))
+            if picked is not None and (assumptions := picked.of(scenario).assumptions()):
+                click.echo(f"assumptions: {assumptions}")
         self._write(search, wishes, picked)
         if not search.complete:
             stopped, code = ("terminated", TERMINATED) if ended.came else ("interrupted", INTERRUPTED)

@@ -33,6 +33,7 @@ from dorylax.graph.npz import CLASS_NAMES, MASKS, ORIGINAL_IDS
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
+from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import (
     GraphError,
     as_integers,
@@ -252,6 +253,7 @@ class Dataset:
         with npz.open_npz(path, verify=verify) as archive:
             _require_data(archive, *(("labels",) if known is None else ()))
             npz.check_names(archive)
+            name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
             graph = from_archive(Graph, archive)
             labels = stored_labels(archive, graph.num_vertices, known)
             given = {name: archive.fetch(name) for name in MASKS if name in archive}
@@ -259,8 +261,7 @@ class Dataset:
             if known is not None and not labelled(labels.array).any():
                 masks = {}
             elif not masks:
-                masks = _default_masks(graph, labels.array, split_seed)
-            name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
+                masks = _default_masks(name, graph, labels.array, split_seed)
             return Dataset(
                 name,
                 graph,
@@ -433,12 +434,12 @@ class Dataset:
         )
 
 
-def arrays_of(data: Dataset) -> tuple[np.ndarray, ...]:
+def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:
     """All arrays of a data set, of its graph those of in-edges."""
     rows = data.graph.incoming
     masks = (getattr(data, name) for name in MASKS)
     further = (*data.vertex_inputs.values(), *data.edge_inputs.values())
-    if data.original_ids is not None:
+    if isinstance(data, Dataset) and data.original_ids is not None:
         further = (*further, data.original_ids)
     return (rows.offsets, rows.neighbours, data.features, data.labels, *masks, *further)
 
@@ -448,12 +449,12 @@ def _normalised(features: np.ndarray, out: np.ndarray | None = None) -> np.ndarr
     return scaled
 
 
-def _default_masks(graph: Graph, labels: np.ndarray, split_seed: int) -> Mapping[str, np.ndarray]:
+def _default_masks(name: str, graph: Graph, labels: np.ndarray, split_seed: int) -> Mapping[str, np.ndarray]:
     """The default split, which does not depend on the order of rows."""
     restore = user_order(graph)
     if restore is None:
-        return default_split(labels, split_seed)._asdict()
-    split = default_split(labels[restore], split_seed)
+        return default_split(name, labels, split_seed)._asdict()
+    split = default_split(name, labels[restore], split_seed)
     return {name: mask[graph.vertex_ids] for name, mask in split._asdict().items()}
 
 

@@ -1,7 +1,6 @@
-"""What the labels of a data set are: classes, zeros and ones (multi-label), or targets of a loss of the user's own.
+"""Labels of a data set: classes, zeros and ones (multi-label), or targets of a custom loss.
 
-Which of these is read off form and type, never off what is likely; where two could be meant, `Dataset` asks for
-`num_classes` or `multilabel`.
+Shape and type decide the kind. Where two kinds are possible, `Dataset` asks for `num_classes` or `multilabel`.
 """
 
 from __future__ import annotations
@@ -164,9 +163,15 @@ def stored_labels(archive: Archive, num_vertices: int, known: Labels | None = No
     if labels is None or (labels.ndim and not labelled(labels).any()):
         return named_labels(None, num_vertices, *known[1:], targets=known.array.shape[1:])
     if known.num_classes is not None:
-        if labels.ndim == 1 and names is not None and known.class_names is not None:
-            labels = renumbered(checked_labels(labels, num_vertices, len(names)).array, names, known.class_names)
-        num_classes, names = known.num_classes, known.class_names
+        if names is not None and known.class_names is not None:
+            if labels.ndim == 1:
+                labels = checked_labels(labels, num_vertices, len(names)).array
+                labels = renumbered(labels, names, known.class_names)
+            elif labels.shape[1:] == names.shape:
+                columns = renumbered(np.arange(len(names)), names, known.class_names)
+                given, labels = labels, np.zeros((len(labels), known.num_classes), labels.dtype)
+                labels[:, columns] = given
+        num_classes, names, multilabel = known.num_classes, known.class_names, multilabel or known.multilabel
     return named_labels(labels, num_vertices, num_classes, multilabel, names)
 
 

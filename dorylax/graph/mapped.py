@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.verdicts import State, state_of
+from dorylax.graph.verdicts import State, difference, state_of
 
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
 
@@ -74,17 +74,25 @@ def check_unchanged(*arrays: Any) -> None:
     for mapping in {mapping_of(array) for array in arrays}:
         if mapping is None or mapping not in _mappings:
             continue
-        path, state = _mappings[mapping]
-        with contextlib.suppress(FileNotFoundError):
-            if state_of(path) != state:
-                raise changed(path)
+        check_state(*_mappings[mapping])
 
 
-def changed(path: str | os.PathLike[str]) -> ChangedFileError:
+def check_state(path: str | os.PathLike[str], state: State) -> None:
+    """Compare the state of a file with an earlier one; a file that is gone counts as unchanged.
+
+    Raises:
+        ChangedFileError: The states differ.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if how := difference(state, state_of(os.fspath(path))):
+            raise changed(path, f" ({how})")
+
+
+def changed(path: str | os.PathLike[str], how: str = "") -> ChangedFileError:
     """The error for a file of a data set that was written to, or replaced, since it was loaded."""
     return ChangedFileError(
-        f"{os.fspath(path)} has changed since it was loaded, so nothing is saved of what was computed with it: restore the "
-        "file and resume the run, or train anew"
+        f"{os.fspath(path)} has changed since it was loaded{how}, so nothing is saved of what was computed with it: leave "
+        "the file alone while it is used, and start again (a run: resume it) if its content is right, or restore it first"
     )
 
 

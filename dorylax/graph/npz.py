@@ -46,7 +46,7 @@ from typing import BinaryIO, NamedTuple, final
 import numpy as np
 
 from dorylax.graph import checksums, verdicts, zip_arrays
-from dorylax.graph.mapped import map_file
+from dorylax.graph.mapped import check_state, map_file
 from dorylax.graph.sparse_rows import dense_rows
 from dorylax.graph.stream.archive_writer import ALIGNMENT, new_archive
 from dorylax.graph.stream.whole_crc import whole_crc
@@ -100,13 +100,13 @@ _DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 @final
 class Archive:
-    """An open archive, whose arrays are read when they are asked for."""
+    """An open archive, which reads arrays on demand."""
 
     def __init__(self, file: zipfile.ZipFile, stream: BinaryIO, path: str | os.PathLike[str], *, verify: bool) -> None:
-        """Reads what members there are.
+        """Reads the list of members.
 
         Raises:
-            zipfile.BadZipFile, ValueError, …: they contradict each other, or the list of checksums.
+            zipfile.BadZipFile, ValueError, …: The members contradict each other or the list of checksums.
         """
         self._file, self._stream, self._path = file, stream, path
         self._opened = verdicts.state_of(stream.fileno())
@@ -141,11 +141,6 @@ class Archive:
 
     def require(self, *names: str) -> None:
         """Raises a `GraphError` that says which of `names` are not there."""
-        if "indptr" in names and {"format", "shape", "data"} <= self._members.keys():
-            raise GraphError(
-                "is a matrix of scipy.sparse.save_npz: Graph.from_scipy(scipy.sparse.load_npz(path)) takes it, and so does "
-                "dorylax import"
-            )
         absent = [name for name in names if name not in self]
         if (absent or "indptr" in names) and {"format", "shape", "data"} <= self._members.keys():
             raise GraphError(
@@ -183,6 +178,14 @@ class Archive:
         if name in _SINGLE and array.ndim:
             raise GraphError(f"{name} must be a single value, got {array.dtype} {list(array.shape)}")
         return array
+
+    def check_unchanged(self) -> None:
+        """Compare the present state of the file with that at opening.
+
+        Raises:
+            ChangedFileError: The states differ.
+        """
+        check_state(self._path, self._opened)
 
     def maps(self, name: str) -> bool:
         """Whether `fetch` memory-maps an array; nothing of it is read."""

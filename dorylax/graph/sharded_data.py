@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
 import jax
@@ -26,12 +27,14 @@ from dorylax.graph.abstract import AbstractData
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import check_state
 from dorylax.graph.npz import MASKS
 from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import read_shard
 from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
+from dorylax.graph.verdicts import State, state_of
 from dorylax.storage.base import Content
 from dorylax.storage.choose import open_storage
 from dorylax.storage.copies import local_copy
@@ -155,6 +158,7 @@ class ShardedData:
 
     def __init__(self, folder: str, summary: ShardsSummary, *, verify: bool = True) -> None:
         self.folder, self.summary, self._verify = folder, summary, verify
+        self._states: dict[Path, State] = {}
 
     @classmethod
     def find(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> ShardedData | None:
@@ -177,7 +181,20 @@ class ShardedData:
             except UnicodeDecodeError as error:
                 again = "make the partition again (dorylax partition)"
                 raise GraphError(f"{SUMMARY} in {storage.url} is damaged ({error}): {again}") from None
-            return cls(storage.url, ShardsSummary.from_json(text, f"{SUMMARY} in {storage.url}"), verify=verify)
+            found = cls(storage.url, ShardsSummary.from_json(text, f"{SUMMARY} in {storage.url}"), verify=verify)
+            if isinstance(storage, LocalStorage):
+                files = (storage.path(entry.file) for entry in found.summary.shards)
+                found._states = {file: state_of(str(file)) for file in files if file.is_file()}
+            return found
+
+    def check_unchanged(self) -> None:
+        """Compare the files in a folder of this machine with those that were found.
+
+        Raises:
+            ChangedFileError: One was written to or replaced.
+        """
+        for path, state in self._states.items():
+            check_state(path, state)
 
     def shard(self, server: int) -> tuple[Shard, dict[str, np.ndarray]]:
         """A server's shard, memory-mapped, and the rows beside it.

@@ -6,6 +6,7 @@ edges are in `dorylax.graph.link_splits`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.validate import GraphError
 
 FRACTIONS = (0.6, 0.2, 0.2)
+_LOG = logging.getLogger(__name__)
 
 
 class Split(NamedTuple):
@@ -173,8 +175,22 @@ def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) ->
     return found
 
 
-def default_split(labels: np.ndarray, seed: int) -> Split:
-    """What data without masks get: by class where labels are classes, plain otherwise; labelled vertices only."""
+def default_split(name: str, labels: np.ndarray, seed: int) -> Split:
+    """Split the labelled vertices of data without masks, by class where labels are classes, and log that.
+
+    Args:
+        name: Name of the data set.
+        labels: Labels as a data set holds them.
+        seed: 0 or more.
+
+    Raises:
+        GraphError: The seed is negative.
+    """
+    _LOG.warning(
+        "%s has no masks: %.0f %% of its labelled vertices train, %.0f %% validate and %.0f %% test (split_seed=%d); give "
+        "masks, or use Dataset.with_split, for another split",
+        *(name, *(100 * share for share in FRACTIONS), seed),
+    )
     if labels.ndim == 1 and labels.dtype.kind in "iu":
         return stratified_split(labels, seed)
     return random_split(len(labels), seed, among=labelled(labels))

@@ -53,6 +53,19 @@ def state_of(file: int | str) -> State:
     return State(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
+def difference(before: State, now: State) -> str:
+    """Describe the change between two states of a file; empty if there is none."""
+    if before == now:
+        return ""
+    if before[:2] != now[:2]:
+        return "another file has its name now"
+    if before.size != now.size:
+        return f"{before.size:,} bytes then, {now.size:,} now"
+    if before.modified != now.modified:
+        return "it was written to"
+    return "only its permissions, owner or names, as by chmod or ln, or it was written to under its old time"
+
+
 def is_known(state: State, what: str) -> bool:
     """Whether this part of the file was found right before."""
     try:

@@ -305,20 +305,15 @@ def bar(label: str) -> Iterator[Callable[[int | float, int | float, str], None]]
     """
     bars = terminal_bars(Lasting(sys.stderr))
     task = None if bars is None else bars.add_task(label, total=None)
-    begun: tuple[float, int | float, int | float] = (
-        0.0,
-        0.0,
-        -1.0,
-    )  # moment, amount done then, and whole amount of the current step
+    moment = before = last = whole = -1.0  # when the current step began, the amounts done then and last, and the whole
 
     def progress(done: int | float, total: int | float, state: str) -> None:
-        nonlocal begun
+        nonlocal moment, before, last, whole
         if bars is None or task is None:
             return
-        moment, before, whole = begun
-        if total != whole or done < before:
-            moment, before, _ = begun = (time.perf_counter(), done, total)
-        left = ""
+        if total != whole or done < last:
+            moment, before = time.perf_counter(), done
+        last, whole, left = done, total, ""
         if before < done < total:
             left = f"{duration((time.perf_counter() - moment) / (done - before) * (total - done))} left"
         bars.update(task, completed=done, total=total, state=state, left=left)

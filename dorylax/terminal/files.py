@@ -50,15 +50,19 @@ def will_read(*names: object) -> None:
     """Refuse to go on if the current command would write over one of these files.
 
     Args:
-        names: Paths; other texts and values are ignored. Outside a command nothing is checked.
+        names: Paths, and names of data sets in $DORYLAX_DATA; other texts and values are ignored. Outside a command nothing
+            is checked.
 
     Raises:
         ConfigError: An `OUTPUT` of the command is the same file, also by a link or another spelling of its name.
     """
     context = click.get_current_context(silent=True)
+    archives = os.environ.get("DORYLAX_DATA")
     for name in names:
         if context is not None and isinstance(name, str | Path) and name:
             _note(context, Path(os.path.expanduser(name)), None)
+            if archives:
+                _note(context, Path(os.path.expanduser(archives), f"{name}.npz"), None)
 
 
 def _check_writable(option: str, path: Path) -> None:

@@ -19,11 +19,11 @@ _WIDTH = 200
 
 
 def print_table(table: Table) -> None:
-    """Print a whole table: outside terminals, lines are as long as necessary."""
-    console = Console()
+    """Print a whole table: outside terminals, lines are as long as necessary. Brackets in names are no markup."""
+    console = Console(markup=False, emoji=False)
     if not console.is_terminal:
-        wide = Console(width=10_000)
-        console = Console(width=max(_WIDTH, wide.measure(table).maximum))
+        console.width = 10_000
+        console.width = max(_WIDTH, console.measure(table).maximum)
     console.print(table)
 
 
@@ -35,7 +35,12 @@ def print_json(content: Mapping[str, Any]) -> None:
 def print_error(text: str) -> None:
     """Print to standard error, with control characters escaped; a closed terminal does not stop the work."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(CONTROL.sub(lambda found: repr(found[0])[1:-1], text), err=True)
+        click.echo(printable(text), err=True)
+
+
+def printable(text: str) -> str:
+    """Escape control characters."""
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def percent(value: float | None) -> str:

@@ -84,7 +84,9 @@ class TrainingLoop:
                 try:
                     record = run_epoch(runner, evaluation, self.train, loop)
                 finally:  # whatever came of it: no epoch, and no divergence, of other data is saved
-                    if isinstance(self.data, Dataset):
+                    if isinstance(self.data, ShardedData):
+                        self.data.check_unchanged()
+                    else:
                         check_unchanged(*arrays_of(self.data))
             except TrainingError as error:
                 result = self._end(loop, "diverged", first_epoch)

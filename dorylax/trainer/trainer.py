@@ -20,7 +20,8 @@ import optax
 from flax import nnx
 
 from dorylax.config.schema import Gathered, MemoryCheck, Order, SingleConfig, TrainConfig, check_together
-from dorylax.graph.dataset import Dataset
+from dorylax.graph.dataset import Dataset, arrays_of
+from dorylax.graph.mapped import check_unchanged
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
@@ -446,6 +447,7 @@ class Trainer:
             ValueError: another `epoch`, or inputs that do not fit the model.
             TrainingError: nothing is trained yet.
             RunDirectoryError, CheckpointError: as `fit`.
+            ChangedFileError: a file of the data has changed since it was loaded.
         """
         params, state = self._chosen(epoch)
         if graph is not None or x is not None or inputs:
@@ -453,7 +455,9 @@ class Trainer:
                 raise ValueError("predict(graph=…, x=…) needs both; without them it predicts on the data it trains on")
             return self._with(params, state).predict(graph, x, **inputs)
         if not isinstance(self.data, ShardedData):
-            return self._machine.outputs(params, state)
+            outputs = self._machine.outputs(params, state)
+            check_unchanged(*arrays_of(self.data))
+            return outputs
         with contextlib.closing(self._pipeline_runner()) as runner:
             return runner.outputs(params, state)
 

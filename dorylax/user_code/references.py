@@ -165,6 +165,8 @@ def _from_file(reference: str, path: Path) -> ModuleType:
         content = file.read_bytes()
     except FileNotFoundError:
         raise UserCodeError(f"{reference!r}: there is no file {path} in {Path.cwd()}") from None
+    if b"\0" in content:
+        raise UserCodeError(f"{reference!r}: {path} has NUL bytes and is no Python source")
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None  # of every file that ends in .py
     module = importlib.util.module_from_spec(spec)

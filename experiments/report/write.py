@@ -1,8 +1,9 @@
-"""From a sweep's folder to its report: reads what the runs have left, and writes report.html, report.md and figures/."""
+"""From the files of a sweep's runs to its report: report.html, report.md and figures/."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -158,7 +159,7 @@ def _argument(sweep: Sweep) -> str:
     """The argument of `dorylax sweep`: the name of a sweep that ships, else that of its file."""
     path = CONFIGS / f"{sweep.name}.yaml"
     ships = path.is_file() and path.read_text(encoding="utf-8") == sweep.text
-    return sweep.name if ships else f"{sweep.name}.yaml"
+    return sweep.name if ships else shlex.quote(f"{sweep.name}.yaml")
 
 
 def _history(study: Study, outcome: RunOutcome) -> RunHistory:

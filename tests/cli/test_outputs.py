@@ -27,6 +27,12 @@ READ = {
     "reorder": ("reorder g.npz --out g.npz", "g.npz"),
     "edges": ("import e.npz --memory 1GiB --out e.npz", "e.npz"),
     "second file of edges": ("import e.txt e.npz --memory 1GiB --out e.npz", "e.npz"),
+    "pattern of edges": ("import *.npz --memory 1GiB --out e.npz", "e.npz"),
+    "array of an archive": ("import e.txt --memory 1GiB --features x.npz:x --out x.npz", "x.npz"),
+    "named array": ("import e.txt --memory 1GiB --vertex-data w=x.npz:x --out x.npz", "x.npz"),
+    "column of a table": ("import e.txt --memory 1GiB --labels t.csv:y --out t.csv", "t.csv"),
+    "data set": ("predict --run run/seed-0 --data known --out known.npz", "known.npz"),
+    "data set to describe": ("describe --data known --mermaid known.npz", "known.npz"),
     "features": ("import e.txt --memory 1GiB --features x.npz --out x.npz", "x.npz"),
     "mask": ("import e.txt --memory 1GiB --out x.npz --train-mask x.npz", "x.npz"),
     "values of edges": ("import e.txt --memory 1GiB --edge-data w=x.npz --out x.npz", "x.npz"),
@@ -67,6 +73,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = ["train", "--data", "g.npz", "--epochs", "1", "--set", "model.hidden_features=2", "--out", "run"]
         assert main([*words, "--set", "train.checkpoint_every=1"]) == 0
         shutil.copyfile("g.npz", "other.npz")
+        shutil.copyfile("g.npz", "known.npz")
+        Path("t.csv").write_text("y\n1\n")
         np.savez("e.npz", edge_index=np.array([[0, 1], [1, 0]]))
         np.savez("x.npz", x=np.ones((2, 1), np.float32))
         Path("e.txt").write_text("0 1\n1 0\n")
@@ -89,6 +97,7 @@ def test_what_is_read_is_not_written(
     dorylax: Command, made: Path, monkeypatch: pytest.MonkeyPatch, words: str, file: str
 ) -> None:
     monkeypatch.chdir(made)
+    monkeypatch.setenv("DORYLAX_DATA", str(made))
     checkpoint = str(next(Path("run").rglob("manifest.json")))
     path = Path(file.format(checkpoint=checkpoint))
     before = path.read_bytes()

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from dorylax.cli.predict import choose_run
 from dorylax.config import ConfigError, RunConfig
 from dorylax.graph import Dataset
 from dorylax.graph.datasets import load
+from dorylax.runs.checkpoint import Checkpoints
 from dorylax.trainer import prepare_data
 
 
@@ -184,7 +186,7 @@ NAMES = np.array([b"ash", b"birch", b"cedar"])
 TRAINED = {
     "classes": {"labels": Y, "class_names": NAMES},
     "targets": {"labels": np.ones((V, 2))},
-    "several": {"labels": (np.arange(3 * V).reshape(V, 3) % 2).astype(np.float32)},
+    "several": {"labels": (np.arange(3 * V).reshape(V, 3) % 2).astype(np.float32), "class_names": NAMES},
 }
 
 
@@ -230,6 +232,54 @@ def test_data_with_fewer_classes_go_by_their_names(dorylax, runs, tmp_path, labe
     rows = _predict(dorylax, runs["classes"], tmp_path, **labels, original_ids=np.array([f"v{k}\n" for k in range(V)]))
     assert [row["label"] for row in rows][:3] == shown
     assert {row["prediction"] for row in rows} <= {"ash", "birch", "cedar"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [([0, 1, 2], ["birch", "ash;cedar"]), ([2, 0, 1], ["birch", "ash;cedar"]), ([1, 2], ["birch", "cedar"])],
+)
+def test_columns_of_several_classes_go_by_their_names(dorylax, runs, tmp_path, columns, shown) -> None:
+    arrays = {"labels": TRAINED["several"]["labels"][:, columns], "class_names": NAMES[columns]}
+    rows = _predict(dorylax, runs["several"], tmp_path, **arrays, multilabel=np.array(True))
+    assert [row["label"] for row in rows][:2] == shown
+    same = _predict(dorylax, runs["several"], tmp_path)
+    assert [row["prediction"] for row in rows] == [row["prediction"] for row in same]
+
+
+def test_accuracy_by_class(dorylax, runs: dict[str, Path]) -> None:
+    words = ("predict", "--run", str(runs["classes"]))
+    content = json.loads(dorylax(*words, "--json").out)
+    assert content["class_names"] == ["ash", "birch", "cedar"]
+    right = sum(one["test_examples"] * one["test_accuracy"] for one in content["by_class"].values())
+    examples = sum(one["test_examples"] for one in content["by_class"].values())
+    assert content["accuracy"]["test"] == pytest.approx(right / examples)
+    (line,) = (line for line in dorylax(*words).out.splitlines() if line.startswith("test accuracy by class: ash "))
+    assert line.count(" % of ") == len(content["by_class"])
+    for kind, names in (("several", ["ash", "birch", "cedar"]), ("targets", None)):
+        content = json.loads(dorylax("predict", "--run", str(runs[kind]), "--json").out)
+        assert (content["class_names"], content["by_class"]) == (names, None)
+
+
+@pytest.mark.parametrize("case", [("several", "summary"), ("several", "data"), ("targets", "data")])
+def test_checkpoints_of_versions_that_did_not_record_the_kind(dorylax, runs, tmp_path, monkeypatch, case) -> None:
+    """Their runs predict on data without labels as on their own: their summary or their data tell the kind."""
+    (kind, left), restore = case, Checkpoints.restore
+
+    def old(self: Checkpoints, **options: Any) -> Any:
+        found = restore(self, **options)
+        assert found is not None
+        for name in ("multilabel", "targets", "class_names"):
+            found.record["run"]["data"].pop(name, None)
+        return found
+
+    monkeypatch.setattr(Checkpoints, "restore", old)
+    run = shutil.copytree(runs[kind], tmp_path / "run")
+    if left == "summary":
+        monkeypatch.setattr("dorylax.trainer.saving.run_files.shape_of", lambda _: None)
+    else:
+        (run / "seed-0" / "summary.json").unlink()
+    wanted = [row["prediction"] for row in _predict(dorylax, run, tmp_path, labels=TRAINED[kind]["labels"])]
+    assert [row["prediction"] for row in _predict(dorylax, run, tmp_path)] == wanted
 
 
 def test_names_are_in_the_npz_and_unknown_classes_are_one_line(dorylax, runs, tmp_path: Path) -> None:

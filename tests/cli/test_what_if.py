@@ -34,6 +34,8 @@ def test_table_files_and_page(dorylax, scenario: str, tmp_path: Path) -> None:
     assert picked.startswith("picked, the cheapest within 1 h 00 min: 1 server, on cpu: ")
     assert sum("●" in row[-1] for row in rows) >= 1
     assert [row[:3] for row in rows if "picked" in row[-1]] == [["1", "–", "cpu"]]
+    (assumptions,) = (line for line in lines if line.startswith("assumptions: "))
+    assert assumptions.startswith("assumptions: graph.cut_ratio = 1, so 0 % of the edges join servers")
     assert lines[-1] == f"report: {page}"
     with table.open() as stream:
         entries = list(csv.DictReader(stream))

@@ -9,6 +9,7 @@ import pytest
 from support.aws import cloud
 from support.pipelines import messy_data
 
+from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.partition import lay_out, partition
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.shard_writing import write_shards
@@ -27,6 +28,18 @@ def place() -> Iterator[str]:
 def cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache" / "shards"
+
+
+def test_shards_that_change_are_named(tmp_path: Path) -> None:
+    data = messy_data(60, 240)
+    write_shards(tmp_path, data, lay_out(data.graph, partition(data.graph, 2, method="random"), 2), ids=False)
+    found = ShardedData.find(tmp_path)
+    assert found is not None
+    found.check_unchanged()
+    with (tmp_path / "server-1.npz").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(ChangedFileError, match=r"server-1\.npz has changed since it was loaded \([0-9,]+ bytes then"):
+        found.check_unchanged()
 
 
 def test_a_host_fetches_its_own_file_alone(place: str, tmp_path: Path, cached: Path) -> None:

@@ -40,6 +40,21 @@ def test_a_bar_of_other_work(monkeypatch: pytest.MonkeyPatch, stream: io.StringI
     assert bool(shown) == stream.isatty()
 
 
+def test_a_bar_estimates_each_step_by_itself_and_keeps_the_time_left_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream, now = Terminal(), iter([0.0, 100.0, 110.0])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stderr", stream)
+    with bar("import") as progress:
+        monkeypatch.setattr("dorylax.observers.progress.time.perf_counter", lambda: next(now))
+        for done in (0.0, 1.0, 0.0, 0.5):
+            progress(done, 1, "numbering vertices, 123,456,789,012 edges and whatever else")
+        monkeypatch.undo()
+    assert "━" in _plain(stream)
+    assert "10 s left" in _plain(stream)
+
+
 def test_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rich would take this for a terminal.
     monkeypatch.setenv("FORCE_COLOR", "1")

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flax import nnx
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError, map_file
 from dorylax.runs import metrics
 from dorylax.runs.checkpoint import Checkpoints
+from dorylax.tasks import LinkPrediction
 from dorylax.terminal.failures import explain
 
 
@@ -46,7 +48,24 @@ def _lengthen(path: Path) -> None:
         file.write(b"more")
 
 
-CHANGES = [_write, _diverge, _restore_times, _replace, _lengthen]
+def _change_mode(path: Path) -> None:
+    path.chmod(0o640)
+
+
+def _link(path: Path) -> None:
+    path.with_name("other-name").hardlink_to(path)
+
+
+_ALONE = "only its permissions, owner or names, as by chmod or ln"
+CHANGES: dict[Callable[[Path], None], str] = {
+    _write: "it was written to",
+    _diverge: "it was written to",
+    _restore_times: _ALONE,
+    _replace: "another file has its name now",
+    _lengthen: "bytes then, ",
+    _change_mode: _ALONE,
+    _link: _ALONE,
+}
 
 
 @pytest.fixture
@@ -75,15 +94,33 @@ def test_a_change_ends_the_run(
     options = {"data": mapped, "run_directory": run, "checkpoint_every": 1, "epochs": 6}
     with pytest.raises(ChangedFileError) as caught:
         trainer(observers=[watcher(after)], **options).fit()
-    assert str(caught.value).startswith(
-        f"{file} has changed since it was loaded, so nothing is saved of what was computed"
-    )
+    assert str(caught.value).startswith(f"{file} has changed since it was loaded (")
+    assert CHANGES[change] in str(caught.value)
+    assert "leave the file alone while it is used, and start again (a run: resume it)" in str(caught.value)
     explained = explain(caught.value)
     assert explained is not None
     assert explained.code == 1
     assert "\n" not in explained.line
     assert Checkpoints(run / "checkpoints").epochs()[-1] == 2
     assert len(metrics.read(run / "metrics.jsonl")) == 2
+
+
+def test_the_data_of_other_tasks_are_compared_too(
+    trainer: Any, watcher: Any, net: Any, mapped: Dataset, file: Path
+) -> None:
+    options = {"task": LinkPrediction(), "observers": [watcher(lambda _: _write(file))], "epochs": 2}
+    run = trainer(model=net(16, rngs=nnx.Rngs(0)), data=mapped, **options)
+    with pytest.raises(ChangedFileError, match="it was written to"):
+        run.fit()
+
+
+def test_nothing_is_predicted_of_changed_data(trainer: Any, mapped: Dataset, file: Path) -> None:
+    trained = trainer(data=mapped, epochs=1)
+    trained.fit()
+    trained.predict()
+    _lengthen(file)
+    with pytest.raises(ChangedFileError, match="bytes then"):
+        trained.predict()
 
 
 def test_a_file_that_is_gone_changes_nothing(trainer: Any, watcher: Any, mapped: Dataset, file: Path) -> None:

@@ -75,6 +75,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder that the process is in, with the file."""
     (tmp_path / "mine.py").write_text(_FILE)
     (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "nul.py").write_text("x = '\0'\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -108,6 +109,7 @@ def test_options_are_what_the_configuration_knows_of_the_signature(there: Path) 
             "mine.py:Owm",
             r"'mine\.py:Owm': mine\.py has no 'Owm' to call, but Own, lion, Named, Width, Loose, NoArguments, ",
         ),
+        ("model.name", "nul.py:Own", "nul.py has NUL bytes and is no Python source"),
         ("model.name", "mine.py:number", "has no 'number' to call"),
         ("model.name", "no_such_module_at_all:Own", "cannot be imported: ModuleNotFoundError"),
         ("model.name", "mine.py:Named", r"= 'mine\.py:Named' needs 'hidden': set model\.options\.hidden"),

@@ -198,7 +198,7 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
                 error,
             )
     found = entry.read(download.fetch(entry.name, entry.sources))
-    masks = found.masks or default_split(found.labels, split_seed)
+    masks = found.masks or default_split(entry.name, found.labels, split_seed)
     graph = numbered_by_source(found.graph)  # as it is once it was kept, or comes from an archive
     data = Dataset(entry.name, graph, found.features, found.labels, found.num_classes, *masks)
     if entry.slow:

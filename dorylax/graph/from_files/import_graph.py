@@ -33,6 +33,7 @@ from dorylax.graph.from_files.vertices import (
     rows_said,
     write_vertices,
 )
+from dorylax.graph.npz import MASKS
 from dorylax.graph.room import gibibytes
 from dorylax.graph.stream.archive_writer import new_archive
 from dorylax.graph.validate import GraphError, check_num_vertices
@@ -42,6 +43,10 @@ from dorylax.machine import cores, resident_bytes
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
 
+_SPLIT = (
+    "no masks: training splits the labelled vertices, 60/20/20 % of each class (data.split_seed; --train-mask, --val-mask "
+    "and --test-mask give masks)"
+)
 _LEAST_BUFFERS = 1 << 26
 _LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results
 _ARCHIVE = "archive.npz"
@@ -200,8 +205,6 @@ def import_graph(
             num = number_vertices(
                 database, list(zip(files, counts, strict=True)), wanted.ids, more=keyed, known=known, values=values
             )
-            if (rows := rows_said(tables)) not in (None, num):
-                raise GraphError(f"arrays of vertices have {rows:,} rows, and the edges are of {num:,} vertices")
             _, size = _sizes(shape, sum(counts), num, wanted)
             free = shutil.disk_usage(path.parent).free
             _with_room(
@@ -312,6 +315,8 @@ def _estimate(
     guess = max(file.largest for file in files) + 1 if wanted.ids == "numbers" else edges // 4
     num_vertices = guess if known is None else known
     described = (*(file.described for file in files), *(table.described for table in tables.values()))
+    if "labels" in tables and not tables.keys() & set(MASKS):
+        described = (*described, _SPLIT)
     temporary, archive = _sizes(shape, edges, num_vertices, wanted)
     archive += sum(table.bytes for table in tables.values())
     return _with_room(path, Estimate(edges, temporary, archive, shutil.disk_usage(path.parent).free, described))

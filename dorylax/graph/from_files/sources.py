@@ -12,7 +12,7 @@ from dorylax.graph.from_files.columns import EdgeFile, Wanted
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.tables import TableEdges, TextEdges, table_function
 from dorylax.graph.validate import GraphError
-from dorylax.graph.verdicts import State, state_of
+from dorylax.graph.verdicts import State, difference, state_of
 from dorylax.storage.location import Location
 from dorylax.storage.s3 import S3Storage
 
@@ -96,5 +96,8 @@ def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) ->
 def check_states(states: Mapping[Path, State], shown: Mapping[Path, str]) -> None:
     """Raise a GraphError if a file has changed."""
     for path, before in states.items():
-        if not path.exists() or state_of(str(path)) != before:
-            raise GraphError(f"{shown[path]} has changed since the import began: import it again when nobody writes it")
+        how = difference(before, state_of(str(path))) if path.exists() else "it is gone"
+        if how:
+            raise GraphError(
+                f"{shown[path]} has changed since the import began ({how}): import it again when nobody touches it"
+            )

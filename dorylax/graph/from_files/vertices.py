@@ -22,6 +22,7 @@ from dorylax.graph.from_files.text import INTEGER, NUMBER, check_packed, damage,
 from dorylax.graph.inputs import check_name, held_dtype
 from dorylax.graph.labels import checked_labels
 from dorylax.graph.masks import checked_masks
+from dorylax.graph.names import stored_names
 from dorylax.graph.npz import CLASS_NAMES, MASKS, VERTEX_PREFIX
 from dorylax.graph.stream.archive_writer import ArchiveWriter
 from dorylax.graph.validate import GraphError, check_finite
@@ -82,6 +83,7 @@ class VertexTable:
         others: Columns that other arrays take from the same file.
 
     Attributes:
+        names: Names of the columns; None for arrays and for tables without a header.
         dtype: Type of the elements; object for text.
         row: Shape of one vertex's row.
         bytes: Approximate size in an archive.
@@ -100,6 +102,7 @@ class VertexTable:
         found = _MEMBER.fullmatch(str(place))
         file, columns = file_of(place), found["columns"].split(",") if found else None
         self._array: np.ndarray | None = None
+        self.names: list[str] | None = None
         if file.suffix in (".npy", ".npz"):
             if key is not None:
                 raise GraphError(f"{place} has no column {key!r} to join by (--key): give a table with a header")
@@ -181,7 +184,7 @@ class VertexTable:
         try:
             link = database.link(file)
             if (source := table_function(link, str(file))) is not None:
-                known = [row[0] for row in database.rows(f"DESCRIBE SELECT * FROM {source}")]
+                known = names = [row[0] for row in database.rows(f"DESCRIBE SELECT * FROM {source}")]
                 fields = ", ".join(f"{name(one)}::VARCHAR AS c{k}" for k, one in enumerate(known))
                 sources = [f"SELECT {fields} FROM {source}"]
             else:
@@ -191,13 +194,15 @@ class VertexTable:
                 head = read_head(
                     database, link, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
                 )
-                known = list(head.names or map(str, range(head.width)))
+                names = list(head.names or ())
+                known = names or list(map(str, range(head.width)))
                 sources = [head.query(careful=careful) for careful in ((False, True) if head.regular else (True,))]
             for one in [*([key] if key else []), *(columns or ())]:
                 if one not in known:
                     raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
             taken = columns or [one for one in known if one != key and one not in others]
             self._columns, self._known = [f"c{known.index(one)}" for one in taken], known
+            self.names = taken if names else None
             if not taken and what not in MASKS:
                 raise GraphError(f"{self.shown} has no column for {what}")
             trimmed = [f"nullif(trim({column}), '') AS {column}" for column in self._columns]
@@ -257,11 +262,11 @@ class VertexTable:
 
 
 def check_files(files: VertexFiles, ids: Ids) -> None:
-    """Raise a GraphError if arguments do not fit: named vertices need a key, masks need labels."""
-    if files.paths and ids == "names" and files.key is None:
+    """Raise a GraphError if arguments do not fit: ids other than row numbers need a key, masks need labels."""
+    if files.paths and ids != "numbers" and files.key is None:
         raise GraphError(
-            f"{next(iter(files.paths))} is given without --key, and --ids names has no order of the vertices: say which "
-            "column of the tables holds the names, as --key name"
+            f"{next(iter(files.paths))} is given without --key, and --ids {ids} has no order of the vertices: say which "
+            f"column of the tables holds the {ids}, as --key id"
         )
     if files.masks and files.labels is None:
         raise GraphError(f"{next(iter(files.masks))} is given without labels: masks say which labels are for what")
@@ -326,20 +331,24 @@ def _write_labels(
     keyed = files.key is not None
     missing = {"O": None, "i": -1}.get(table.dtype.kind, np.nan)
     given = table.whole(num_vertices, missing if keyed and table.dtype.kind != "O" else "" if keyed else None)
-    num_classes, names = files.num_classes, None
+    num_classes = files.num_classes
+    names: list[str] | None = None
     if given.dtype.kind in "OSU":
         flat = given.reshape(len(given)).astype(object)
         flat = np.array([one.decode() if isinstance(one, bytes) else "" if one is None else str(one) for one in flat])
-        names, codes = np.unique(flat[flat != ""], return_inverse=True)
+        found_names, codes = np.unique(flat[flat != ""], return_inverse=True)
         given = np.full(len(flat), -1)
         given[flat != ""] = codes
+        names = found_names.tolist()
         num_classes = len(names) if num_classes is None else num_classes
     elif given.dtype.kind == "f" and files.nan_is_unlabelled:
         given = np.where(np.isnan(given), -1, given).astype(np.int64)
     labels = checked_labels(given, num_vertices, num_classes, files.multilabel)
     archive.add("labels", labels.array)
+    if names is None and labels.multilabel:
+        names = table.names
     if names is not None:
-        archive.add(CLASS_NAMES, np.array([one.encode() for one in names.tolist()] or np.zeros(0, "S1")))
+        archive.add(CLASS_NAMES, stored_names(CLASS_NAMES, names))
     if files.masks:
         masks: dict[str, Any] = dict.fromkeys(MASKS)
         for one in files.masks:

@@ -77,8 +77,8 @@ def read(
         ignore: columns to leave out, of either table.
 
     Raises:
-        GraphError: as `Graph.from_dataframe`; `key` is no column, or lacks a value, repeats one or holds one with NUL; or an
-            edge names no vertex.
+        GraphError: as `Graph.from_dataframe`; without `key`, the index of vertices holds other integers; `key` is no column,
+            or lacks a value, repeats one or holds one with NUL; or an edge names no vertex.
     """
     collection("ignore", ignore)
     names = None
@@ -86,6 +86,12 @@ def read(
     repeated = next((name for name in columns if columns.count(name) > 1), None)
     if repeated is not None:
         raise GraphError(f"the table of vertices has two columns {repeated!r}: rename one")
+    index = vertices.index
+    if key is None and index.dtype.kind in "iu" and not np.array_equal(index, np.arange(len(index))):
+        raise GraphError(
+            "the index of the table of vertices is not 0 … V-1 in this order, so edges may name vertices by index or by "
+            "row: vertices.reset_index() makes it a column for key=…, vertices.reset_index(drop=True) leaves rows"
+        )
     if key is not None:
         if key not in columns:
             raise GraphError(

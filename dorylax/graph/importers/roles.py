@@ -1,11 +1,10 @@
 """From an object of another library to the arguments of `Dataset`: features, labels, masks, and further inputs.
 
-Every value of the vertices gets a role, becomes a further input, or is refused by name.
+Every value of the vertices gets a role, becomes a further input, or raises an error with its name.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
@@ -17,10 +16,8 @@ from dorylax.graph.importers.base import Imported, refuse_other
 from dorylax.graph.inputs import checked_inputs
 from dorylax.graph.labels import labelled, named_labels
 from dorylax.graph.npz import MASKS
-from dorylax.graph.splits import FRACTIONS, default_split, one_split
+from dorylax.graph.splits import default_split, one_split
 from dorylax.graph.validate import GraphError
-
-_LOG = logging.getLogger(__name__)
 
 
 def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
@@ -62,13 +59,10 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
         features = [key for key in there if key not in (*masks, *names_in(labels))] or None
     used = {*masks, *names_in(features), *names_in(labels)}
     found = named_labels(_taken("labels", labels, there), size, num_classes, multilabel)
+    if found.multilabel and len(names_in(labels)) == found.num_classes:
+        found = found._replace(class_names=np.array(names_in(labels)))
     if not masks and labelled(found.array).any():
-        masks = default_split(found.array, split_seed)._asdict()
-        _LOG.warning(
-            "%s has no masks: %.0f %% of its labelled vertices train, %.0f %% validate and %.0f %% test (split_seed=%d); "
-            "give masks, or use Dataset.with_split, for another split",
-            *(name, *(100 * share for share in FRACTIONS), split_seed),
-        )
+        masks = default_split(name, found.array, split_seed)._asdict()
     return {
         "name": name,
         "graph": imported.graph,

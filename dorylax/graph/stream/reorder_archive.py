@@ -143,6 +143,7 @@ class _Writing:
             self._write_sparse()
         if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's own order needs no words
             self._out.add(ORDER, ids)
+        archive.check_unchanged()
         self._told(ORDER, self._total, self._total)
 
     def _write_edges(self) -> None:

@@ -1,4 +1,4 @@
-"""A run's directory as the trainer uses it: opened under rules, restored from, saved to, summarised."""
+"""Files of a run for the trainer: checks of its directory, checkpoints, and the summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from typing import Any, final
 
 import numpy as np
 
+from dorylax.config import RunConfig
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
+from dorylax.memory.sources import shape_of
 from dorylax.runs.checkpoint import CheckpointError, Checkpoints
 from dorylax.runs.checkpoint_places import place_at
 from dorylax.runs.directory import RunDirectory, RunDirectoryError, free_name
@@ -31,11 +34,11 @@ class RunFiles:
     """The files of one run.
 
     Args:
-        directory: the run's directory.
-        run: what the run is (`describe_run`), to be compared with checkpoints.
-        places: where its checkpoints are.
-        user_code: files of the user's own code that run now.
-        keep: how many checkpoints stay.
+        directory: The run's directory.
+        run: Description of the run (`describe_run`), which is compared with those in checkpoints.
+        places: Places of its checkpoints.
+        user_code: Files of the user's code that this process runs.
+        keep: Number of checkpoints to keep.
 
     Raises:
         AwsError: checkpoints are in S3, and boto3 cannot be set up.
@@ -75,24 +78,24 @@ class RunFiles:
         keep: int,
         resume: bool,
     ) -> RunFiles:
-        """Checks that the run may use the directory; nothing is written before `start`.
+        """Check that the run may use the directory; `start` writes the first files.
 
         Args:
-            path: the directory.
-            config: for config.yaml.
-            run: as for `RunFiles`.
-            checkpoints: the setting `train.checkpoints`.
-            kept_as: as of `Places.of`.
-            user_code: as for `RunFiles`.
-            free: dotted keys in which the configuration that is there may differ.
-            keep: as for `RunFiles`.
-            resume: whether the directory may hold epochs.
+            path: The directory.
+            config: Content of config.yaml.
+            run: As for `RunFiles`.
+            checkpoints: The setting `train.checkpoints`.
+            kept_as: As for `Places.of`.
+            user_code: As for `RunFiles`.
+            free: Dotted keys in which the present config.yaml may differ.
+            keep: As for `RunFiles`.
+            resume: Whether the directory may hold epochs.
 
         Raises:
-            RunDirectoryError: as `RunDirectory.claim`; or there are epochs already, and `resume` is False; or the place that
-                checkpoints went to is gone.
-            OSError: the place of checkpoints cannot be listed.
-            AwsError: S3 cannot be asked.
+            RunDirectoryError: As `RunDirectory.claim`; or the directory holds epochs and `resume` is False; or the former
+                place of the checkpoints is gone.
+            OSError: The place of the checkpoints cannot be listed.
+            AwsError: S3 refuses the request.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
         if directory.checkpoints_path.is_symlink():
@@ -244,12 +247,14 @@ class RunFiles:
         self.directory.write_summary(first | result.summary() | {"pipeline": pipeline})
 
 
-def trained_labels(path: Path, checkpoints: str | None) -> Labels | None:
+def trained_labels(path: Path, config: RunConfig) -> Labels | None:
     """Labels that a run was trained on, as its newest checkpoint describes them, with an empty array.
+
+    Checkpoints of earlier versions leave out the kind of the labels. The run's summary or its data tell it then.
 
     Args:
         path: Run directory.
-        checkpoints: The setting `train.checkpoints`.
+        config: The run's configuration, with its own data.
 
     Returns:
         The labels; None where there is no checkpoint.
@@ -258,10 +263,20 @@ def trained_labels(path: Path, checkpoints: str | None) -> Labels | None:
         CheckpointError: None of the checkpoints can be read.
     """
     directory = RunDirectory.open(path)
-    checkpoint = RunFiles(directory, {}, places=Places.of(directory, checkpoints)).newest.restore(parts=False)
+    places = Places.of(directory, config.train.checkpoints)
+    checkpoint = RunFiles(directory, {}, places=places).newest.restore(parts=False)
     if checkpoint is None:
         return None
     data = checkpoint.record["run"]["data"]
+    if not data.keys() & {"multilabel", "targets"}:
+        summary = directory.summary or {}
+        shape: DataShape | None = None
+        with contextlib.suppress(ValueError, OSError):
+            shape = shape_of(config.data)
+        if config.train.metric is None and summary.get("metric") == "micro_f1":
+            data = {**data, "multilabel": True}
+        elif shape is not None and (shape.num_vertices, shape.num_classes) == (data["vertices"], data["classes"]):
+            data = {**data, "multilabel": shape.multilabel, **({"targets": shape.targets[0]} if shape.targets else {})}
     row = (data["targets"],) if "targets" in data else ()
     names = np.array(data["class_names"]) if "class_names" in data else None
     return Labels(np.zeros((0, *row), np.float32), data["classes"], data.get("multilabel", False), names)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image.dockerfile import PLATFORMS, wheel_options
+from dorylax.settings.text_file import read_text
 
 PACKAGED = Path(__file__).with_name("wheels.txt")
 """The lock that comes with dorylax."""
@@ -32,10 +33,11 @@ def read_lock(file: Path) -> Lock:
 
     Raises:
         DeployError: a line is not one of a lock.
+        ConfigError: there is no such file, or it is no text.
         OSError: the file cannot be read.
     """
     lock: dict[str, frozenset[str]] = {}
-    for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(file).splitlines(), 1):
         text = line.partition("#")[0].strip()
         if not text:
             continue

@@ -487,8 +487,12 @@ def test_arguments_that_do_not_fit(tmp_path):
         ([source], {"num_vertices": 10}, r"source 1[0-9] is out of range: must be ≥ 0 and < num_vertices = 10"),
         ([source], {"edge_data": {"w": tmp_path / "w.npy"}}, r"w has 299 rows, and there are 300 edges"),
         ([source], {"vertices": features, "num_vertices": 20}, "have 30 rows, and num_vertices is 20"),
-        ([source], {"vertices": features, "wanted": Wanted(ids="integers")}, "edges are of 20 vertices"),
-        ([source], {"vertices": features, "wanted": Wanted(ids="names")}, "is given without --key"),
+        (
+            [source],
+            {"vertices": features, "wanted": Wanted(ids="integers")},
+            "features is given without --key, and --ids",
+        ),
+        ([source], {"vertices": features, "wanted": Wanted(ids="names")}, "features is given without --key, and --ids"),
         (
             [source],
             {"vertices": VertexFiles(masks={"train_mask": tmp_path / "x.npy"})},
@@ -532,7 +536,16 @@ def test_two_imports_to_one_archive(tmp_path):
         _import(tmp_path, [source])
 
 
-@pytest.mark.parametrize("how", ["rewritten", "replaced", "touched", "removed"])
+CHANGED = {
+    "rewritten": "only its permissions, owner or names, as by chmod or ln, or it was written to under its old time",
+    "replaced": "another file has its name now",
+    "touched": "it was written to",
+    "lengthened": "[0-9,]+ bytes then, [0-9,]+ now",
+    "removed": "it is gone",
+}
+
+
+@pytest.mark.parametrize("how", CHANGED)
 def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
     source = _text(tmp_path / "e.txt", _graph())
     real_load, state = module._load, source.stat()
@@ -547,12 +560,16 @@ def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
             os.replace(tmp_path / "other", source)
         elif how == "touched":
             os.utime(source)
+        elif how == "lengthened":
+            source.write_bytes(source.read_bytes() * 2)
         else:
             source.unlink()
         return found
 
     monkeypatch.setattr(module, "_load", load)
-    with pytest.raises(GraphError, match=r"e\.txt has changed since the import began"):
+    with pytest.raises(
+        GraphError, match=rf"e\.txt has changed since the import began \({CHANGED[how]}\): import it again"
+    ):
         _import(tmp_path, [source])
     assert not (tmp_path / "out.npz").exists()
 

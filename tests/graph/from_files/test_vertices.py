@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 from pathlib import Path
@@ -133,6 +134,43 @@ def test_keys_that_are_integers(tmp_path, ids):
     files = VertexFiles(features=tmp_path / "t.csv", key="id")
     found = _imported(tmp_path, files, "0 1\n1 2\n", wanted=Wanted(ids=ids))
     assert found["features"].tolist() == [[1.5], [2.5], [0.5], [7]]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "names"),
+    [
+        ("name,red,blue\nann,1,0\nbob,1,1\n", "", [b"red", b"blue"]),
+        ("name,red,blue\nann,1,0\nbob,1,1\n", ":blue,red", [b"blue", b"red"]),
+        ('{"name": "ann", "red": 1, "é": 1}\n{"name": "bob", "red": 0, "é": 1}\n', "", [b"red", "é".encode()]),
+    ],
+)
+def test_columns_of_several_classes_keep_their_names(tmp_path, content, columns, names):
+    table = tmp_path / ("t.jsonl" if content.startswith("{") else "t.csv")
+    table.write_text(content)
+    files = VertexFiles(labels=Path(f"{table}{columns}"), multilabel=True, key="name")
+    found = _imported(tmp_path, files, "ann bob\n", wanted=Wanted(ids="names"))
+    assert found["class_names"].tolist() == names
+
+
+def test_columns_without_names_or_of_targets_name_no_classes(tmp_path):
+    (tmp_path / "rows.txt").write_text("1 0\n1 1\n")
+    assert "class_names" not in _imported(tmp_path, VertexFiles(labels=tmp_path / "rows.txt", multilabel=True), "0 1\n")
+    (tmp_path / "targets.csv").write_text("a,b\n1.5,0\n1,1\n")
+    assert "class_names" not in _imported(tmp_path, VertexFiles(labels=tmp_path / "targets.csv"), "0 1\n")
+
+
+def test_a_default_split_is_announced(tmp_path):
+    (tmp_path / "t.csv").write_text("y\n1\n0\n")
+    (tmp_path / "m.txt").write_text("1\n0\n")
+    for files, said in (
+        (VertexFiles(labels=tmp_path / "t.csv"), True),
+        (VertexFiles(labels=tmp_path / "t.csv", masks={"val_mask": tmp_path / "m.txt"}), False),
+        (VertexFiles(features=tmp_path / "t.csv"), False),
+    ):
+        told = []
+        with contextlib.suppress(GraphError):  # a mask for validation alone
+            _imported(tmp_path, files, "0 1\n", expected=told.append)
+        assert any(one.startswith("no masks: training splits the labelled") for one in told[0].detected) == said
 
 
 BAD_TABLES = {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import networkx
@@ -161,6 +163,14 @@ BAD = {
         lambda: Dataset.from_dataframes(tables()[0].assign(x=1), tables()[1], features=["a", "b"]),
         r"the name 'x', which models are called with already: rename it; or leave it out with ignore=\['x'\]$",
     ),
+    "a shuffled index": (
+        lambda: Dataset.from_dataframes(tables()[0].sample(frac=1, random_state=0), tables()[1]),
+        r"^the index of the table of vertices is not 0 … V-1 in this order, so edges may name vertices by index or by row: ",
+    ),
+    "gaps in the index": (
+        lambda: Dataset.from_dataframes(tables()[0].set_index(np.array([0, 1, 2, 3, 9])), tables()[1]),
+        r"vertices\.reset_index\(\) makes it a column for key=…, vertices\.reset_index\(drop=True\) leaves rows$",
+    ),
     "no such key": (
         lambda: Dataset.from_dataframes(*tables(), key="id"),
         r"^key='id' must be a column of the table of vertices, whose columns are 'a', 'b', 'label', 'train_mask', 'pos'$",
@@ -270,12 +280,40 @@ def _without_masks() -> Any:
     return graph
 
 
-def test_data_without_masks_are_split_and_the_log_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    data = Dataset.from_networkx(_without_masks(), "rings")
+def _archive_without_masks(folder: Path, *, reordered: bool = False) -> Path:
+    graph = Graph.from_coo(range(10), [*range(1, 10), 0])
+    np.savez(
+        folder / "rings.npz",
+        indptr=graph.incoming.offsets,
+        indices=graph.incoming.neighbours,
+        features=np.ones((10, 1)),
+        labels=np.arange(10) % 2,
+        **({"vertex_ids-1": np.arange(10)[::-1].astype(np.int32)} if reordered else {}),
+    )
+    return folder / "rings.npz"
+
+
+WITHOUT_MASKS: dict[str, Callable[[Path], Dataset]] = {
+    "from_networkx": lambda _: Dataset.from_networkx(_without_masks(), "rings"),
+    "load an object": lambda _: dorylax.load(_without_masks(), name="rings"),
+    "from_npz": lambda folder: Dataset.from_npz(_archive_without_masks(folder)),
+    "load": lambda folder: dorylax.load(_archive_without_masks(folder)),
+    "reordered": lambda folder: dorylax.load(_archive_without_masks(folder, reordered=True)),
+}
+
+
+@pytest.mark.parametrize("how", WITHOUT_MASKS)
+def test_data_without_masks_are_split_and_the_log_says_so_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, how: str
+) -> None:
+    data = WITHOUT_MASKS[how](tmp_path)
     assert [int(mask.sum()) for mask in (data.train_mask, data.val_mask, data.test_mask)] == [6, 2, 2]
     (said,) = (record.getMessage() for record in caplog.records)
     assert said.startswith("rings has no masks: 60 % of its labelled vertices train, 20 % validate and 20 % test")
-    other = Dataset.from_networkx(_without_masks(), split_seed=1)
+
+
+def test_a_split_that_is_given_or_not_needed_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    data, other = (Dataset.from_networkx(_without_masks(), split_seed=seed) for seed in (0, 1))
     assert (other.train_mask != data.train_mask).any()
     caplog.clear()
     Dataset.from_networkx(nx(), features="a")
@@ -289,6 +327,15 @@ def test_data_without_labels() -> None:
     assert "no labels" in repr(data)
     with pytest.raises(GraphError, match=r"vertices have no value 'class', .*; labels=None stands for none$"):
         Dataset.from_dataframes(*tables(), labels="class")
+
+
+def test_columns_of_several_classes_keep_their_names() -> None:
+    vertices, edges = tables()
+    vertices = vertices.assign(red=[1, 0, 1, 0, 1], blue=[1, 1, 0, 0, 0], cold=[0.5, 1, 2, 3, 4])
+    options = {"features": ["a"], "ignore": ["label", "train_mask"]}
+    data = Dataset.from_dataframes(vertices, edges, labels=["red", "blue"], **options)
+    assert (data.multilabel, data.class_names.tolist()) == (True, ["red", "blue"])
+    assert Dataset.from_dataframes(vertices, edges, labels=["red", "cold"], **options).class_names is None
 
 
 LOADED = {

@@ -17,6 +17,7 @@ from support.graphs import messy_graph
 from dorylax.folder_lock import FolderHeldError, locked
 from dorylax.graph import Graph
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.npz import ORDER, open_npz
 from dorylax.graph.stream import moving, reorder_archive, reordering
 from dorylax.graph.stream.reorder_archive import write_in_order
@@ -135,6 +136,19 @@ def test_rows_that_do_not_ascend_keep_their_edge_ids(tmp_path: Path) -> None:
         assert found.edge_data.keys() == expected.edge_data.keys()
         for values in found.edge_data.values():
             np.testing.assert_array_equal(values, weight)
+
+
+def test_an_archive_that_changes_meanwhile_is_not_reordered(tmp_path: Path) -> None:
+    data_of(messy_graph()).save_npz(tmp_path / "in.npz")
+
+    def told(what: str, done: int, total: int) -> None:
+        if what == "features":
+            with (tmp_path / "in.npz").open("r+b") as file:
+                file.write(b"PK")
+
+    with pytest.raises(ChangedFileError, match=r"in\.npz has changed since it was loaded \(it was written to\)"):
+        reordering.reorder_archive(tmp_path / "in.npz", tmp_path / "out.npz", order="user", memory=8 * GIB, told=told)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.npz"]
 
 
 def test_sparse_features_and_a_split_that_is_not_stored(tmp_path: Path) -> None:

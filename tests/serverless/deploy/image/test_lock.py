@@ -15,6 +15,7 @@ import pytest
 from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.image.contents import DISTRIBUTIONS, LAPACK
 from dorylax.serverless.deploy.image.lock import PACKAGED, lock_text, locked, make_lock, read_lock
+from dorylax.settings.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -70,6 +71,16 @@ def test_a_line_that_is_none_of_a_lock(tmp_path: Path, line: str) -> None:
     file.write_text(f"ok==1 --hash=sha256:{hashed(1)}\n{line}\n")
     with pytest.raises(DeployError, match=rf"^{re.escape(str(file))}:2: must be NAME==VERSION --hash=sha256:…, got "):
         read_lock(file)
+
+
+def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(b"\xff")
+    for file, message in (
+        (Path("/dev/zero"), "more than 16,777,216 characters"),
+        (tmp_path / "lock", "not a text file"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            read_lock(file)
 
 
 def test_pip_is_asked_for_each_architecture_and_version_of_python() -> None:
