@@ -89,23 +89,27 @@ def _mapped() -> np.ndarray:
 
 
 FEATURES = [
-    _features("float32 `[V, F]`", lambda: X, note="kept as it is"),
-    _features("float64, float16, any integers", lambda: X.astype(np.float64), note="made float32"),
+    _features("float32 `[V, F]`", lambda: X, note="kept without a copy"),
+    _features("float64, float16, any integers", lambda: X.astype(np.float64), note="converted to float32"),
     _features("a JAX array", lambda: jnp.asarray(X)),
     _features("a JAX array in bfloat16", lambda: jnp.asarray(X, jnp.bfloat16)),
     _features("a torch tensor, on any device, with a gradient or not", lambda: torch().tensor(X, requires_grad=True)),
     _features("a torch tensor in bfloat16", lambda: torch().tensor(X).bfloat16()),
-    _features("a sparse torch tensor", lambda: torch().tensor(X).to_sparse(), note="made dense"),
+    _features("a sparse torch tensor", lambda: torch().tensor(X).to_sparse(), note="converted to a dense array"),
     _features("a list of rows", X.tolist),
     _features("a pandas DataFrame of numbers", lambda: pd.DataFrame(X)),
     _features("a DataFrame with nullable columns", lambda: pd.DataFrame(X.astype(np.float64)).convert_dtypes()),
     _features(
         "a DataFrame whose index is your own ids",
         lambda: pd.DataFrame(X, index=range(90, 90 + V)),
-        note="in the order of its rows",
+        note="rows in stored order",
     ),
-    _features("a SciPy sparse matrix or array, any format", lambda: scipy.sparse.csc_array(X), note="made dense"),
-    _features("a memory map", _mapped, note="kept as it is"),
+    _features(
+        "a SciPy sparse matrix or array, any format",
+        lambda: scipy.sparse.csc_array(X),
+        note="converted to a dense array",
+    ),
+    _features("a memory map", _mapped, note="kept without a copy"),
     _features("in Fortran order", lambda: np.asfortranarray(X)),
     _features("big-endian", lambda: X.astype(">f8")),
     _features("read-only", lambda: np.frombuffer(X.tobytes(), np.float32).reshape(V, F)),
@@ -199,29 +203,29 @@ LABELS = [
     _labels(
         "integers `[V]`, any type",
         lambda: Y.astype(np.uint64),
-        note="made int32; num_classes is one more than the largest",
+        note="converted to int32; num_classes is one more than the largest",
     ),
     _labels("a list", Y.tolist),
     _labels("a JAX array", lambda: jnp.asarray(Y)),
     _labels("a torch tensor", lambda: torch().tensor(Y)),
-    _labels("a column `[V, 1]`", lambda: Y[:, None], note="taken for `[V]`"),
+    _labels("a column `[V, 1]`", lambda: Y[:, None], note="read as `[V]`"),
     _labels(
         "-1 where a vertex is unlabelled",
         lambda: _with(Y, 1, -1),
         to=_with(Y, 1, -1),
-        note="such vertices are in no mask",
+        note="these vertices are in no mask",
     ),
     _labels("truth values", lambda: Y > 0, to=(Y > 0).astype(np.int32), classes=2, note="classes 0 and 1"),
     _labels("whole floating numbers, with `num_classes`", lambda: Y.astype(np.float64), num_classes=C, note="classes"),
     _labels(
         "a categorical pandas column",
         lambda: pd.Series(list("abcabc"), dtype="category"),
-        note="its codes; -1 where it has no value. Text stays as `class_names`",
+        note="its codes, -1 for missing values; text becomes `class_names`",
     ),
     _labels(
         "text, a list or array",
         lambda: list("abcabc"),
-        note="classes in the order of the text, which stays as `class_names`; -1 where it is None, NaN or empty",
+        note="classes in sorted order, kept as `class_names`; -1 for None, NaN and empty text",
     ),
     _labels(
         "text and `class_names`",
@@ -234,14 +238,14 @@ LABELS = [
         lambda: None,
         to=np.full(V, np.nan, np.float32),
         classes=None,
-        note="no labels: for predictions only",
+        note="no labels, for prediction only",
     ),
     _labels(
         "None, with `num_classes`",
         lambda: None,
         to=np.full(V, -1, np.int32),
         num_classes=C,
-        note="no labels: for predictions only",
+        note="no labels, for prediction only",
     ),
     _labels("zeros and ones `[V, C]`", lambda: Z.astype(bool), to=Z, note="multi-label"),
     _labels("a SciPy sparse matrix of zeros and ones", lambda: scipy.sparse.csr_array(Z), to=Z, note="multi-label"),
@@ -250,14 +254,14 @@ LABELS = [
         lambda: X[:, 0].astype(np.float64),
         to=X[:, 0],
         classes=None,
-        note="targets, trained by their mean squared error or a loss of your own",
+        note="targets; the default loss is the mean squared error",
     ),
     _labels(
         "floating numbers `[V, T]`, without `num_classes`",
         lambda: X,
         to=X,
         classes=None,
-        note="targets, trained by their mean squared error or a loss of your own",
+        note="targets; the default loss is the mean squared error",
     ),
     _labels(
         "zeros and ones, one 1 in each row, with `multilabel=True`",
@@ -430,8 +434,8 @@ MASKS = [
 ]
 
 INPUTS = [
-    _input("numbers `[V]` or `[V, …]`, floating", lambda: X.astype(np.float64), to=X, note="made float32"),
-    _input("integers", lambda: np.arange(V), to=np.arange(V, dtype=np.int32), note="made int32"),
+    _input("numbers `[V]` or `[V, …]`, floating", lambda: X.astype(np.float64), to=X, note="converted to float32"),
+    _input("integers", lambda: np.arange(V), to=np.arange(V, dtype=np.int32), note="converted to int32"),
     _input("truth values", lambda: torch().tensor(MASK), to=MASK),
     Kind(
         "values of edges `[E, …]`",
@@ -543,22 +547,24 @@ _SPARSE = {
     "features_shape": np.array(_ROWS.shape),
 }
 COMMANDS = [
-    _archive("`indptr`, `indices`, `features`, `labels`", note="60/20/20 %, class by class"),
+    _archive("`indptr`, `indices`, `features`, `labels`", note="split 60/20/20 % within each class"),
     _archive("compressed features", None, "features", **_SPARSE),
     _archive("features big-endian, in Fortran order", features=np.asfortranarray(X.astype(">f8"))),
     _archive("features of integers or truth values", features=X > 0),
     _archive("labels `[V, 1]`", labels=Y[:, None]),
     _archive(
-        "labels -1 where unlabelled", labels=np.where(np.arange(V) == 1, -1, Y), note="labelled vertices are split"
+        "labels -1 where unlabelled", labels=np.where(np.arange(V) == 1, -1, Y), note="only labelled vertices are split"
     ),
     _archive("whole floating labels and `num_classes`", labels=Y.astype(float), num_classes=C),
     _archive(
-        "floating labels, without `num_classes`", labels=X[:, 0], note="targets, trained by their mean squared error"
+        "floating labels, without `num_classes`",
+        labels=X[:, 0],
+        note="targets; the default loss is the mean squared error",
     ),
     _archive("multi-label", labels=Z),
     _archive("masks of integers, or vertex numbers", train_mask=np.array([0, 3]), val_mask=MASK[::-1].astype(int)),
     _archive("a training mask alone", train_mask=MASK, note="the others are empty"),
-    _archive("a further input `vertex_pos`", vertex_pos=np.ones((V, 3)), note="for models that take it"),
+    _archive("a further input `vertex_pos`", vertex_pos=np.ones((V, 3)), note="passed to models that take `pos`"),
     Command(
         "an empty file",
         _bytes(b""),
@@ -604,7 +610,7 @@ COMMANDS = [
         words=("--set", "data.split=1"),
         train_mask=np.stack([~MASK, MASK]),
         val_mask=np.stack([MASK, ~MASK], axis=1),
-        note="masks `[V, K]` or `[K, V]`",
+        note="masks `[V, K]` or `[K, V]`, with `data.split`",
     ),
     _archive(
         "one split, and another is asked for",
@@ -735,13 +741,12 @@ def page() -> str:
     """docs/inputs.md."""
     parts = [_HEAD]
     for title, rows in (*GROUPS.items(), ("On the command line", COMMANDS)):
-        parts.append(f"## {title}\n")
-        parts.append(_INTRODUCTIONS[title])
-        parts.append("| given | what happens |\n|---|---|")
-        for row in rows:
-            happens = f"works{f': {row.note}' if row.note else ''}" if row.line is None else f"`{row.line}`"
-            parts.append(f"| {_cell(row.what)} | {_cell(happens)} |")
-        parts.append("")
+        taken = [row for row in rows if row.line is None]
+        refused = "; ".join(row.what for row in rows if row.line is not None)
+        table = "\n".join(f"| {_cell(row.what)} | {_cell(row.note)} |" for row in taken)
+        parts.append(
+            f"## {title}\n\n{_INTRODUCTIONS[title]}\n| accepted | note |\n|---|---|\n{table}\n\n**Refused:** {refused}.\n"
+        )
     return "\n".join(parts)
 
 
@@ -749,24 +754,44 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-_HEAD = """# What data can be given as
+_HEAD = """# Accepted data
 
-Everything that `dorylax.Dataset` accepts and how it is read, or the message that refuses it. Nothing is guessed: ambiguous
-input is refused, and the message says what to write instead. The page is generated from the cases of `tests/test_inputs.py`,
-which try every row (`python tests/test_inputs.py` writes it).
+This page lists every form in which `dorylax.Dataset` and `dorylax train` accept features, labels, masks and
+further inputs, and the refused forms.
+
+```python
+import dorylax
+import numpy as np
+from dorylax.graph import Graph
+
+graph = Graph.from_coo(np.array([0, 1, 2]), np.array([1, 2, 0]), 3)
+data = dorylax.Dataset("mine", graph, np.eye(3), ["red", "blue", "red"], train_mask=[0, 2])
+print(data.features.dtype, data.labels, data.class_names, data.train_mask)
+```
+
+Here features become float32, the two texts become the classes 0 and 1, and the vertex numbers become a mask. dorylax
+does not guess: ambiguous input raises `GraphError`, and the message names the value, the expected form and the remedy:
+
+```text
+features has shape [4, 6], [F, V]: expected one row per vertex, features.T
+```
+
+[data.md](data.md) shows how to build, import and store graphs. `python tests/test_inputs.py` generates this page from
+cases that the tests try one by one.
 """
 _INTRODUCTIONS = {
-    "Features": """`features`, on a graph of 6 vertices. They are held as float32 `[V, F]`.
+    "Features": """`features`, stored as float32 `[V, F]`.
 """,
-    "Labels": """`labels`, with `num_classes` where noted. They are held as int32 `[V]` (classes, -1 where
-unlabelled), or as float32 `[V, C]` (zeros and ones, multi-label), `[V]` or `[V, T]` (targets; `num_classes` is then None).
+    "Labels": """`labels`, with `num_classes` where noted. Stored as int32 `[V]` (classes, -1 for
+unlabelled vertices), as float32 `[V, C]` (zeros and ones, multi-label), or as float32 `[V]`
+or `[V, T]` (targets; `num_classes` is then None).
 """,
-    "Masks": """`train_mask`; `val_mask` and `test_mask` work the same way. They are held as bool `[V]`.
+    "Masks": """`train_mask`, `val_mask` and `test_mask`, stored as bool `[V]`.
 """,
-    "Further inputs": """`vertex_inputs` and `edge_inputs`, which reach the model as keyword arguments.
-They are held as bool, int32 or float32.
+    "Further inputs": """`vertex_inputs` and `edge_inputs`, stored as bool, int32 or float32.
+The model receives them as keyword arguments.
 """,
-    "On the command line": """`dorylax train --data mine.npz` with a NumPy archive ([data.md](data.md) has its layout),
-and `--set data.…`. If it is refused, the message follows `error: `, and the exit code is 2.
+    "On the command line": """`dorylax train --data mine.npz` with a NumPy archive ([layout](data.md)), and
+`--set data.…`. A refusal prints `error: ` and the message, with exit code 2.
 """,
 }
