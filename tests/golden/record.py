@@ -66,7 +66,8 @@ def record_flagship() -> None:
 def _lines(sections: dict[str, dict[str, Any]]) -> str:
     """JSON with a line for each case."""
     inner = [
-        f"{json.dumps(key)}: {json.dumps(value) if key in CASES else _lines(value)}" for key, value in sections.items()
+        f"{json.dumps(key)}: {json.dumps(value) if key in CASES else _lines(value).rstrip()}"
+        for key, value in sections.items()
     ]
     return "{\n" + ",\n".join(inner) + "\n}\n"
 

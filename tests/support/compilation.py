@@ -24,10 +24,11 @@ _FLAGS = [
     f"--{_FUSION}=false",
     "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_cpu_enable_platform_dependent_math=false",
+    "--xla_cpu_experimental_ynn_fusion_type=",  # YNNPACK chooses instructions by itself, and has no bound
     *([f"--xla_cpu_max_isa={INSTRUCTIONS}"] if _X86 else []),
 ]
 _ONEDNN = {"AVX2": "AVX2", "SSE4_2": "SSE41"}
-"""oneDNN multiplies matrices for XLA and chooses instructions by itself."""
+"""oneDNN multiplies matrices for XLA and chooses instructions by itself, up to this bound."""
 _QUICK = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "XLA_FLAGS": " ".join(_FLAGS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -122,8 +123,13 @@ def in_one_piece(case: Outside, parts: ModelParts, data: Dataset, *, seed: int =
 
 
 def exactly_in_one_piece(case: Outside, parts: ModelParts, data: Dataset) -> Step:
-    """The oracle in float64, at the same float32 parameters, state and rows."""
-    with jax.enable_x64(True):
+    """The oracle in float64, at the same float32 parameters, state, rows and dropout masks."""
+    bernoulli = jax.random.bernoulli
+
+    def in_float32(key: Any, p: Any, *args: Any, **kwargs: Any) -> Any:
+        return bernoulli(key, np.float32(p), *args, **kwargs)  # a float64 probability draws other bits
+
+    with jax.enable_x64(True), mock.patch("jax.random.bernoulli", in_float32):
         data = dataclasses.replace(data)
         for field in ("features", "labels", "vertex_inputs", "edge_inputs"):
             object.__setattr__(data, field, widened(getattr(data, field)))
