@@ -43,6 +43,7 @@ from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order
 
 _FEWEST_HIDDEN = 8
+_HIDDEN = "model.hidden_features"
 _ADDRESSABLE = 2**47  # bytes, of a process on 64-bit processors
 # Time limit for remedies that need a compiled model, in seconds.
 _TRIAL_SECONDS = 20.0
@@ -80,12 +81,16 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
     begin = time.perf_counter()
     better: list[Remedy] = []
     settled: set[str] = set()
+    limit = math.inf if found.limit is None else float(found.limit.bytes)
+    per_square = found.peak.total / (config.model.hidden_features or 1) ** 2  # memory grows with the square at most
     for change, like in _changes(config, found):
         ((key, value),) = change.items()
         late = like.compiled is None and time.perf_counter() - begin + found.seconds > _TRIAL_SECONDS
-        if key in settled or late:
+        if key in settled or late or (key == _HIDDEN and per_square * value**2 > limit):
             continue
         other = estimate(config.resolve(config.to_dict(), change, code=config.code), like)
+        if other is not None and key == _HIDDEN:
+            per_square = other.peak.total / value**2
         if other is not None and other.peak.total < found.peak.total and (other.fits or key in _PARTIAL):
             settled.add(key)
             shown = str(value).lower() if isinstance(value, bool) else value
@@ -248,11 +253,9 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
     hidden = config.model.hidden_features
     there = math.inf if found.limit is None else float(found.limit.bytes)
     if hidden is not None and all(phase.total <= there for phase in found.phases if phase.name in _HOST):
-        given, parameters = hidden, 0 if found.compiled is None else found.compiled.parameters
         while hidden > _FEWEST_HIDDEN:
             hidden = max(hidden // 2, _FEWEST_HIDDEN)
-            if parameters * hidden**2 <= there * given**2:  # they grow with the square of the width at most
-                yield {"model.hidden_features": hidden}, measured
+            yield {_HIDDEN: hidden}, measured
     if config.data.name == GENERATED and not cut:
         sizes = sorted(SIZES.items(), key=lambda item: -item[1].num_edges)
         for name, size in sizes:
