@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +32,6 @@ from jax.extend.core import (
     Literal,
     Primitive,
     Var,
-    jaxpr_as_fun,
     jaxprs_in_params,
 )
 from jax.extend.random import threefry2x32_p
@@ -143,6 +143,11 @@ def close(
 def make_jaxpr_of(fun: Callable[..., Any], *specs: Any) -> ClosedJaxpr:
     """The jaxpr of a function of arrays with these shapes, which may be symbolic."""
     return jax.make_jaxpr(fun)(*specs)
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """The function of a closed jaxpr. That of `jax.extend` switches `jax_debug_nans` off."""
+    return functools.partial(eval_jaxpr, closed.jaxpr, closed.consts)
 
 
 def debugged() -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.hollow import hollow, is_hollow
-from dorylax.jax_internals import Var, eval_jaxpr, is_key, jit, size_at, type_of
+from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
@@ -54,9 +54,9 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     It is called once, on ones, so that no epoch pays for compilation and no two threads compile the same.
     """
     if step.space is None:
-        return jit(_evaluator(plan.program.function_of(step.index)))
+        return jit(jaxpr_as_fun(plan.program.function_of(step.index)))
     at = {SYMBOLS[step.space]: rows}
-    function = jit(_evaluator(instantiate(plan.program.function_of(step.index), at)))
+    function = jit(jaxpr_as_fun(instantiate(plan.program.function_of(step.index), at)))
     operands = []
     for var in plan.program.interfaces[step.index].reads:
         aval = type_of(var)
@@ -83,10 +83,6 @@ def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
     aval = type_of(var)
     shape = [int(size_at(dim, at)) for dim in aval.shape]
     return hollow((*shape, 2), np.uint32) if is_key(aval) else hollow(shape, aval.dtype)
-
-
-def _evaluator(closed: Any) -> StageFunction:
-    return lambda *values: eval_jaxpr(closed.jaxpr, closed.consts, *values)
 
 
 class StageCost(NamedTuple):

@@ -40,8 +40,7 @@ def evaluated(
     results = closed.jaxpr.outvars
 
     def at(number: int) -> Callable[..., Sequence[Any]]:
-        function: Callable[..., Sequence[Any]] = jaxpr_as_fun(instantiate(closed, {symbol: number}))
-        return function
+        return jaxpr_as_fun(instantiate(closed, {symbol: number}))
 
     piece = _rows_of_piece(closed, symbol) or rows
     count, rest = divmod(rows, max(1, piece))

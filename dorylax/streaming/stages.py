@@ -113,8 +113,7 @@ class Stages:
     def _function(self, index: int, rows: int) -> Callable[..., Sequence[Any]]:
         closed, task = self._program.function_of(index), self._program.tasks[index]
         if task.space is None:
-            function: Callable[..., Sequence[Any]] = jaxpr_as_fun(closed)
-            return function
+            return jaxpr_as_fun(closed)
         interface = self._program.interfaces[index]
         reads, writes = ([self._types[var] for var in found] for found in (interface.reads, interface.writes))
         return evaluated(closed, SYMBOLS[task.space], rows, reads, writes)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import linecache
 import os
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, final
 
-_SITE = tuple(f"{sysconfig.get_path(name)}/" for name in ("purelib", "platlib"))
+_OTHERS = {path for path in sys.path if path.endswith(("site-packages", "dist-packages"))}  # of a venv's base, say
+_SITE = tuple(f"{path}/" for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")} | _OTHERS)
 _LIBRARIES = tuple(
     f"{site}{name}/"
     for site in _SITE

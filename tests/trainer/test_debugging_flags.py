@@ -22,6 +22,7 @@ import dorylax
 from dorylax import Graph, layers, ops
 from dorylax.layers import registry
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.program.model.flax_nnx import take_apart
 from dorylax.trainer import Trainer
 
 FLAGS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
@@ -145,34 +146,30 @@ def test_prints(column: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def every_operator(x: Any, e: Any) -> list[Any]:
+    def maximum(x: Any) -> Any:
+        return (ops.gather(GRAPH, x, e, reduce="max") ** 2).sum()
+
+    def attention(x: Any) -> Any:
+        return (ops.additive_attention(GRAPH, x[..., None], x, x) ** 2).sum()
+
     return [
         *(ops.gather(GRAPH, x, reduce=reduce) for reduce in ("sum", "mean", "max")),
-        *(ops.gather(GRAPH, x, e, reduce=reduce) for reduce in ("sum", "mean", "max")),
-        *(ops.gather_edges(GRAPH, e, reduce=reduce) for reduce in ("sum", "mean", "max")),
+        *(ops.gather(GRAPH, x, e, reduce="mean"), ops.gather_edges(GRAPH, e, reduce="mean")),
         *(ops.scatter_src(GRAPH, x), ops.scatter_dst(GRAPH, x)),
         *(ops.edge_softmax(GRAPH, e), *ops.edge_softmax(GRAPH, e, x[:, 0])),
         *(ops.global_mean(GRAPH, x), ops.in_degrees(GRAPH), ops.missing_self_loops(GRAPH)),
         ops.readout(x, jnp.asarray([0, 1, 0, 0, 1, 1, 1]), 3, "mean"),
-        ops.additive_attention(GRAPH, x[..., None], x, x),
+        *(jax.grad(maximum)(x), jax.grad(attention)(x)),
     ]
-
-
-def all_flags() -> contextlib.ExitStack:
-    stack = contextlib.ExitStack()
-    for flag in FLAGS.values():
-        stack.enter_context(flag())
-    return stack
 
 
 def test_every_operator() -> None:
     x, e = jnp.asarray(X), jnp.linspace(1, 2, 6)
-
-    def gradients() -> Any:
-        return jax.grad(lambda x, e: sum(jnp.sum(y**2) for y in every_operator(x, e)), argnums=(0, 1))(x, e)
-
-    wanted = [*every_operator(x, e), *gradients()]
-    with all_flags():
-        found = [*every_operator(x, e), *gradients()]
+    wanted = jax.jit(every_operator)(x, e)
+    with contextlib.ExitStack() as stack:
+        for flag in FLAGS.values():
+            stack.enter_context(flag())
+        found = every_operator(x, e)
         with pytest.raises(FloatingPointError, match=r"nan.*gather"):
             ops.gather(GRAPH, jnp.full((7, 1), jnp.inf), jnp.asarray([1.0, 1, 1, -1, 1, 1]))
     for mine, theirs in zip(found, wanted, strict=True):
@@ -180,12 +177,13 @@ def test_every_operator() -> None:
 
 
 def trace_gradient(model: Any) -> None:
-    definition, params, rest = nnx.split(model, nnx.Param, ...)
+    parts = take_apart(model)
 
-    def loss(params: Any, rest: Any) -> Any:
-        return (nnx.merge(definition, params, rest)(GRAPH, jnp.asarray(X)) ** 2).sum()
+    def loss(params: Any) -> Any:
+        output, _ = parts.structure.apply_train(params, parts.streams, parts.state, GRAPH, jnp.asarray(X))
+        return (output**2).sum()
 
-    jax.eval_shape(jax.grad(loss), params, rest)
+    jax.eval_shape(jax.grad(loss), parts.params)
 
 
 @pytest.mark.parametrize("name", registry.MODELS)
@@ -193,9 +191,6 @@ def test_every_model(name: str) -> None:
     model = registry.build(name, 2, 3, {}, nnx.Rngs(params=0, dropout=0))
     with jax.numpy_rank_promotion("raise"):
         trace_gradient(model)
-    model.eval()
-    with all_flags():
-        assert np.isfinite(model(GRAPH, jnp.asarray(X))).all()
 
 
 @pytest.mark.parametrize("norm", ["layer", "rms", "batch", "graph", "pair"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,15 @@ _ROOT = Path(dorylax.__file__).resolve().parent.parent
 )
 def test_whose_code_it_is(file: str, users: bool) -> None:
     assert is_users(file) is users
+
+
+def test_libraries_of_other_folders_of_packages_are_not_the_users() -> None:
+    program = (
+        "import sys; sys.path.append('/base/dist-packages'); from dorylax.user_code.lines import is_users; "
+        "print([is_users(f'/base/dist-packages/{name}/file.py') for name in ('jax', 'mine')])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert found.stdout == "[False, True]\n"
 
 
 def test_a_line_is_told_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
