@@ -51,7 +51,7 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
     }
 
 
-def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[str, float]]:
+def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[str, int | float]]:
     """Return the number of test examples of each class and the share predicted right, by class name.
 
     It is empty for data without class names and for multi-label data.

@@ -313,11 +313,19 @@ def test_a_seed_that_diverges_does_not_keep_the_others_from_training(dorylax, mo
     assert content["test_accuracy"]["mean"] == content["test_accuracy"]["per_seed"][1]
 
 
-def test_what_does_not_fit_in_memory_is_one_line(dorylax) -> None:
-    code, out, err = dorylax("train", *TINY, "--no-save", "--set", "model.hidden_features=100000000000")
+@pytest.mark.parametrize(
+    ("memory", "said", "remedy"),
+    [
+        ("check", "error: the run does not fit", "make the model narrower"),
+        ("ignore", "error: this does not fit in memory", "lower model.hidden_features"),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_one_line(dorylax, memory: str, said: str, remedy: str) -> None:
+    wide = "model.hidden_features=100000000000"
+    code, out, err = dorylax("train", *TINY, "--no-save", "--set", wide, "--set", f"single.memory={memory}")
     assert (code, out) == (1, "")
-    assert err.startswith("error: this does not fit in memory")
-    assert "lower model.hidden_features" in err
+    assert err.startswith(said)
+    assert remedy in err
     assert err.count("\n") == 1
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from flax import nnx
 
+import dorylax
 from dorylax.config import RunConfig
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.directory import RunDirectory
@@ -107,6 +108,10 @@ class Own(nnx.Module):
         return self.dense(x) + self.table[...]
 
 
+def given():
+    return RunConfig.resolve(SMALL), dorylax.load("communities", size="tiny")
+
+
 @pytest.mark.parametrize(
     ("kind", "abstract"),
     [("shapes", True), ("values", False), ("masks", False), ("NumPy", False), ("random streams from outside", False)],
@@ -115,7 +120,7 @@ def test_abstract_models_have_the_shapes_of_real_ones(
     monkeypatch: pytest.MonkeyPatch, kind: str, abstract: bool
 ) -> None:
     monkeypatch.setattr(from_config, "build_model", lambda *_: Own(kind))
-    found, real = take_apart(abstract_model(None, None)), take_apart(Own(kind))
+    found, real = take_apart(abstract_model(*given())), take_apart(Own(kind))
     assert found.structure == real.structure
     assert all(isinstance(leaf, jax.ShapeDtypeStruct) is abstract for leaf in jax.tree.leaves(found.params))
     for part in ("params", "streams", "state"):
@@ -126,4 +131,4 @@ def test_abstract_models_have_the_shapes_of_real_ones(
 def test_a_fault_of_the_class_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(from_config, "build_model", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        abstract_model(None, None)
+        abstract_model(*given())
