@@ -14,7 +14,7 @@ import numpy as np
 from dorylax import aligned
 from dorylax.graph.compressed import as_int64
 from dorylax.graph.mapped import mapping_of, release
-from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, type_of
+from dorylax.jax_internals import JaxprEqn, Var, is_literal, size_at, thread_settings, type_of
 from dorylax.ops.primitives.operator import Operator
 from dorylax.ops.row_loops.rows import RowRange, kept, packed
 from dorylax.program.jaxpr.symbols import SYMBOLS
@@ -114,7 +114,8 @@ class StreamedProgram:
         with contextlib.ExitStack() as stack:
             stack.callback(self.close)
             count = layout.threads
-            pool = self._closing.enter_context(ThreadPoolExecutor(count, "dorylax-graph"))
+            threads = ThreadPoolExecutor(count, "dorylax-graph", initializer=thread_settings())
+            pool = self._closing.enter_context(threads)
             reader = self._closing.enter_context(ThreadPoolExecutor(layout.buffers - COMPUTED, "dorylax-read"))
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
