@@ -150,9 +150,9 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     return functools.partial(eval_jaxpr, closed.jaxpr, closed.consts)
 
 
-def debugged() -> bool:
-    """Whether a flag asks JAX to run operation by operation, which functions compiled ahead of time cannot."""
-    return any(getattr(jax.config, name) for name in ("jax_disable_jit", "jax_debug_nans"))
+def debugged(*flags: str) -> bool:
+    """Whether one of some flags is set; by default those that make JAX run operation by operation, never ahead of time."""
+    return any(getattr(jax.config, name) for name in flags or ("jax_disable_jit", "jax_debug_nans"))
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

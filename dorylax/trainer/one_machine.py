@@ -17,6 +17,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.many import chosen_graphs
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
+from dorylax.jax_internals import debugged
 from dorylax.machine import Limit
 from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.jaxpr.errors import SideEffectError, SplitError
@@ -180,7 +181,7 @@ class OneMachine:
             return self._gradient, 0.0
         gradient: Gradient = self._functions.plain
         seconds = 0.0
-        if self._single.optimize and not jax.config.jax_disable_jit:  # under which the user's own code must run
+        if self._single.optimize and not debugged("jax_disable_jit"):  # under which the user's own code must run
             try:
                 gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._single.gathered)
             except SplitError as error:
