@@ -14,7 +14,7 @@ import numpy as np
 
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.jax_internals import debugged
-from dorylax.machine import Limit, resident_bytes
+from dorylax.machine import resident_bytes
 from dorylax.memory.phases import Compiled, XlaBytes
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.model_parts import further_inputs
@@ -24,14 +24,6 @@ from dorylax.trainer.step.gradient import Gradient
 
 # If a generous guess is below this share of the limit, the estimate does not compile anything.
 _CLEARLY = 0.5
-
-
-def too_wide(functions: StepFunctions, parts: ModelParts, limit: Limit | None) -> Compiled | None:
-    """The memory of the parameters if they alone exceed the limit, so that XLA need not compile such functions."""
-    parameters = _parameters(functions, parts)
-    if limit is None or parameters <= limit.bytes:
-        return None
-    return Compiled(XlaBytes(0, 0), XlaBytes(0, 0), XlaBytes(0, 0), parameters)
 
 
 def compiled_on_shapes(
@@ -57,7 +49,8 @@ def compiled_on_shapes(
     evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
         carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
     )
-    parameters = _parameters(functions, parts)
+    # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
+    parameters = tree_bytes(carry) + 3 * tree_bytes(parts.params)
     compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
     return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
 
@@ -67,11 +60,6 @@ def _assigned(executable: Any) -> XlaBytes:
         return XlaBytes(0, 0)
     found = executable.memory_analysis()
     return XlaBytes(found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes))
-
-
-def _parameters(functions: StepFunctions, parts: ModelParts) -> int:
-    """Bytes of the carry, of the model's own parameters, of the trainer's first copy, and of that of the best epoch."""
-    return tree_bytes(functions.start.shapes(parts.params, parts.state)) + 3 * tree_bytes(parts.params)
 
 
 def tree_bytes(tree: Any) -> int:

@@ -32,7 +32,7 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes, too_wide, tree_bytes
+from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes, tree_bytes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
 from dorylax.trainer.from_config import abstract_model, build_optimizer, shards_for
@@ -43,7 +43,6 @@ from dorylax.trainer.validate import check_model
 from dorylax.trainer.vertex_order import effective_order
 
 _FEWEST_HIDDEN = 8
-_HIDDEN = "model.hidden_features"
 _ADDRESSABLE = 2**47  # bytes, of a process on 64-bit processors
 # Time limit for remedies that need a compiled model, in seconds.
 _TRIAL_SECONDS = 20.0
@@ -81,16 +80,12 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
     begin = time.perf_counter()
     better: list[Remedy] = []
     settled: set[str] = set()
-    limit = math.inf if found.limit is None else float(found.limit.bytes)
-    per_square = found.peak.total / (config.model.hidden_features or 1) ** 2  # memory grows with the square at most
     for change, like in _changes(config, found):
         ((key, value),) = change.items()
         late = like.compiled is None and time.perf_counter() - begin + found.seconds > _TRIAL_SECONDS
-        if key in settled or late or (key == _HIDDEN and per_square * value**2 > limit):
+        if key in settled or late:
             continue
         other = estimate(config.resolve(config.to_dict(), change, code=config.code), like)
-        if other is not None and key == _HIDDEN:
-            per_square = other.peak.total / value**2
         if other is not None and other.peak.total < found.peak.total and (other.fits or key in _PARTIAL):
             settled.add(key)
             shown = str(value).lower() if isinstance(value, bool) else value
@@ -140,7 +135,7 @@ def check_config(config: RunConfig) -> None:
     if shape is None:
         return
     if inline or not of_vertices:  # of these the parameters alone are known
-        _check_parameters(_parts(config, abstract_data(shape)), limit.bytes, limit.owner)
+        _parts(config, abstract_data(shape))
         return
     _, parts, shape = _model(config, shape)
     if not streams and config.pipeline is None and clearly_fits(shape, parts, limit.bytes):
@@ -180,8 +175,6 @@ def _estimate(
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
     if compiled is None:
-        compiled = too_wide(functions, parts, config.single.limit)
-    if compiled is None:
         compiled, code, _ = compiled_on_shapes(
             functions, _gradient(functions, parts, data, config), parts, shape, community=community
         )
@@ -206,21 +199,17 @@ def _parts(config: RunConfig, data: AbstractData) -> ModelParts:
     """The abstract model.
 
     Raises:
-        MemoryLimitError: No process can hold its parameters.
+        MemoryLimitError: The parameters alone need more memory than there is. XLA overflows on much larger ones.
     """
     parts = take_apart(abstract_model(config, data))
-    _check_parameters(parts, _ADDRESSABLE, "a process")  # JAX and XLA overflow on larger ones
-    return parts
-
-
-def _check_parameters(parts: ModelParts, there: int, owner: str) -> None:
-    """Raises MemoryLimitError if the parameters alone exceed the memory."""
-    needed = 3 * tree_bytes(parts.params)
-    if needed > there:
+    needed, limit = 3 * tree_bytes(parts.params), None if config.single.memory == "ignore" else config.single.limit
+    most, owner = (_ADDRESSABLE, "a process") if limit is None else (limit.bytes, limit.owner)
+    if needed > most:
         raise MemoryLimitError(
             f"the run does not fit: the parameters of {parts.name} need {gibibytes(needed)} (three copies), {owner} has "
-            f"{gibibytes(there)}: make the model narrower (model.hidden_features)"
+            f"{gibibytes(most)}: make the model narrower (model.hidden_features)"
         )
+    return parts
 
 
 def _program(
@@ -255,7 +244,7 @@ def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, 
     if hidden is not None and all(phase.total <= there for phase in found.phases if phase.name in _HOST):
         while hidden > _FEWEST_HIDDEN:
             hidden = max(hidden // 2, _FEWEST_HIDDEN)
-            yield {_HIDDEN: hidden}, measured
+            yield {"model.hidden_features": hidden}, measured
     if config.data.name == GENERATED and not cut:
         sizes = sorted(SIZES.items(), key=lambda item: -item[1].num_edges)
         for name, size in sizes:
