@@ -258,9 +258,10 @@ class Dataset:
             labels = stored_labels(archive, graph.num_vertices, known)
             given = {name: archive.fetch(name) for name in MASKS if name in archive}
             masks: Mapping[str, Any] = one_split(given, graph.num_vertices, split)
-            if known is not None and not labelled(labels.array).any():
+            is_labelled = labelled(labels.array).any()
+            if known is not None and not is_labelled:
                 masks = {}
-            elif not masks:
+            elif not masks and is_labelled:
                 masks = _default_masks(name, graph, labels.array, split_seed)
             return Dataset(
                 name,

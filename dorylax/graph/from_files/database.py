@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -78,9 +79,13 @@ class Database:
         """Give a file a name without characters that DuckDB takes for a pattern, in the folder of the database.
 
         Raises:
+            GraphError: It is no regular file; a pipe, for example, cannot be read twice.
             OSError: There is no such file.
         """
-        os.stat(path)
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise GraphError(
+                f"{path} is no regular file, and an import reads files several times: copy it to a file first"
+            )
         link = self._folder / f"source-{self._links}"
         self._links += 1
         link.symlink_to(os.path.abspath(path))

@@ -36,7 +36,7 @@ from dorylax.graph.from_files.vertices import (
 from dorylax.graph.npz import MASKS
 from dorylax.graph.room import gibibytes
 from dorylax.graph.stream.archive_writer import new_archive
-from dorylax.graph.validate import GraphError, check_num_vertices
+from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
 from dorylax.graph.verdicts import state_of
 from dorylax.machine import cores, resident_bytes
 
@@ -171,6 +171,7 @@ def import_graph(
     path = Path(out).absolute()
     if path.suffix != ".npz":
         raise GraphError(f"the archive's name must end in .npz, got {str(Path(out))!r}")
+    check_printable("the data set's name", name or "")
     wanted, vertices = wanted or Wanted(), vertices or VertexFiles()
     check_files(vertices, wanted.ids)
     paths = expand(sources)

@@ -478,6 +478,7 @@ def test_arguments_that_do_not_fit(tmp_path):
     source = _text(tmp_path / "e.txt", _graph())
     weighted = _text(tmp_path / "w.txt", [*_graph(), range(300)])
     np.save(tmp_path / "w.npy", np.zeros(299))
+    os.mkfifo(tmp_path / "pipe")
     np.save(tmp_path / "x.npy", np.zeros((30, 2)))
     features = VertexFiles(features=tmp_path / "x.npy")
     for sources, options, message in (
@@ -500,6 +501,14 @@ def test_arguments_that_do_not_fit(tmp_path):
         ),
         ([source, weighted], {}, "has 3 columns"),
         ([tmp_path], {}, "is a folder"),
+        (["/dev/zero"], {}, "/dev/zero is no regular file, and an import reads files several times"),
+        ([tmp_path / "pipe"], {}, "pipe is no regular file"),
+        (
+            [source],
+            {"vertices": VertexFiles(features=tmp_path / "pipe"), "num_vertices": 20},
+            "pipe is no regular file",
+        ),
+        ([source], {"name": "a\x1b[31m"}, r"the data set's name 'a\\x1b\[31m' has a control character"),
         ([], {}, "there is nothing to import"),
     ):
         with pytest.raises(GraphError, match=message):

@@ -280,14 +280,14 @@ def _without_masks() -> Any:
     return graph
 
 
-def _archive_without_masks(folder: Path, *, reordered: bool = False) -> Path:
+def _archive_without_masks(folder: Path, *, reordered: bool = False, **labels: Any) -> Path:
     graph = Graph.from_coo(range(10), [*range(1, 10), 0])
     np.savez(
         folder / "rings.npz",
         indptr=graph.incoming.offsets,
         indices=graph.incoming.neighbours,
         features=np.ones((10, 1)),
-        labels=np.arange(10) % 2,
+        **({"labels": np.arange(10) % 2} | labels),
         **({"vertex_ids-1": np.arange(10)[::-1].astype(np.int32)} if reordered else {}),
     )
     return folder / "rings.npz"
@@ -312,12 +312,13 @@ def test_data_without_masks_are_split_and_the_log_says_so_once(
     assert said.startswith("rings has no masks: 60 % of its labelled vertices train, 20 % validate and 20 % test")
 
 
-def test_a_split_that_is_given_or_not_needed_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_split_that_is_given_or_not_needed_is_not_logged(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     data, other = (Dataset.from_networkx(_without_masks(), split_seed=seed) for seed in (0, 1))
     assert (other.train_mask != data.train_mask).any()
     caplog.clear()
     Dataset.from_networkx(nx(), features="a")
     Dataset.from_networkx(_without_masks(), labels=None, ignore=["label"])
+    Dataset.from_npz(_archive_without_masks(tmp_path, labels=np.full(10, -1), num_classes=2))
     assert not caplog.records
 
 
