@@ -3,11 +3,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dorylax.clock import RealClock, Use, VirtualClock
-from dorylax.clock.sharing import Sharing
 
 
 def equally(counts):
@@ -93,49 +90,3 @@ def test_whoever_comes_at_one_moment_is_reckoned_with_once():
         assert clock.now() == 100.0
     assert asked[0] == (100,)
     assert len(asked) <= 100
-
-
-@given(
-    jobs=st.lists(
-        st.tuples(st.integers(0, 40).map(lambda k: k / 8), st.integers(1, 64).map(lambda k: k / 4), st.booleans()),
-        min_size=1,
-        max_size=10,
-    )
-)
-def test_it_serves_as_the_arithmetic_says(jobs):
-    """Whoever comes makes what goes on last longer, whoever goes or gives up makes it shorter."""
-    given_up = 0.5
-    arrivals = sorted((when, k) for k, (when, _, _) in enumerate(jobs))
-    sharing, served, expected = Sharing(equally), {}, {}
-    events = [(when, k, "comes") for when, k in arrivals]
-    events += [(when + given_up, k, "goes") for when, k in arrivals if jobs[k][2]]
-    for when, k, what in [*sorted(events), (1e9, -1, "")]:
-        while (due := sharing.next()) is not None and (due[0], due[1]) < (when, (k + 100,)):
-            expected[served.pop(sharing.finish())] = due[0]
-        if what == "comes":
-            served[sharing.add(when, jobs[k][1], 0, (k,))] = k
-        elif what and (mine := [job for job, number in served.items() if number == k]):
-            sharing.remove(when, mine[0])
-            del served[mine[0]]
-
-    ends = {}
-    with VirtualClock() as clock:
-        network = clock.shared(equally)
-
-        async def one(k, when, amount):
-            await clock.sleep(when, (k + 100,))
-            await clock.sleep(((Use((network,), amount),),), (k,))
-            ends[k] = clock.now()
-
-        async def main():
-            tasks = [asyncio.create_task(one(k, when, amount)) for k, (when, amount, _) in enumerate(jobs)]
-
-            async def give_up(k):
-                await clock.sleep(jobs[k][0] + given_up, (k + 100,))
-                tasks[k].cancel()
-
-            going = (give_up(k) for k, (_, _, gives_up) in enumerate(jobs) if gives_up)
-            await asyncio.gather(*tasks, *going, return_exceptions=True)
-
-        clock.run(main())
-    assert ends == pytest.approx(expected, rel=1e-12)

@@ -46,7 +46,3 @@ def test_who_stops_early_leaves_no_threads() -> None:
     assert next(results) == "0"
     results.close()
     assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
-
-
-def test_nothing_to_do() -> None:
-    assert list(in_order(str, [], 2)) == []

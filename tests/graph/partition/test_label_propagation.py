@@ -12,7 +12,6 @@ from dorylax.graph.datasets import load
 from dorylax.graph.partition import label_propagation, locality, locality_order
 from dorylax.graph.partition.label_propagation import (
     Rows,
-    _contracted,
     communities_by_labels,
     find_clusters,
     refine,
@@ -79,34 +78,6 @@ def test_a_cluster_joins_neighbours() -> None:
     assert len(set(clusters.tolist())) >= 50
     assert len(set(zip(clusters.tolist(), (np.arange(150) // 3).tolist(), strict=True))) == len(set(clusters.tolist()))
     assert np.mean(clusters.reshape(50, 3).max(1) == clusters.reshape(50, 3).min(1)) > 0.9
-
-
-def test_contracting_adds_up_weights_and_joins() -> None:
-    #  0 - 1   of cluster 0,  2 - 3  of cluster 1,  4  of cluster 2
-    graph = Graph.from_coo([0, 0, 1, 1, 2, 3], [1, 2, 2, 3, 3, 4], 5)
-    rows = _contracted(_unit(*undirected(graph)), np.array([0, 0, 1, 1, 2], np.int32), 32)
-    assert rows.offsets.tolist() == [0, 1, 3, 4]
-    assert rows.neighbours.tolist() == [1, 0, 2, 1]
-    assert rows.joins is not None
-    assert rows.joins.tolist() == [3, 3, 1, 1]
-    assert rows.weights.tolist() == [2, 2, 1]
-    again = _contracted(rows, np.array([0, 1, 1], np.int32), 32)
-    assert (again.joins.tolist(), again.weights.tolist()) == ([3, 3], [2, 3])
-
-
-def test_the_heaviest_neighbours_of_each_row_are_kept_in_both_directions() -> None:
-    # A path 0 =3= 1 =2= 2 =1= 3 with a chord 0 -1- 2 that is nobody's heaviest.
-    pairs = {(0, 1): 3, (1, 2): 2, (2, 3): 1, (0, 2): 1}
-    joins = np.zeros((4, 4), np.int32)
-    for (u, v), count in pairs.items():
-        joins[u, v] = joins[v, u] = count
-    offsets = np.concatenate([[0], np.cumsum((joins > 0).sum(1))])
-    rows = Rows(offsets, np.nonzero(joins)[1].astype(np.int32), joins[joins > 0], np.ones(4, np.int64))
-    kept = _contracted(rows, np.arange(4, dtype=np.int32), 1)
-    found = np.zeros((4, 4), np.int32)
-    found[np.repeat(np.arange(4), np.diff(kept.offsets)), kept.neighbours] = kept.joins
-    joins[0, 2] = joins[2, 0] = 0
-    np.testing.assert_array_equal(found, joins)
 
 
 def test_refining_undoes_a_disturbance(hidden: tuple[Graph, np.ndarray]) -> None:

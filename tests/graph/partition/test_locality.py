@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
-from support.graphs import messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import PartitionError, locality_order
-from dorylax.graph.partition.locality import communities, sampled
+from dorylax.graph.partition.locality import communities
 
 
 def _hidden_cliques(count: int, size: int, seed: int = 0) -> tuple[Graph, np.ndarray]:
@@ -59,14 +56,3 @@ def test_neighbours_come_nearer() -> None:
 def test_graphs_without_communities(graph: Graph) -> None:
     assert np.bincount(communities(graph)).max() < 2000
     assert sorted(locality_order(graph).tolist()) == list(range(3000))
-
-
-def test_up_to_twelve_neighbours_of_each_vertex_are_looked_at() -> None:
-    graph = messy_graph(30, 200)
-    rows, sources = sampled(graph)
-    for row, all_sources in enumerate(np.split(graph.incoming.neighbours, graph.incoming.offsets[1:-1])):
-        found = sources[rows == row].tolist()
-        assert len(found) == min(len(all_sources), 12)
-        if len(all_sources) <= 12:
-            assert found == all_sources.tolist()
-        assert not Counter(found) - Counter(all_sources.tolist())

@@ -12,10 +12,7 @@ from dorylax.graph import Graph
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import label_propagation, locality, streamed_communities
 from dorylax.graph.partition.streamed_communities import (
-    _packed,
-    _sampled,
     communities_within,
-    order_of,
 )
 from dorylax.graph.partition.streamed_communities import streamed_communities as find
 from dorylax.graph.stream.edge_rows import EdgeRows
@@ -105,42 +102,3 @@ def test_with_room_for_the_sample_it_is_cut_in_memory(
 def test_too_little_room(graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(GraphError, match=r"communities of 20,000 vertices take at least \d+ MiB .* and 1 MiB are left"):
         find(rows_of(graph), tmp_path, 2**20)
-
-
-def test_samples_are_spread_over_the_row_and_have_no_loops() -> None:
-    graph = messy_graph(30, 400)
-    offsets, sources = graph.host_rows()
-    seen: list[set[int]] = [set() for _ in range(30)]
-    for seed in range(60):
-        ends, taken = _sampled(0, offsets, sources, np.random.default_rng(seed))
-        for row, (all_sources, found) in enumerate(
-            zip(np.split(sources, offsets[1:-1]), np.split(taken, ends[1:-1]), strict=True)
-        ):
-            assert row not in found
-            others = all_sources[all_sources != row]
-            assert len(found) <= 12
-            if len(all_sources) <= 12:
-                np.testing.assert_array_equal(found, others)
-            assert set(found.tolist()) <= set(others.tolist())
-            seen[row] |= set(found.tolist())
-    for row, all_sources in enumerate(np.split(sources, offsets[1:-1])):
-        assert seen[row] == set(all_sources.tolist()) - {row}  # every neighbour comes some time
-
-
-def test_clusters_of_one_are_packed_where_nothing_else_makes_them_fewer() -> None:
-    few = np.array([0, 0, 1, 2, 3, 3, 4, 5], np.int32)
-    assert _packed(few, 2) is few
-    many = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 12], np.int32)
-    assert _packed(many, 5).tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 3, 3]
-
-
-def test_an_order_is_that_of_a_stable_sort(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = np.random.default_rng(0).integers(0, 50, 1000).astype(np.int32)
-    expected = np.argsort(labels, kind="stable")
-    np.testing.assert_array_equal(order_of(labels), expected)
-    monkeypatch.setattr(
-        streamed_communities, "spans", lambda size: ((at, min(at + 37, size)) for at in range(0, size, 37))
-    )
-    np.testing.assert_array_equal(order_of(labels), expected)
-    assert order_of(labels).dtype == np.int32
-    assert order_of(labels[:0]).shape == (0,)
