@@ -1,6 +1,6 @@
 """Atomic writes: a reader, or a restart after a crash, sees the old content or the new, never a part.
 
-Each write goes to a temporary name beside the target, is flushed to disk, and is renamed. If a step fails, the old content
+Each write goes to a temporary name next to the target, is flushed to disk, and is renamed. If a step fails, the old content
 stays and the temporary name is removed. Only a killed process, or a disk that refuses everything, leaves a temporary name;
 the next write of the same target removes it. (If the last step fails, which puts the new name on disk, the new content is
 in place.)
@@ -120,7 +120,7 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
 
 @contextlib.contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Make a folder beside `path` for this user alone, and remove it at the end.
+    """Make a folder next to `path` for this user alone, and remove it at the end.
 
     Args:
         path: The name by which `remove_leftovers` finds the folder of a killed process.
@@ -158,7 +158,7 @@ def move_file(source: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def arriving_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file beside `path`, which it replaces at the end; remove the leftovers of killed processes first.
+    """Open a new file next to `path`, which it replaces at the end; remove the leftovers of killed processes first.
 
     Args:
         path: The file; its folder must exist.
@@ -207,7 +207,7 @@ def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
         folder: The folder, which need not exist.
         of: Returns whether to remove the leftovers of a write to a file or folder of this name.
     """
-    with contextlib.suppress(OSError):  # it may be writable but not readable
+    with contextlib.suppress(OSError):  # a folder may be writable but not readable
         for path in map(folder.joinpath, os.listdir(folder)):
             if of(leftover_of(path) or ""):
                 with contextlib.suppress(OSError):
@@ -219,7 +219,7 @@ def _remove_leftover(path: Path) -> None:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # it is being written
+        except BlockingIOError:  # a running process writes the file
             return
         except OSError:  # a file system without locks
             if time.time() - max(one.lstat().st_mtime for one in (path, *path.rglob("*"))) < _ABANDONED_SECONDS:
@@ -276,7 +276,7 @@ def remove_file(path: Path) -> None:
 
 
 def _take_place(new: Path, path: Path, old: Path) -> bool:
-    """Rename `new` to `path` and keep the replaced folder beside it; return False if another process came first.
+    """Rename `new` to `path` and keep the replaced folder next to it; return False if another process came first.
 
     If names cannot be exchanged, no folder has the name for a moment, and a process that is killed then leaves it so.
     """
@@ -343,7 +343,7 @@ def _discard(folder: Path) -> None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Return a free name beside `path` that `leftover_of` recognizes: several processes may write the same file."""
+    """Return a free name next to `path` that `leftover_of` recognizes: several processes may write the same file."""
     return path.with_name(f".{path.name}.dorylax-{secrets.token_hex(4)}")
 
 
@@ -366,12 +366,12 @@ def named(path: Path, new: Path | None = None) -> Iterator[None]:
     """Make errors name the file that the user knows: its final place in `path` for a file in `new`, else `path`.
 
     Raises:
-        OSError: The body raises it; errors of writing or closing have no file name of their own.
+        OSError: The body raises it; errors of writing and closing lack a file name.
     """
     try:
         yield
     except OSError as error:
-        if isinstance(error, DorylaxError):  # it names its subject already
+        if isinstance(error, DorylaxError):  # these errors name the file
             raise
         if error.errno is None:  # NumPy raises a text without a number: "100 requested and 36 written"
             raise OSError(errno.EIO, str(error), str(path)) from error

@@ -1,4 +1,4 @@
-"""The simplified graph convolution of Wu et al. The model made of it is `dorylax.layers.models.sgc`."""
+"""The simplified graph convolution of Wu et al. Its model is `dorylax.layers.models.sgc`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SGConv(nnx.Module):
     and for one vertex, over its in-neighbours and itself, K times x_v ← Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · x_u,
     then x'_v = W^T x_v + b.
 
-    The propagation depends on no parameter: it stays the same throughout training.
+    The propagation has no parameters, so its result is the same in all epochs.
 
     Args:
         in_features: width of the input rows.

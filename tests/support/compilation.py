@@ -24,11 +24,11 @@ _FLAGS = [
     f"--{_FUSION}=false",
     "--xla_cpu_parallel_codegen_split_count=1",
     "--xla_cpu_enable_platform_dependent_math=false",
-    "--xla_cpu_experimental_ynn_fusion_type=",  # YNNPACK chooses instructions by itself, and has no bound
+    "--xla_cpu_experimental_ynn_fusion_type=",  # YNNPACK dispatches on the processor, without a bound
     *([f"--xla_cpu_max_isa={INSTRUCTIONS}"] if _X86 else []),
 ]
 _ONEDNN = {"AVX2": "AVX2", "SSE4_2": "SSE41"}
-"""oneDNN multiplies matrices for XLA and chooses instructions by itself, up to this bound."""
+"""oneDNN multiplies matrices for XLA with the newest instructions up to this bound."""
 _QUICK = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
     "XLA_FLAGS": " ".join(_FLAGS),
@@ -41,8 +41,8 @@ _PROGRAMS = 500
 def quickly() -> None:
     """For the whole session, here and in the processes that tests start; before JAX has compiled anything.
 
-    XLA's fusion emitters take half of the time for an operation on its own, in which nothing is to be fused. Splitting a
-    small module for parallel code generation takes a third of the rest and changes no code.
+    XLA's fusion emitters take half of the time for a single operation, without anything to fuse. Splitting a small module
+    for parallel code generation takes a third of the rest and changes no code.
     """
     os.environ.update(_QUICK)
     jax.config.update("jax_disable_most_optimizations", True)

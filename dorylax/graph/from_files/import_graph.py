@@ -44,7 +44,7 @@ LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
 
 _SPLIT = (
-    "no masks: training splits the labelled vertices, 60/20/20 % of each class (data.split_seed; --train-mask, --val-mask "
+    "no masks: training splits the labelled vertices, 60/20/20 % (data.split_seed; --train-mask, --val-mask "
     "and --test-mask give masks)"
 )
 _LEAST_BUFFERS = 1 << 26

@@ -1,4 +1,4 @@
-"""Which wheels the image may hold: a SHA-256 for each file, so that an index can give nothing else than what was locked.
+"""Which wheels the image may hold: a SHA-256 for each file, so that an index cannot substitute a file.
 
 A lock is a file in pip's format of requirements, `NAME==VERSION --hash=sha256:…`, with a hash for each platform's wheel and
 no addresses. One comes with dorylax, for the versions of `constraints.txt`; `dorylax aws lock` writes others.
@@ -72,7 +72,7 @@ def make_lock(
     Args:
         pins: `NAME==VERSION` of each.
         pythons: minor versions of Python.
-        ask: has pip report what it would install, with these options (default: this interpreter's pip).
+        ask: Runs pip with options and returns its report of the planned installation (default: this interpreter's pip).
 
     Raises:
         DeployError: pip finds no wheel, or its index gives no hashes.
