@@ -47,7 +47,7 @@ _TOLD = 2000
     "backends",
     type=click.Choice(_BACKENDS),
     multiple=True,
-    help="Servers and functions, CPU servers alone, or GPU servers alone; repeatable. [default: functions]",
+    help="Servers and functions, CPU servers alone, or GPU servers alone; repeatable. [default: all; functions for --trace]",
 )
 @click.option(
     "--epochs",
@@ -133,7 +133,7 @@ def simulate(
         return
     scenario = load(name)
     will_read(*scenario.config.dotted().values())
-    found, refused = _on_backends(scenario, backends or _BACKENDS[:1], epochs, trace)
+    found, refused = _on_backends(scenario, backends or (_BACKENDS if trace is None else _BACKENDS[:1]), epochs, trace)
     if not found:
         raise ConfigError("; ".join(f"{scenario.name} on {backend}: {why}" for backend, why in refused.items()))
     from dorylax.simulation.result import finding
