@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar, final
 
 T = TypeVar("T")
@@ -134,15 +134,16 @@ class TaskLoop:
         self._loop.stop()
 
     def _beside_a_running_loop(self, drive: Callable[[], T]) -> T:
-        """Calls `drive`, in another thread if this one runs a loop already: asyncio allows one per thread."""
+        """Call `drive`, in another thread if this one runs a loop already: asyncio allows one per thread."""
         if not _in_a_running_loop():
             return drive()
+        driven: Future[T] | None = None
         with ThreadPoolExecutor(1, thread_name_prefix="clock", initializer=self._initializer) as pool:
-            driven = pool.submit(drive)
             try:
+                driven = pool.submit(drive)
                 return driven.result()
-            except BaseException as error:
-                if not driven.done() and not self._closed:  # Ctrl-C in the calling thread
+            except BaseException as error:  # Ctrl-C may also come within `submit`, when `drive` has already begun
+                if not (driven and driven.done()) and not self._closed:
                     self._failure = error
                     self._loop.call_soon_threadsafe(self._loop.stop)
                 raise

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -66,6 +67,23 @@ def test_ctrl_c_from_the_terminal(notebook):
     with closing(asyncio.new_event_loop()) as loop, pytest.raises(KeyboardInterrupt):
         loop.run_until_complete(cell()) if notebook else clock.run(pressed())
     clock.run(clock.sleep(0.0, ()))
+    clock.close()
+
+
+def test_ctrl_c_while_the_thread_of_a_notebook_starts(monkeypatch):
+    def interrupted(self, work):
+        submit(self, work)
+        raise KeyboardInterrupt
+
+    submit = ThreadPoolExecutor.submit
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", interrupted)
+    clock = RealClock()
+
+    async def cell():
+        clock.run(asyncio.Event().wait())
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(cell())
     clock.close()
 
 
