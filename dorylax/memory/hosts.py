@@ -1,7 +1,7 @@
-"""What the processes of a run hold at their peaks whose servers are hosts: one formula for each kind, with its reason.
+"""Peak memory of the processes of a run on hosts: one formula per kind of process, with its reason.
 
-Everything is in bytes. V, E are the data set's vertices and directed edges, S the servers. What one machine's step holds
-is `phases`'; what steps, buffers and intervals there are is read off the plan, which depends on no graph.
+All sizes are in bytes. V and E are the data set's vertices and directed edges, S the servers. `phases` covers one machine's
+step. Steps, buffers and intervals are read off the plan, which depends on no graph.
 """
 
 from __future__ import annotations
@@ -29,23 +29,24 @@ from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 
-# Of a host that has traced a small model and has no data: pages of its own, and those of files, which the processes of a
-# machine share. And what compiled stages and running threads add to a graph server.
+# Memory of a host that has traced a small model and holds no data: private pages, and file pages, which the processes of a
+# machine share. `_RUNNING` is added on a graph server by compiled stages and running threads.
 _OWN, _SHARED, _RUNNING = 140 * 2**20, 150 * 2**20, 30 * 2**20
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """The largest shard of a partition.
+    """Sizes of the largest shard of a partition.
 
     Attributes:
-        rows: n, its vertices.
-        edges: e, its in-edges.
-        ghosts: over in-edges, and over out-edges.
-        intervals: k, of a server.
-        shorter: of these, how many are padded, which copies their rows.
-        interval_rows: vertices of the largest interval, to which all are padded.
+        rows: n, the number of its vertices.
+        edges: e, the number of its in-edges.
+        ghosts: Numbers of ghosts, over in-edges and over out-edges.
+        intervals: k, the number of intervals of a server.
+        shorter: Number of padded intervals, whose rows are copied.
+        interval_rows: Vertices of the largest interval, to which all intervals are padded.
+        interval_edges: In-edges of the largest interval.
         interval_edges: in-edges of the largest interval.
     """
 
@@ -59,7 +60,7 @@ class Cut:
 
     @classmethod
     def of(cls, shards: Sequence[ShardEntry]) -> Cut:
-        """That of shards which are there, of each count the largest."""
+        """Return the sizes of existing shards: for each number, the largest over all shards."""
 
         def largest(bounds: Sequence[Sequence[int]]) -> int:
             return max(last - first for one in bounds for first, last in itertools.pairwise(one))
@@ -78,7 +79,7 @@ class Cut:
 
     @classmethod
     def at_random(cls, shape: DataShape, servers: int, intervals: int) -> Cut:
-        """Where the graph is yet to be cut: as if at random, which is the worst that partitioners do."""
+        """Estimate the sizes before the graph is cut, as if it were cut at random, the worst case of partitioners."""
         V, E = shape.num_vertices, shape.num_edges
         rows, edges = -(-V // servers), -(-E // servers)
         # A vertex of another server has no edge to this one with probability (1 − 1/S)^(E/V).
@@ -87,17 +88,17 @@ class Cut:
 
     @property
     def sources(self) -> int:
-        """Different sources of an interval's in-edges, about: as if they were drawn from all that the server sees."""
+        """Estimated distinct sources of an interval's in-edges, as if drawn at random from the server's rows and ghosts."""
         seen = self.rows + self.ghosts[0]
         return min(self.interval_edges, round(seen * -math.expm1(-self.interval_edges / seen)))
 
 
 class Program(NamedTuple):
-    """What a graph server runs.
+    """The plans that a graph server runs.
 
     Attributes:
-        training: the plan of an epoch.
-        evaluation: that of an evaluation, which may run at the same time; None where there is none.
+        training: Plan of a training epoch.
+        evaluation: Plan of an evaluation, which may run at the same time; None if the server does not evaluate.
     """
 
     training: Plan
@@ -105,45 +106,45 @@ class Program(NamedTuple):
 
 
 def libraries(processes: int) -> int:
-    """Of one host: interpreter and libraries, where so many processes share a machine."""
+    """Bytes of one host's interpreter and libraries, if so many processes share a machine."""
     return shared_by(_OWN + _SHARED, processes)
 
 
 def shared_by(libraries: int, processes: int) -> int:
-    """What libraries count in one of so many processes."""
+    """Share of `libraries` bytes that counts for one of so many processes on a machine."""
     return libraries - _SHARED + _SHARED // processes
 
 
 def graph_server(
     shape: DataShape, cut: Cut, program: Program, config: PipelineConfig, threads: Resources
 ) -> dict[str, int]:
-    """A graph server at its peak, by what it holds: before training, or while all of its intervals train and it evaluates.
+    """Peak memory of a graph server by component: before training, or while all its intervals train and it evaluates.
 
     Args:
-        shape: of the data set.
-        cut: of the largest shard.
-        program: what it runs.
-        config: of the pipeline.
-        threads: of the server.
+        shape: Shape of the data set.
+        cut: Sizes of the largest shard.
+        program: Plans that the server runs.
+        config: Configuration of the pipeline.
+        threads: Slots, workers and graph threads of the server.
     """
     plans = [plan for plan in program if plan is not None]
     n, ghosts = cut.rows, {"in": cut.ghosts[0], "out": cut.ghosts[1]}
     whole, copies = shape.copy(), not config.synchronous
     of_vertices = sum(whole.get(name, 0) for name in ("features", "labels", "vertex inputs", "masks"))
     live = [_live(plan, cut, copies=copies and plan is program.training) for plan in plans]
-    # Stages of training run on the server's slots, unless workers have them; those of evaluations on its graph threads.
+    # Training stages run on the server's slots, unless workers run them; evaluation stages run on its graph threads.
     slots = [threads.slots if threads.workers == 0 else 0, threads.graph_threads]
     running = list(zip(slots, plans, strict=False))
     once = sum(count * _call(plan.once, cut) for count, plan in running)
     epoch = sum(count * _call(plan.epoch, cut) for count, plan in running)
 
     def messages(plan: Plan, numbers: Iterable[int]) -> int:
-        """Rows on their way, of one value at a time, which `Window` bounds: what peers send, and what is sent."""
+        """Bytes of messages in flight, received and sent, for one value at a time; `Window` bounds them."""
         found = [0]
         for one in map(plan.publications.__getitem__, numbers):
             row, count = _row(plan, one.var), ghosts[one.direction]
             window = max(WINDOW_BYTES, cut.interval_rows * row)
-            # Where every server has every row, whole intervals are sent, from where they lie.
+            # If every server has every row, whole intervals are sent without a copy.
             copies = 1 if count >= shape.num_vertices - n else 2
             found.append(min(count * row, (config.servers - 1) * window) + copies * min(count * row, window))
         return max(found)
@@ -151,11 +152,11 @@ def graph_server(
     always = {
         CODE: _RUNNING,
         "shard": _shard(shape, cut, plans, copies=copies),
-        "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and places
+        "rows": round(of_vertices * n / shape.num_vertices) + 12 * n,  # with ids and positions
         "rows of intervals": sum(_padded(plan, cut) for plan in plans),
         "edge inputs": whole.get("edge inputs", 0) * cut.edges // max(1, shape.num_edges),
     }
-    # Training and evaluation are prepared one after the other, and give back what only that has read.
+    # Training and evaluation are prepared in turn; each frees the rows that only its preparation reads.
     before = [
         {
             "kept from epoch to epoch": sum(kept for kept, _ in live[:number]),
@@ -176,11 +177,11 @@ def graph_server(
 
 
 def _shard(shape: DataShape, cut: Cut, plans: Sequence[Plan], *, copies: bool) -> int:
-    """The shard's arrays, and those that it makes of them on first use (`Shard.compact`, `transposed`, `merge`)."""
+    """Bytes of the shard's arrays and of arrays derived on first use (`Shard.compact`, `transposed`, `merge`)."""
     n, e, (g_in, g_out), k, u = cut.rows, cut.edges, cut.ghosts, cut.intervals, cut.sources
     rows = 8 * (n + 1) + 4 * e
     size = rows if shape.symmetric else 2 * rows
-    size += 16 * (g_in + g_out)  # ghosts, and the rows that peers have as ghosts, about as many
+    size += 16 * (g_in + g_out)  # ghosts, and about as many rows that are ghosts of peers
     pushes = any(step.kind == "push" for plan in plans for step in plan.steps)
     if copies or pushes:
         size += rows + 4 * k * u
@@ -191,12 +192,12 @@ def _shard(shape: DataShape, cut: Cut, plans: Sequence[Plan], *, copies: bool) -
 
 
 def _at(cut: Cut) -> dict[str, int]:
-    """What an interval has of each space."""
+    """Symbols of vertices and edges with their numbers in an interval."""
     return {SYMBOLS["vertex"]: cut.interval_rows, SYMBOLS["edge"]: cut.interval_edges}
 
 
 def _row(plan: Plan, var: Var) -> int:
-    """Bytes of a row."""
+    """Bytes of a row of a value."""
     return plan.program.analysis.row_bytes[var]
 
 
@@ -205,7 +206,7 @@ def _has_rows(plan: Plan, var: Var) -> bool:
 
 
 def _padded(plan: Plan, cut: Cut) -> int:
-    """Of the data that epochs read, the rows of intervals that are padded, which are copies."""
+    """Bytes of padded intervals' rows, which are copies, of the data that epochs read."""
     read = {var for step in plan.epoch for var in step.reads}
     mine = [var for var in plan.program.traced.step.jaxpr.invars if var in read and _has_rows(plan, var)]
     return cut.shorter * sum(value_bytes(var.aval, _at(cut)) for var in mine if _of_vertices(plan, var))
@@ -217,7 +218,7 @@ def _of_vertices(plan: Plan, var: Var) -> bool:
 
 
 def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
-    """Rows of these publications, those of ghosts too."""
+    """Bytes of the rows of these publications, including ghosts."""
     ghosts = {"in": cut.ghosts[0], "out": cut.ghosts[1]}
     return sum(
         (cut.rows + ghosts[one.direction]) * _row(plan, one.var) for one in map(plan.publications.__getitem__, numbers)
@@ -225,24 +226,24 @@ def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
 
 
 def _lasting(plan: Plan) -> set[int]:
-    """The publications that epochs read."""
+    """Numbers of the publications that epochs read."""
     return set(range(len(plan.publications))) - set(plan.publications_of_once)
 
 
 def _buffers(plan: Plan, cut: Cut) -> int:
-    """Rows that epochs read through edges, and sums per source that several intervals contribute to."""
+    """Bytes of rows that epochs read through edges, and of sums per source with terms from several intervals."""
     sums = cut.intervals * cut.sources + cut.ghosts[0]
     pushed = sum(sums * _row(plan, step.writes[0]) for step in plan.steps if step.kind == "push")
     return _published(plan, cut, _lasting(plan)) + pushed
 
 
 def _rows_of(variables: Iterable[Any], plan: Plan, cut: Cut) -> int:
-    """What an interval has of these values."""
+    """Bytes of an interval's rows of these values."""
     return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
 
 
 def _live_before(plan: Plan, cut: Cut) -> int:
-    """What an interval holds at most between two steps before training: all wait for each other's rows there."""
+    """Peak bytes of an interval between two steps before training, where all intervals wait for each other's rows."""
     now: set[Var] = set()
     most = 0
     for step in plan.once:
@@ -252,7 +253,7 @@ def _live_before(plan: Plan, cut: Cut) -> int:
 
 
 def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
-    """What all intervals keep from epoch to epoch, and what one holds at most within an epoch."""
+    """Bytes that all intervals keep from epoch to epoch, and one interval's peak within an epoch."""
     kept = {var for step in plan.once for var in step.writes} - {var for step in plan.once for var in step.forget}
     now: set[Var] = set()
     copied: set[int] = set()
@@ -260,7 +261,7 @@ def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
     for step in plan.epoch:
         now |= set(step.writes)
         copied |= _copied(plan, step, copies=copies)
-        # Of a push: the sums per source of the interval, before they are in the buffer.
+        # A push holds the interval's sums per source before they are added to the buffer.
         partial = cut.sources * _row(plan, step.writes[0]) if step.kind == "push" else 0
         own = sum(cut.sources * _row(plan, plan.publications[number].var) for number in copied)
         most = max(most, _rows_of(now, plan, cut) + own + partial)
@@ -269,7 +270,7 @@ def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
 
 
 def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
-    """Publications of which the step makes copies of the rows that the interval reads."""
+    """Publications for which the step copies the interval's rows."""
     numbers = {operand.publication for operand in step.operands if operand.publication is not None}
     if step.kind == "push" or (copies and any(plan.publications[number].copied for number in numbers)):
         return numbers
@@ -277,30 +278,30 @@ def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
 
 
 def _call(steps: Sequence[Step], cut: Cut) -> int:
-    """The largest call of a stage: its operands as XLA copies them, its results, and as much between them."""
+    """Bytes of the largest stage call: operands copied by XLA, results, and as much again for intermediates."""
     sizes = StageSizes(cut.interval_rows, cut.interval_edges)
     costs = [stage_cost(step, sizes.of(step)) for step in steps if step.kind == "stage" and step.space is not None]
     return max((cost.bytes_in + 2 * cost.bytes_out for cost in costs), default=0)
 
 
 def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
-    """A parameter server: the newest weights, those that are stashed, the optimizer's state, and gradients added up.
+    """Memory of a parameter server: newest weights, stashed weights, optimizer state, and accumulated gradients.
 
     Args:
-        parameters: bytes of the parameters and of the optimizer's state.
-        config: of the pipeline.
+        parameters: Bytes of the parameters and the optimizer's state together.
+        config: Configuration of the pipeline.
     """
     versions = 1 + (config.staleness or 0) + 1
     return {"parameters": (versions + 3) * parameters}
 
 
 def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int]:
-    """What the driver holds beside its data set while shards are cut from it and written, one after the other.
+    """Peak memory of the driver in addition to its data set, while it cuts and writes shards one after the other.
 
     Args:
-        shape: of the data set.
-        cut: of the largest shard.
-        config: of the pipeline.
+        shape: Shape of the data set.
+        cut: Sizes of the largest shard.
+        config: Configuration of the pipeline.
     """
     V, E, whole = shape.num_vertices, shape.num_edges, shape.copy()
     directions = 1 if shape.symmetric else 2
@@ -309,13 +310,13 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
     if config.partition is None:
         moments.append({WORK: partitioning(shape, config.partitioner, config.servers)})
     once = {"reversed graph": whole.get("reversed graph", 0), "edge order": ids * E}
-    # `transpose` without ids, or `edge_order` of a graph that was reordered before.
+    # From `transpose` without ids, or from `edge_order` of a graph that was reordered before.
     moments.append(once | {WORK: max(0 if shape.symmetric else 6 * E, 28 * E if ids and shape.reordered else 0)})
     of_vertices = sum(whole.get(name, 0) for name in ("features", "labels", "vertex inputs", "masks"))
     of_edges = whole.get("edge inputs", 0) + ids * (2 if shape.own_edge_ids else 1) * E
     shard = directions * (8 * (cut.rows + 1) + 4 * cut.edges) + 16 * sum(cut.ghosts)
     rows = of_vertices * cut.rows // max(1, V) + 12 * cut.rows + of_edges * cut.edges // max(1, E)
-    # Whose ghosts vertices are, their order and places, and spans of edges that are sorted on each thread.
+    # Owners of ghosts, their order and positions, and the spans of edges that each thread sorts.
     work = directions * config.servers * V + 24 * V + 28 * SPAN * min(os.cpu_count() or 1, 8, -(-cut.edges // SPAN))
     moments.append(once | {"shard": shard, "rows": rows, WORK: work})
     found = max(moments, key=lambda held: sum(held.values()))
@@ -323,10 +324,10 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
 
 
 def partitioning(shape: DataShape, method: Method, servers: int) -> int:
-    """Bytes that partitioning takes in addition to the data set."""
+    """Bytes that partitioning needs in addition to the data set."""
     V, E = shape.num_vertices, shape.num_edges
-    if method == "metis":  # a copy of the graph in 64 bits (two for k-way), and coarser ones with about as many edges
+    if method == "metis":  # a 64-bit copy of the graph (two for k-way), and coarser graphs with about as many edges
         return (24 if servers <= MOST_BISECTED else 32) * E + 60 * V
     reversed_graph = 0 if shape.symmetric or method != "ldg" else 14 * E
-    # LDG looks at the neighbours of at most 1/256 of all vertices at a time.
+    # LDG reads the neighbours of at most 1/256 of all vertices at a time.
     return reversed_graph + 60 * V + (0 if method != "ldg" else 40 * E * (1 if shape.symmetric else 2) // 256)

@@ -1,4 +1,4 @@
-"""The order of things in a run: epoch, record, observers, checkpoint, stop."""
+"""The training loop: each epoch is run, recorded, reported to observers and saved, until the run stops."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class TrainingLoop:
     """The epochs of one `fit`.
 
     Attributes:
-        functions: of the model and its optimizer.
-        parts: the model.
-        data: the data set, as the user gave it, or where its shards are.
-        machine: what evaluates, and trains where no pipeline does.
-        runner: what trains the epochs.
-        train: its settings of training.
-        observers: told about each epoch.
-        files: the run's directory; None where there is none.
-        requests: signals that ask for an end; None where they are not watched.
-        trained: called with the last state, and parameters and carried state of the best epoch on the host; gives the model
-            with them.
-        begun: when `fit` began, on the machine's clock.
+        functions: Step functions of the model and its optimizer.
+        parts: The model.
+        data: The user's data set, or the location of its shards.
+        machine: Evaluates; also trains unless there is a pipeline.
+        runner: Trains the epochs.
+        train: Training settings.
+        observers: Objects notified of each epoch.
+        files: Files of the run; None without a run directory.
+        requests: Stop signals received; None if signals are not watched.
+        trained: Called with the last state and with the best epoch's parameters and carried state on the host; returns the
+            trained model.
+        begun: Start of `fit`, in seconds of `time.perf_counter`.
     """
 
     functions: StepFunctions
@@ -61,7 +61,7 @@ class TrainingLoop:
     begun: float
 
     def run(self, loop: LoopState) -> TrainResult:
-        """Trains from a state to the end of the run; `Trainer.fit` says what it raises."""
+        """Train from a state to the end of the run; `Trainer.fit` lists the errors."""
         runner, files, requests = self.runner, self.files, self.requests
         first_epoch = loop.epochs
         observers = self.observers
@@ -78,12 +78,12 @@ class TrainingLoop:
             if files is not None:
                 files.directory.remove_summary()
             evaluation = self._start(loop)
-        last: int | None = None  # where a signal stops, once one has come
+        last: int | None = None  # number of epochs after which the run stops for a signal
         while stopped is None:
             try:
                 try:
                     record = run_epoch(runner, evaluation, self.train, loop)
-                finally:  # whatever came of it: no epoch, and no divergence, of other data is saved
+                finally:  # also after an error: results of changed data, even a divergence, are never saved
                     if isinstance(self.data, ShardedData):
                         self.data.check_unchanged()
                     else:
@@ -101,7 +101,7 @@ class TrainingLoop:
                 last = runner.drain(loop.epochs) if last is None else last
                 stopped = "signal" if loop.epochs >= last else None
             if servers is not None and (stopped is not None or self.train.saves(record.epoch)):
-                servers.sync()  # a checkpoint does not have them
+                servers.sync()  # before the checkpoint, which does not contain these records
             if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried, loop.report = runner.carried(), runner.report()
                 files.save(loop)
@@ -112,7 +112,7 @@ class TrainingLoop:
         return result
 
     def _start(self, loop: LoopState) -> Evaluation:
-        """Gets the runner ready; gives what judges its epochs."""
+        """Start the runner; return the evaluation of its epochs."""
         runner, functions = self.runner, self.functions
         evaluate = runner.evaluate
         if evaluate is not None:
@@ -138,15 +138,16 @@ class TrainingLoop:
         return Evaluation(functions.objective, here, mask_counts(data))
 
     def _end(self, loop: LoopState, stopped: Stopped, first_epoch: int) -> TrainResult:
-        """The result. Model and `predict` have it before the run directory, so that a full disk loses nothing."""
+        """Build the result; set the model and `predict` before writing files, so that a full disk loses no parameters."""
         runner, files = self.runner, self.files
         params, state = (to_host(tree) for tree in loop.chosen)
         trained = self.trained(loop, params, state)
-        # Without files, too, so that `fit(resume=True)` goes on; but of hosts elsewhere only files have it.
+        # A run stopped by a signal keeps it without files too, for `fit(resume=True)`; state of other hosts exists only in
+        # files.
         keeps = files is not None or (stopped == "signal" and runner.evaluate is None)
         loop.carried = runner.carried() if keeps and not loop.diverged else None
-        report = runner.report()  # of the late calls, too, that `carried` waits for
-        if report is not None:  # else nothing was trained now, and the checkpoint says how the run was
+        report = runner.report()  # after `carried`, which waits for late calls, so that the report counts them
+        if report is not None:  # None: no epoch was trained now, and the checkpoint's report stays valid
             loop.report = report
         if files is not None:
             files.save(loop)
@@ -169,7 +170,7 @@ class TrainingLoop:
         return result
 
     def _summarise(self, result: TrainResult) -> None:
-        """Writes summary.json, by which a run is complete: after everything else, what observers write included."""
+        """Write summary.json, which marks the run as complete: last, after the observers' own files."""
         if self.files is not None:
             self.files.summarise(result, self.train.seed)
 

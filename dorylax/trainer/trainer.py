@@ -1,8 +1,8 @@
-"""`Trainer`: the whole graph, trained epoch by epoch, on one machine or by a pipeline.
+"""`Trainer` trains a model on the whole graph, epoch by epoch, on one machine or with a pipeline.
 
-What users call: arguments, `fit`, `predict`. The order of things in a run is `loop`'s, what trains an epoch is one of
-`runners`, what one machine computes with is in `one_machine`, its mathematics in `step`, numbers and definitions in
-`dorylax.runs.result`, and what goes into the run's directory in `saving`.
+This module holds the public methods. `loop` orders the steps of a run, `runners` train an epoch, `one_machine` holds the
+data and the gradient function of one machine, and `step` the mathematics. `dorylax.runs.result` defines the reported
+numbers; `saving` writes the run directory.
 """
 
 from __future__ import annotations
@@ -72,78 +72,76 @@ if TYPE_CHECKING:
     from dorylax.config import RunConfig
 
 Epoch = Literal["best", "last"]
-"""Which parameters to predict with: of the epoch that the run is judged by, or of the last."""
+"""The parameters to predict with: those of the best epoch (`TrainResult.best_epoch`), or of the last."""
 
 
 @final
 class Trainer:
     """Trains a model on a graph.
 
-    The step of an epoch is one jitted function: forward pass with dropout, mean loss over the training vertices,
-    gradient, optimizer update. Loss and gradient are those of the optimised program (`dorylax.program`); a
-    model that cannot be split into graph tasks and stages trains as plain jit, with one warning that says why.
-    Randomness is a function of (the model's streams, seed, epoch, row id), so a run that was interrupted and resumed
-    gives bit for bit what it would have given.
+    Each epoch is one jitted function: forward pass with dropout, mean loss over the training vertices, gradient, optimizer
+    update. Loss and gradient come from the optimised program (`dorylax.program`). A model that cannot be split into graph
+    tasks and stages trains as plain jit, with one warning that gives the reason. Randomness depends only on the model's
+    streams, the seed, the epoch and the row id, so a resumed run gives the same bits as an uninterrupted one.
 
-    With `pipeline`, servers and intervals train instead (`dorylax.pipeline`), and everything else stays the same. Its
-    epoch is over when the slowest interval has finished it, and the newest weights are then evaluated. On the virtual
+    With `pipeline`, servers and intervals train instead (`dorylax.pipeline`), and everything else stays the same. A
+    pipeline's epoch ends when its slowest interval finishes, and the newest weights are evaluated then. On the virtual
     clock, training seconds are simulated.
 
-    Arguments are checked at once; nothing is computed or written before `fit`.
+    The constructor checks the arguments; computing and writing start with `fit`.
 
     Args:
-        model: a Flax NNX or Linen module, called as `model(graph, features [V, F]) -> logits [V, C]`, or a function
-            `f(params, graph, features)`. Further inputs of the data reach it by name, as keywords that its signature has
-            (all of them where it takes `**kwargs`). An NNX module trains with the flags that its layers have: what is
-            frozen stays frozen; `fit` leaves the best epoch's parameters in it. Those of other models are in the result.
-        data: the data set; or, with `pipeline.hosts` other than inline, where its shards are (`dorylax partition --out`), so
+        model: A Flax NNX or Linen module, called as `model(graph, features [V, F]) -> logits [V, C]`, or a function
+            `f(params, graph, features)`. Further inputs of the data are passed as keywords if its signature has them (all of
+            them if it has `**kwargs`). An NNX module trains with its layers' flags: frozen layers stay frozen. `fit` writes
+            the best epoch's parameters into an NNX module; for other models the result holds them.
+        data: The data set; or, unless `pipeline.hosts` is inline, the location of its shards (`dorylax partition --out`), so
             that this process holds no graph.
-        loss: what is minimised, as the mean over the training vertices: "cross_entropy" of classes; "mse" (the default of
-            targets), "mae" or "huber" of targets; or a function `(output, labels) -> [V]`, where the output may be whatever
-            the model returns.
-        metric: what evaluations report and the best epoch is chosen by, one of `dorylax.runs.metric.METRICS`; None: the
-            accuracy, micro-F1 where a vertex may have several classes, and the loss where that is not the cross-entropy.
-        task: what is learnt (`dorylax.tasks`); None: something of each vertex. What is said below about vertices is then
-            meant of the task's examples.
-        params: a function's parameters; of a Linen module its parameters or variables (by default `module.init` with
-            `seed` makes them).
-        rngs: names of a Linen module's random streams.
-        optimizer: any optax transformation; the parameters are nested dicts of arrays. Weight decay is its business.
-        epochs: how many at most, ≥ 1.
-        seed: of dropout, and of a Linen module's parameters, in 0 … 2³¹-1. (Others are the model's.)
-        eval_every: epochs between evaluations; the last epoch is always evaluated.
-        target_accuracy: stop when the validation accuracy (a fraction) reaches this; None: never.
-        target: stop when the metric on the validation vertices is this good, be that higher or lower; None: never.
-        patience: stop when so many epochs have passed since the best validation metric; None: never.
-        checkpoint_every: epochs between checkpoints; 0: only on a signal and at the end.
-        checkpoints: where they go: a path or `s3://bucket/prefix`, there below a name that the run directory's path gives;
-            None: into the run directory.
-        keep_checkpoints: how many of the newest checkpoints stay.
-        run_directory: where to leave configuration, metrics, summary and checkpoints; None: nowhere.
-        resume: go on from the newest whole checkpoint in the run directory, if there is one.
-        observers: told about each epoch; see `Observer`.
-        optimize: train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
-        order: of vertices in memory, for the step of one machine and for evaluations: "given", "community", or "auto"
-            (`vertex_order.effective_order`). Results are in the order of `data` all the same. A model that cannot be split
-            may hold rows in that order, and always trains in it.
-        gathered: how an epoch stores the rows that it sums over neighbours: "float32", or "bfloat16", which are half the
-            bytes to read and rounded (`program.single.narrow`). What is computed once, evaluations and `predict` are exact.
-        memory: "check": a run that will need more memory than there is streams its data from disk, or is refused where that
-            cannot be (`OneMachine.streamed`); "stream": a run streams even where it fits, so that it gives the same bits
-            whatever memory there is; "ignore": try. Of one machine's step only.
-        memory_limit: memory that the run may use, as "8GiB"; None: what the machine or its control group has.
-        scratch: a folder for the files of a run that streams; None: the run directory, or else the system's
-            temporary folder.
-        pipeline: how training is spread over servers and intervals; None: one machine, one jitted step per epoch.
+        loss: The loss, averaged over the training vertices: "cross_entropy" of classes; "mse" (the default for targets),
+            "mae" or "huber" of targets; or a function `(output, labels) -> [V]`, whose output may be any value that the
+            model returns. Link prediction takes "binary_cross_entropy" (its default) or a function.
+        metric: The metric of evaluations, by which the best epoch is chosen: one of `dorylax.runs.metric.METRICS`. None:
+            accuracy for classes, micro-F1 for multi-label data, ROC AUC for links, and the loss for other losses.
+        task: The task (`dorylax.tasks`); None: a prediction for each vertex. For another task, read "vertices" below as the
+            task's examples.
+        params: The parameters of a function, or the parameters or variables of a Linen module (by default `module.init`
+            creates them from `seed`).
+        rngs: Names of a Linen module's random streams.
+        optimizer: Any optax transformation, including any weight decay; parameters are nested dicts of arrays.
+        epochs: Maximum number of epochs, ≥ 1.
+        seed: Seed of dropout and of a Linen module's parameters, in 0 … 2³¹-1. Other models bring their own parameters.
+        eval_every: Epochs between evaluations; the last epoch is always evaluated.
+        target_accuracy: Validation accuracy (a fraction) at which training stops; None: no such stop.
+        target: Validation metric at which training stops, whether higher or lower is better; None: no such stop.
+        patience: Epochs without a better validation metric after which training stops; None: no such stop.
+        checkpoint_every: Epochs between checkpoints; 0: only on a signal and at the end.
+        checkpoints: Path or `s3://bucket/prefix` for checkpoints, in a subfolder named after the run directory's path; None:
+            the run directory.
+        keep_checkpoints: Number of newest checkpoints to keep, ≥ 1.
+        run_directory: Directory for configuration, metrics, summary and checkpoints; None: no files.
+        resume: Whether to continue from the newest whole checkpoint in the run directory, if there is one.
+        observers: Objects notified of each epoch; see `Observer`.
+        optimize: Whether to train with the optimised program; False: plain `jax.value_and_grad` of the model, the reference.
+        order: Order of vertices in memory, for one machine's step and for evaluations: "given", "community", or "auto"
+            (`vertex_order.effective_order`). Results keep the order of `data`. A model that cannot be split always trains in
+            the given order, since it may hold rows in that order.
+        gathered: Type in which an epoch stores rows for sums over neighbours: "float32", or "bfloat16", which halves the
+            bytes and rounds (`program.single.narrow`). Values computed once, evaluations and `predict` are not rounded.
+        memory: "check": a run that does not fit into memory streams its data from disk, or fails if streaming is impossible
+            (`OneMachine.streamed`). "stream": the run streams even if it fits, for the same bits with any amount of memory.
+            "ignore": no check. Applies to one machine's step only.
+        memory_limit: Memory that the run may use, such as "8GiB"; None: that of the machine or its control group.
+        scratch: Folder for the files of a streamed run; None: the run directory, or else the system's temporary folder.
+        pipeline: Servers, intervals and mode of the pipeline; None: one machine, one jitted step per epoch.
 
     Raises:
-        ValueError: an argument out of range, arguments that exclude each other, a task, loss or metric that is not for these
-            data, a model whose output is not `[V, C]` or whose loss not `[V]`, or that needs an input which the data lack.
-        TypeError: an argument of the wrong kind.
-        Exception: what the model itself raises, with a note that names its line.
+        ValueError: An argument is out of range, arguments exclude each other, or the task, loss or metric does not fit the
+            data. Or the model's output is not `[V, C]`, its loss not `[V]`, or it needs an input that the data lack.
+        TypeError: An argument has the wrong type.
+        Exception: The model raised; a note names its line.
 
     Warns:
-        UserWarning: the model is in evaluation mode as a whole: it trains so.
+        UserWarning: The whole model is in evaluation mode, with dropout of rate > 0, and trains without its dropout.
     """
 
     @user_line_noted()
@@ -196,7 +194,7 @@ class Trainer:
         )
         if not task.of_vertices:
             check_task(task, self._single, pipeline)
-            # A program is made of rows of vertices, and formulas of memory know no other examples.
+            # Programs run over rows of vertices, and the memory formulas cover vertex tasks only.
             self._single = self._single.model_copy(update={"optimize": False, "order": "given", "memory": "ignore"})
         check_pipeline(pipeline, data)
         check_together(self.options, self._single, pipeline)
@@ -235,7 +233,7 @@ class Trainer:
         self._parts = parts_of(
             model, shapes, params=params, rngs=(rngs,) if isinstance(rngs, str) else tuple(rngs), seed=seed
         )
-        self._own = self._parts  # what the user's model gives, whatever is made of that to train it
+        self._own = self._parts  # the user's model, before the task wraps it for training
         if not isinstance(examples, ShardedData):
             self._parts = task.wrap(self._parts, examples)
         if self._parts.switched_off:
@@ -267,22 +265,22 @@ class Trainer:
         keep_checkpoints: int = 2,
         kept_as: Path | None = None,
     ) -> Trainer:
-        """The trainer that a resolved configuration describes.
+        """Build the trainer that a resolved configuration describes.
 
         Args:
-            config: the configuration; parameters and dropout come from `train.seed`.
-            data: the data set, if it is already there, as `prepare_data(config.data)` makes it (row-normalised if the
-                configuration says so); by default it is loaded, unless hosts have its shards (`pipeline.partition`).
-            run_directory: as for `Trainer`; its config.yaml will hold the configuration.
-            resume: as for `Trainer`.
-            observers: as for `Trainer`.
-            keep_checkpoints: as for `Trainer`.
-            kept_as: where the run directory is kept, if `run_directory` is a copy to work in, on another machine: by this
-                path the run is known in `train.checkpoints`.
+            config: The configuration; `train.seed` seeds parameters and dropout.
+            data: The data set, as `prepare_data(config.data)` makes it (row-normalised if configured). None: it is loaded,
+                or its shards are used (`pipeline.partition`).
+            run_directory: As for `Trainer`; its config.yaml will hold the configuration.
+            resume: As for `Trainer`.
+            observers: As for `Trainer`.
+            keep_checkpoints: As for `Trainer`.
+            kept_as: Permanent path of the run directory, if `run_directory` is a working copy on another machine; the run's
+                folder in `train.checkpoints` is named after this path.
 
         Raises:
-            ValueError, OSError: as `Trainer` and loading data do.
-            UntrustedCodeError: a folder names the model or the optimizer, and is not trusted.
+            ValueError, OSError: As for `Trainer` and for loading data.
+            UntrustedCodeError: The model or the optimizer is named by an untrusted folder.
         """
         loaded = data
         if loaded is None:
@@ -308,38 +306,37 @@ class Trainer:
 
     @user_line_noted()
     def fit(self, *, resume: bool | None = None, interactive: bool | None = None) -> TrainResult:
-        """Trains, from the model as it was given or, with `resume`, from where it was stopped.
+        """Train the model from its given parameters or, with `resume`, from the point where training stopped.
 
-        Ctrl-C ends the current epoch and saves a checkpoint, if there is a run directory. In a notebook or at Python's
-        prompt `fit` then gives what there is, `stopped="signal"`, and says how to go on; in a program KeyboardInterrupt is
-        raised (without a run directory at once). With a run directory, SIGTERM or SIGHUP does the same and returns (the
-        caller decides whether the process ends). A second signal ends the run at once, by KeyboardInterrupt or SystemExit,
-        and the newest checkpoint stays.
+        Ctrl-C ends the run after the current epoch and saves a checkpoint, if there is a run directory. In a notebook or at
+        Python's prompt, `fit` then returns the result so far, with `stopped="signal"`, and prints how to continue. In a
+        program it raises KeyboardInterrupt (immediately if there is no run directory). With a run directory, SIGTERM and
+        SIGHUP also end the run after the epoch, and `fit` returns; the caller decides whether the process ends. A second
+        signal ends the run immediately, by KeyboardInterrupt or SystemExit; the newest checkpoint stays.
 
         Args:
-            resume: go on from the newest whole checkpoint in the run directory, if there is one; without a run directory
-                from what the last `fit` of this trainer has left. None: as the trainer was made.
-            interactive: whether somebody looks on. True: show a line with epoch, loss, accuracy and the time left,
-                wherever the output goes, and answer Ctrl-C with what there is. False: show nothing, and raise. None: show
-                it in a notebook and on a terminal, and answer in a notebook and at Python's prompt.
+            resume: Whether to continue from the newest whole checkpoint in the run directory, if there is one; without a run
+                directory, from the last `fit` of this trainer. None: the constructor's `resume`.
+            interactive: True: show a line with epoch, loss, accuracy and time left, on any output, and return the result so
+                far on Ctrl-C. False: show nothing, and raise. None: show the line in a notebook and on a terminal, and
+                return in a notebook and at Python's prompt.
 
         Warns:
-            UserWarning: the model cannot be split, and trains as plain jit; once for a trainer. With a pipeline it is an
-                error. Or a file of the user's own code has changed since the run that is resumed last ran it.
+            UserWarning: The model cannot be split, and trains as plain jit (once per trainer; an error with a pipeline). Or
+                one of the user's source files has changed since the resumed run last ran it.
 
         Returns:
-            What the run reached; the model now holds the parameters of the best epoch.
+            The result of the run. An NNX model now holds the parameters of the best epoch.
 
         Raises:
-            TrainingError: the loss or the outputs became NaN or infinite; its `result` has what was reached before. Or there
-                is nothing to go on from.
-            RunDirectoryError: the run directory belongs to something else, is in use by another process, has more epochs
-                than asked for, or cannot be written.
-            CheckpointError: a checkpoint could not be written, none of those there can be read, or the one there is
-                belongs to another run.
-            MemoryLimitError: training will need more memory than there is.
+            TrainingError: The loss or the outputs became NaN or infinite; the error's `result` holds the epochs before. Or
+                there is no state to continue from.
+            RunDirectoryError: The run directory belongs to something else, is in use by another process, has more epochs
+                than `epochs`, or cannot be written.
+            CheckpointError: A checkpoint could not be written, none can be read, or the one there belongs to another run.
+            MemoryLimitError: Training will need more memory than there is.
             OrderError: `order="community"`, and the model cannot be split.
-            SplitError, ConfigError: the pipeline cannot train this model on these data.
+            SplitError, ConfigError: The pipeline cannot train this model on these data.
             GraphError: The data have no labels.
         """
         begun = time.perf_counter()
@@ -364,7 +361,7 @@ class Trainer:
                     keep=self._keep_checkpoints,
                     resume=resumes,
                 )
-            # In a program without a run directory there is nothing to save first, and signals should end it as ever.
+            # A program without a run directory saves no state, so signals keep their usual effect.
             requests = None
             if files is not None or answers:
                 requests = stack.enter_context(StopRequests(terminate=files is not None))
@@ -403,7 +400,7 @@ class Trainer:
         return result
 
     def _left_in_memory(self) -> LoopState:
-        """What the last `fit` has left, to go on from."""
+        """Return a copy of the state after the last `fit`."""
         if self._trained is None:
             raise TrainingError("fit(resume=True) without run_directory goes on from a fit before, and there was none")
         if self._hosts_elsewhere:
@@ -411,7 +408,7 @@ class Trainer:
         return self._trained.copy()
 
     def _watching(self, stack: contextlib.ExitStack, interactive: bool | None) -> Sequence[Observer]:
-        """The observers, and a progress line where somebody sees it who has not brought one."""
+        """Return the observers, with a progress line added unless they include one or `interactive` is False."""
         if interactive is False or any(isinstance(one, ProgressBar) for one in self._observers):
             return self._observers
         bar = ProgressBar(f"{self._parts.name} on {self.data.name}", always=interactive is True)
@@ -428,26 +425,26 @@ class Trainer:
 
     @user_line_noted()
     def predict(self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any) -> Any:
-        """The model's outputs for every vertex, by an exact forward without dropout.
+        """Return the model's outputs for every vertex, from an exact forward pass without dropout.
 
-        Before any `fit` in this process, the newest whole checkpoint in the run directory is used. Its run must have
-        the same model and kind of optimizer; the data may be others with as many features and classes.
+        Before any `fit` in this process, uses the newest whole checkpoint in the run directory. Its run must have the same
+        model and kind of optimizer; the data may differ if they have as many features and classes.
 
         Args:
-            epoch: with the parameters of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
-            graph: predict on this graph, and not on the data; see `TrainResult.predict`.
-            x: its features.
-            inputs: its further inputs, by name.
+            epoch: Parameters to use: of the "best" epoch (`TrainResult.best_epoch`) or of the "last".
+            graph: Graph to predict on instead of the data; see `TrainResult.predict`.
+            x: Features of `graph`.
+            inputs: Further inputs of `graph`, keyed by name.
 
         Returns:
-            What the model returns, NumPy arrays (logits `[V, C]`), floating ones as float32: row i for row i of `data`, as
-            `model(data.graph, data.features)` gives them; or for row i of `graph`.
+            The model's return value as NumPy arrays (logits `[V, C]`), floating-point ones as float32. Row i belongs to row
+            i of `data`, as in `model(data.graph, data.features)`, or to row i of `graph`.
 
         Raises:
-            ValueError: another `epoch`, or inputs that do not fit the model.
-            TrainingError: nothing is trained yet.
-            RunDirectoryError, CheckpointError: as `fit`.
-            ChangedFileError: a file of the data has changed since it was loaded.
+            ValueError: `epoch` is neither "best" nor "last", or the inputs do not fit the model.
+            TrainingError: There are no trained parameters.
+            RunDirectoryError, CheckpointError: As for `fit`.
+            ChangedFileError: A file of the data has changed since it was loaded.
         """
         params, state = self._chosen(epoch)
         if graph is not None or x is not None or inputs:
@@ -463,16 +460,16 @@ class Trainer:
 
     @user_line_noted()
     def rows(self, epoch: Epoch = "best") -> Any:
-        """What the model itself gives for the vertices, before the task's head: of links the rows that make the scores.
+        """Return the model's own outputs for the vertices, before the task's head (for links, the rows that give scores).
 
         Args:
-            epoch: as of `predict`.
+            epoch: As for `predict`.
 
         Returns:
             NumPy arrays `[V, …]`: row i for vertex i.
 
         Raises:
-            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
         """
         data = self.data
         if self._task.of_vertices or isinstance(data, ShardedData):
@@ -484,17 +481,17 @@ class Trainer:
     def intermediates(
         self, epoch: Epoch = "best", *, graph: Any = None, x: Any = None, **inputs: Any
     ) -> dict[str, np.ndarray]:
-        """What the model's layers give: hidden rows, attention coefficients; see `TrainResult.intermediates`.
+        """Return the outputs of the model's layers: hidden rows, attention coefficients; see `TrainResult.intermediates`.
 
         Args:
-            epoch: as of `predict`.
-            graph: as of `predict`.
-            x: as of `predict`.
-            inputs: as of `predict`.
+            epoch: As for `predict`.
+            graph: As for `predict`.
+            x: As for `predict`.
+            inputs: As for `predict`.
 
         Raises:
-            TypeError: the model is a function, which has no layers.
-            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+            TypeError: The model is a function without layers.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
         """
         trained = self._with(*self._chosen(epoch))
         if graph is not None or x is not None or inputs:
@@ -506,20 +503,20 @@ class Trainer:
 
     @user_line_noted()
     def export(self, path: str | os.PathLike[str], epoch: Epoch = "best") -> None:
-        """Writes the model as a file that runs where only JAX and NumPy are; see `TrainResult.export`.
+        """Write the model as a file that needs only JAX and NumPy to run; see `TrainResult.export`.
 
         Args:
-            path: of the file.
-            epoch: as of `predict`.
+            path: Path of the file.
+            epoch: As for `predict`.
 
         Raises:
-            ExportError, OSError: as `TrainResult.export`.
-            ValueError, TrainingError, RunDirectoryError, CheckpointError: as `predict`.
+            ExportError, OSError: As for `TrainResult.export`.
+            ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
         """
         self._with(*self._chosen(epoch)).export(path)
 
     def _chosen(self, epoch: Epoch) -> tuple[Tree, Tree]:
-        """Parameters and carried state of an epoch; from the run directory where nothing is trained here."""
+        """Return parameters and carried state of an epoch, restored from the run directory before any training."""
         if epoch not in ("best", "last"):
             raise ValueError(f'epoch must be "best" or "last", got {epoch!r}')
         if self._trained is None and self.run_directory is not None:
@@ -538,7 +535,7 @@ class Trainer:
         return loop.chosen if epoch == "best" else (loop.params, loop.state)
 
     def _with(self, params: Tree, state: Tree) -> TrainedModel:
-        """The model with values of an epoch, which are copied."""
+        """Return the model with copies of an epoch's parameters and carried state."""
         spec = InputSpec.of(self._own, shapes_of(self.data))
         host = to_host((params, state))
         prepared = {} if self._config is None else self._config["data"]
@@ -564,10 +561,10 @@ class Trainer:
         return f"Trainer({', '.join(parts)})"
 
     def _runner(self) -> EpochRunner:
-        """What trains the epochs."""
+        """Create the runner that trains the epochs."""
         machine = self._machine
         if self._pipeline is not None:
-            _ = machine.order  # an order that cannot be is refused before anything runs
+            _ = machine.order  # raises OrderError before anything runs
             return self._pipeline_runner()
         gradient, seconds = machine.choose_gradient()
         machine.decide()
@@ -584,18 +581,18 @@ class Trainer:
         )
 
     def _redraw(self, epoch: int) -> Mapping[str, np.ndarray]:
-        """Inputs of the model that are others in this epoch."""
-        assert not isinstance(self.data, ShardedData)  # hosts train those
+        """Return the model inputs that the task draws again for this epoch."""
+        assert not isinstance(self.data, ShardedData)  # only hosts train on shards
         return self._task.redraw(self.data, self.options.seed, epoch)
 
     @property
     def _hosts_elsewhere(self) -> bool:
-        """Whether hosts read and write what checkpoints hold of them."""
+        """Whether hosts read and write their own parts of checkpoints."""
         return self._pipeline is not None and self._pipeline.hosts != "inline"
 
     def _pipeline_runner(self) -> PipelineRunner:
         assert self._pipeline is not None
-        assert not isinstance(self.data, TaskData)  # refused with a pipeline
+        assert not isinstance(self.data, TaskData)  # `check_task` refuses a pipeline for those
         run = None if self.run_directory is None else RunDirectory(self.run_directory)
         runner = PipelineRunner(
             self._parts,
@@ -612,7 +609,7 @@ class Trainer:
         return runner
 
     def _take(self, loop: LoopState, params: Tree, state: Tree) -> TrainedModel:
-        """A state that was trained, with the values of the best epoch on the host: for `predict` and the user's model."""
+        """Keep the trained state for `predict`, update an NNX model, and return the model of the best epoch."""
         self._trained = loop
         if isinstance(self.model, nnx.Module):
             put_back(self.model, params, state)
@@ -627,7 +624,7 @@ class Trainer:
         return loop
 
     def _describe(self, fresh: LoopState) -> dict[str, Any]:
-        # Only where it changes numbers, so that a run may be continued with the same order under another name.
+        # The order is noted only if it changes numbers, so that a resumed run may name the same order differently.
         order: dict[str, Any] = {} if self._machine.order == "given" else {"single.order": self._machine.order}
         if self._machine.streamed is not None:
             order = {"single.streamed": True}
@@ -636,7 +633,7 @@ class Trainer:
         )
 
     def _written_config(self) -> dict[str, Any]:
-        """For config.yaml. A model and an optimizer made in Python have no configuration, but this much can be said."""
+        """Return the content of config.yaml, which for a model and optimizer made in Python is a partial configuration."""
         if self._config is not None:
             return self._config
         objective = self._functions.objective

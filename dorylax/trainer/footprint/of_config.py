@@ -54,15 +54,15 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
     """Estimates the memory of a run without its data or weights.
 
     Args:
-        config: of a run without a pipeline, or with one whose servers are hosts.
-        like: an estimate of this process whose `process` also counts here; by default it is measured.
+        config: A run without a pipeline, or with a pipeline whose servers are hosts.
+        like: An estimate in this process whose `process` also holds here; None: it is measured.
 
     Returns:
-        The estimate; None where there is no such data set.
+        The estimate, or None if there is no such data set.
 
     Raises:
-        ConfigError: a task whose examples are no vertices.
-        ValueError, OSError: the data set's file or the model is not usable.
+        ConfigError: The task's examples are not vertices.
+        ValueError, OSError: The data set's file or the model is not usable.
     """
     if config.task.name is not None and not SPECS[config.task.name].of_vertices:
         raise ConfigError.of("task.name", f"= {config.task.name}: what it takes is known of tasks of vertices only")
@@ -72,10 +72,10 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
 
 
 def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
-    """Settings by which a run would need less, each computed: of each key the mildest that makes it fit.
+    """Find settings that would reduce a run's memory: for each key, the smallest change that makes the run fit.
 
-    Those of `_PARTIAL` are named also where they save without being enough. What would have to be compiled is left out
-    where that would take too long, going by how long it took for `found`.
+    Keys in `_PARTIAL` are listed also if they save memory without making the run fit. Settings that need another compilation
+    are skipped once it would exceed `_TRIAL_SECONDS`, judging by the time that `found` took.
     """
     begin = time.perf_counter()
     better: list[Remedy] = []
@@ -94,14 +94,14 @@ def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
 
 
 def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
-    """Estimates the memory of a run that does not fit, if it streams its data.
+    """Estimate the memory of a run that does not fit, if it streams its data.
 
     Args:
-        config: of a run without a pipeline.
+        config: A run without a pipeline.
         found: Estimate of the run in memory.
 
     Raises:
-        SplitError, NotStreamedError: it cannot be streamed; says why.
+        SplitError, NotStreamedError: The run cannot be streamed; the message gives the reason.
     """
     if config.pipeline is not None:
         raise NotStreamedError("servers hold their rows in memory: leave out pipeline.*")
@@ -115,14 +115,14 @@ def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
 
 
 def check_config(config: RunConfig) -> None:
-    """Refuses a run that fits neither into memory nor into less if it streams, before its data and weights are made.
+    """Refuse a run that fits into memory neither whole nor streamed, before its data and weights are made.
 
-    Cheap where it clearly fits.
+    The check is cheap for a run that clearly fits.
 
     Raises:
-        MemoryLimitError: it needs more than there is; says in which phase, what would make it fit, and why not
-            in a stream.
-        ValueError, OSError: as `estimate`.
+        MemoryLimitError: The run needs more memory than there is. The message names the phase, settings that would make it
+            fit, and the reason against streaming.
+        ValueError, OSError: As for `estimate`.
     """
     limit = config.single.limit
     inline = config.pipeline is not None and config.pipeline.hosts == "inline"
@@ -134,7 +134,7 @@ def check_config(config: RunConfig) -> None:
     shape = shape_of(config.data) if shards is None else shards.summary.shape
     if shape is None:
         return
-    if inline or not of_vertices:  # of these the parameters alone are known
+    if inline or not of_vertices:  # for these runs, formulas cover only the parameters
         _parts(config, abstract_data(shape))
         return
     _, parts, shape = _model(config, shape)
@@ -185,7 +185,7 @@ def _estimate(
 
 
 def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelParts, DataShape]:
-    """With the shape as this model reads it."""
+    """Return step functions, model, and the shape with edge ids only if the model reads them."""
     data = abstract_data(shape)
     parts = _parts(config, data)
     functions = step_functions(
@@ -196,7 +196,7 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
 
 
 def _parts(config: RunConfig, data: AbstractData) -> ModelParts:
-    """The abstract model.
+    """Return the abstract model.
 
     Raises:
         MemoryLimitError: The parameters alone need more memory than there is. XLA overflows on much larger ones.
@@ -215,13 +215,13 @@ def _parts(config: RunConfig, data: AbstractData) -> ModelParts:
 def _program(
     config: PipelineConfig, parts: ModelParts, data: AbstractData, optimizer: optax.GradientTransformation
 ) -> Program:
-    """As hosts have it."""
+    """Return the plans of the hosts."""
     plan = prepared_for(config, parts, data, optimizer, Objective.of(None, data).rows).plan
     return Program(plan, prepare_evaluation(parts, plan.program.traced.spec, config.passes).plan)
 
 
 def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, config: RunConfig) -> Gradient:
-    """As the trainer chooses it."""
+    """Return the gradient that the trainer chooses."""
     if not config.single.optimize:
         return functions.plain
     try:
@@ -232,11 +232,11 @@ def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, c
 
 
 def _changes(config: RunConfig, found: Estimate) -> Iterator[tuple[Mapping[str, Any], Estimate]]:
-    """Settings to try in turn, of one key those that change least first, with the estimate that knows part of the answer."""
+    """Yield settings to try, for each key the smallest change first, each with an estimate whose parts still hold."""
     measured = dataclasses.replace(found, compiled=None)
     if config.pipeline is None and config.single.order != "given":
-        yield {"single.order": "given"}, found  # ids of vertices and edges are arguments: what XLA assigns stays
-    cut = shards_for(config) is not None  # and then of these data
+        yield {"single.order": "given"}, found  # ids of vertices and edges are arguments, so XLA's allocation stays
+    cut = shards_for(config) is not None  # existing shards fix the data
     if config.data.row_normalise and not cut:
         yield {"data.row_normalise": False}, found
     hidden = config.model.hidden_features

@@ -41,7 +41,7 @@ class RunFiles:
         keep: Number of checkpoints to keep.
 
     Raises:
-        AwsError: checkpoints are in S3, and boto3 cannot be set up.
+        AwsError: Checkpoints are in S3, and boto3 cannot be set up.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class RunFiles:
             )
         places = Places.of(directory, checkpoints, kept_as)
         files = cls(directory, run, places=places, user_code=user_code, keep=keep)
-        epochs = files._checkpoints.epochs()  # asked in any case, so that a place that cannot be is refused now
+        epochs = files._checkpoints.epochs()  # always listed, so that an unusable place raises now
         if resume:
             files._check_there()
             return files
@@ -122,15 +122,15 @@ class RunFiles:
         return files
 
     def start(self, config: Mapping[str, Any], loop: LoopState) -> None:
-        """Makes the directory and writes what describes the run; see `RunDirectory.write_start`.
+        """Make the directory and write the files that describe the run; see `RunDirectory.write_start`.
 
         Args:
-            config: for config.yaml.
-            loop: the state that the run begins with; if its checkpoint is in another place, it moves first.
+            config: Content of config.yaml.
+            loop: Initial state of the run. If its checkpoint is in a former place, it moves first.
 
         Raises:
-            CheckpointError: it could not be moved.
-            OSError: the place of checkpoints cannot be written.
+            CheckpointError: The checkpoint could not be moved.
+            OSError: The place of the checkpoints cannot be written.
         """
         self.directory.remove_outdated_summary(config)
         if not self._places.inside:
@@ -151,18 +151,18 @@ class RunFiles:
         self.directory.write_start(config, self._user_code, self._places.note())
 
     def restore(self, fresh: LoopState, *, to_predict: bool = False, parts: bool = False) -> LoopState | None:
-        """The state in the newest whole checkpoint; None where there is no checkpoint.
+        """Return the state in the newest whole checkpoint, or None if there is no checkpoint.
 
         Args:
-            fresh: a state of this run, for structure.
-            to_predict: see `from_checkpoint`.
-            parts: see `Checkpoints.restore`.
+            fresh: A state of this run that gives the structure.
+            to_predict: See `from_checkpoint`.
+            parts: See `Checkpoints.restore`.
 
         Warns:
-            UserWarning: a file of the user's own code is not what the run last ran.
+            UserWarning: One of the user's source files has changed since the run last ran it.
 
         Raises:
-            CheckpointError: none can be read, or it belongs to another run.
+            CheckpointError: No checkpoint can be read, or the newest belongs to another run.
         """
         store = self.newest
         checkpoint = store.restore(parts=parts)
@@ -182,10 +182,10 @@ class RunFiles:
         return from_checkpoint(checkpoint, fresh, self._run, to_predict=to_predict)
 
     def save(self, loop: LoopState) -> None:
-        """Saves a checkpoint of the state, unless the newest one is of it already.
+        """Save a checkpoint of the state, unless the newest one already holds it.
 
         Raises:
-            CheckpointError: it could not be written.
+            CheckpointError: The checkpoint could not be written.
         """
         # A diverged state is one step past its last whole epoch, whose own checkpoint must stay.
         number = loop.epochs + 1 if loop.diverged else loop.epochs
@@ -203,7 +203,7 @@ class RunFiles:
 
     @property
     def newest(self) -> Checkpoints:
-        """The place with the newest checkpoint, in doubt the present one."""
+        """The place with the newest checkpoint; the present place if several have one of the same epoch."""
         return min(self._stores, key=lambda store: -max(store.epochs(), default=-1))
 
     @property
@@ -211,7 +211,7 @@ class RunFiles:
         return [self._checkpoints, *self._former]
 
     def _check_there(self) -> None:
-        """Raises RunDirectoryError where a place is gone that the run had: from its first epoch it would seem to go on."""
+        """Raise RunDirectoryError if the noted place is empty, since the run would silently restart at its first epoch."""
         noted = self._places.noted
         if noted is None or any(store.epochs() for store in self._stores) or place_at(noted).owner() is not None:
             return
@@ -221,7 +221,7 @@ class RunFiles:
         )
 
     def _check_owner(self) -> None:
-        """Raises CheckpointError where another process has begun to save here: the same run, on another machine."""
+        """Raise CheckpointError if another process, such as the same run on another machine, has taken over the place."""
         if self._owner is None:
             return
         try:
@@ -237,10 +237,10 @@ class RunFiles:
             )
 
     def summarise(self, result: TrainResult, seed: int) -> None:
-        """Writes summary.json; docs/run-directory.md documents its fields."""
+        """Write summary.json; docs/run-directory.md documents its fields."""
         pipeline = result.pipeline
         if pipeline is None:
-            # Perhaps nothing was trained now, and the checkpoint is of a version that left this to the summary alone.
+            # With no epoch trained now, an old version's checkpoint lacks this report; the summary has it.
             with contextlib.suppress(RunDirectoryError):
                 pipeline = (self.directory.summary or {}).get("pipeline")
         first = {"stopped": result.stopped, "seed": seed}
