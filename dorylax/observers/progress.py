@@ -1,7 +1,7 @@
-"""What is shown while a run trains: one line with epoch, loss, accuracy, seconds per epoch and the time left.
+"""Progress of a training run in one line: epoch, loss, accuracy, seconds per epoch and the time left.
 
-An observer of the trainer (`dorylax.observers.base`), for terminals and notebooks. Elsewhere nothing is written unless it is
-asked for, so that logs and pipes stay clean; results are the command line's to print.
+An observer of the trainer (`dorylax.observers.base`), for terminals and notebooks. On other outputs it writes only on
+request, so that logs and pipes stay clean; the command line prints results.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from dorylax.terminal.session import notebook
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
-# Epochs that "s/epoch" is the median of: enough to be steady, few enough to follow a change.
+# Number of epochs for the median "s/epoch": enough to be steady, few enough to follow a change.
 _WINDOW = 20
 _WIDTH = 20  # of a bar, in letters
 _SECONDS = {"notebook": 0.2, "log": 10.0}
-"""Between two updates: each is a message to the browser, or a line."""
+"""Minimum seconds between two updates, each a message to the browser or a line of the log."""
 _REASONS = {
     "target": "stopped at the target accuracy",
     "patience": "stopped early",
@@ -43,24 +43,24 @@ _REASONS = {
 
 @runtime_checkable
 class Stream(Protocol):
-    """What is needed of a text stream; `io.StringIO` will do, which is no `TextIO`."""
+    """Required methods of a text stream, including those of `io.StringIO`, which is no `TextIO`."""
 
     def write(self, text: str, /) -> int:
-        """Writes text."""
+        """Write text."""
 
     def flush(self) -> None:
-        """Hands it on."""
+        """Flush buffered text."""
 
     def isatty(self) -> bool:
-        """Whether a person looks at it."""
+        """Whether the stream is a terminal."""
 
 
 @final
 class Lasting:
-    """A stream that may go away: a terminal that is closed, a pipe whose reader has ended. Training goes on without it.
+    """A stream that may disappear (closed terminal, pipe without reader) without ending the training run.
 
     Args:
-        stream: where to write as long as it can be written to; None: nowhere, as where a process has no standard error.
+        stream: Stream that receives text while it can be written; None: text is dropped, as without a standard error.
     """
 
     def __init__(self, stream: Stream | None) -> None:
@@ -86,14 +86,14 @@ class Lasting:
 
 @runtime_checkable
 class _Line(Protocol):
-    """Where the line is."""
+    """Place of the progress line."""
 
     def show(self, completed: int, state: str, left: str = "") -> None:
-        """Shows how far a run is, and the time left."""
+        """Show the progress of a run, and the time left."""
         ...
 
     def close(self, last: str | None) -> None:
-        """Takes the line away, or leaves this one behind."""
+        """Remove the line, or replace it with a last one."""
         ...
 
 
@@ -119,7 +119,7 @@ class _OnTerminal:
 
 @final
 class _InNotebook:
-    """One output of a cell, as plain text; what is stored with the notebook is its last state alone."""
+    """Plain-text output of a notebook cell; the notebook stores only its last state."""
 
     def __init__(self, label: str, total: int, display: Any, clock: Callable[[], float]) -> None:
         self._label, self._total, self._clock = label, total, clock
@@ -135,7 +135,7 @@ class _InNotebook:
             self._handle.update(_text(self._line()), raw=True)
 
     def close(self, last: str | None) -> None:
-        """See `_Line`; where a run was broken off, how far it came stays."""
+        """See `_Line`; after an interrupted run, the last progress stays visible."""
         self._handle.update(_text(self._line() if last is None else last), raw=True)
 
     def _line(self) -> str:
@@ -154,7 +154,7 @@ def _text(line: str) -> dict[str, str]:
 
 @final
 class _InLog:
-    """Lines one below the other."""
+    """A new line of a log for each update."""
 
     def __init__(self, label: str, stream: Lasting, clock: Callable[[], float]) -> None:
         self._label, self._stream, self._clock = label, stream, clock
@@ -174,15 +174,15 @@ class _InLog:
 
 @final
 class ProgressBar:
-    """Observer that keeps one line of a terminal or a notebook up to date, and leaves a line with the result behind.
+    """Observer that updates one line of a terminal or a notebook, and replaces it with the result at the end.
 
     Use it as a context manager, so that the terminal is restored when the run ends by an exception.
 
     Args:
-        label: what is being trained, for instance `gcn on cora, seed 0`.
-        stream: where to write; by default standard error, or the output of a notebook's cell.
-        clock: seconds from any origin, for the time left.
-        always: whether to write, a line now and then, where the stream is neither.
+        label: Description of the run, for instance `gcn on cora, seed 0`.
+        stream: Output stream; None: standard error, or the output of a notebook's cell.
+        clock: Returns seconds from any origin, for the time left.
+        always: Whether to write a line every few seconds if the output is neither a terminal nor a notebook.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class ProgressBar:
         self._line: _Line | None = None
         self._total = 0
         self._judged = ""
-        # Clock and epoch at the end of the first epoch seen here: compilation says nothing about the epochs to come.
+        # Clock and epoch at the end of the first epoch seen here; the time before it includes compilation.
         self._mark: tuple[float, int] | None = None
 
     def __enter__(self) -> ProgressBar:
@@ -214,7 +214,7 @@ class ProgressBar:
         self.close()
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
-        """Shows the line, where there is somebody to see it."""
+        """Show the line, on a terminal, in a notebook, or with `always`."""
         self._total = total_epochs
         if self._display is not None:
             self._line = _InNotebook(self._label, total_epochs, self._display, self._clock)
@@ -226,7 +226,7 @@ class ProgressBar:
             self._line.show(first_epoch, "compiling …")
 
     def epoch(self, record: EpochRecord) -> None:
-        """Updates the line."""
+        """Update the line."""
         if self._line is None:
             return
         done = record.epoch + 1
@@ -249,15 +249,15 @@ class ProgressBar:
         self._line.show(done, "  ".join(parts), left)
 
     def finished(self, result: TrainResult) -> None:
-        """Replaces the line by the result."""
+        """Replace the line with the result."""
         self.leave(result.summary())
 
     def leave(self, summary: Mapping[str, Any]) -> None:
-        """Replaces the line by a result, given as in summary.json."""
+        """Replace the line with a result, given as in summary.json."""
         self._end(f"{self._label}: {describe_summary(summary)}")
 
     def close(self) -> None:
-        """Takes the line away and restores the terminal; harmless when there is none."""
+        """Remove the line and restore the terminal; safe to repeat."""
         self._end(None)
 
     def _end(self, last: str | None) -> None:
@@ -268,7 +268,7 @@ class ProgressBar:
 
 @final
 class _Words(ProgressColumn):
-    """Words about a task. On a narrow terminal those that may be cut end with an ellipsis; the others keep their width."""
+    """Text column of a task. On a narrow terminal, columns with `cut` end with an ellipsis; the others keep their width."""
 
     def __init__(self, words: Callable[[Task], str], *, cut: bool) -> None:
         super().__init__(Column(no_wrap=not cut))
@@ -280,7 +280,7 @@ class _Words(ProgressColumn):
 
 
 def terminal_bars(stream: Stream) -> Progress | None:
-    """Lines of a terminal, which go away at the end: description, bar, and the fields `state` and `left`; None elsewhere."""
+    """Transient progress lines of a terminal: description, bar, fields `state` and `left`; None without a terminal."""
     if not stream.isatty():
         return None
     console = Console(file=cast("IO[str]", stream), force_terminal=True)
@@ -305,7 +305,7 @@ def bar(label: str) -> Iterator[Callable[[int | float, int | float, str], None]]
     """
     bars = terminal_bars(Lasting(sys.stderr))
     task = None if bars is None else bars.add_task(label, total=None)
-    moment = before = last = whole = -1.0  # when the current step began, the amounts done then and last, and the whole
+    moment = before = last = whole = -1.0  # start of the current step, amount then, last amount, whole amount
 
     def progress(done: int | float, total: int | float, state: str) -> None:
         nonlocal moment, before, last, whole
@@ -323,7 +323,7 @@ def bar(label: str) -> Iterator[Callable[[int | float, int | float, str], None]]
 
 
 def _judged(record: EpochRecord) -> str:
-    """The number by which an epoch that was evaluated is judged, with its name."""
+    """Name and value of the metric that judges an evaluated epoch."""
     value = record.score("val")
     shown = record.score("train") if value is None else value
     where = ("evaluated " if value is None else "validation ") if record.judge == "loss" else ""
@@ -334,7 +334,7 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
     """A result in one line: `test accuracy 81.5 %, validation accuracy 79.2 % (epoch 61), loss 0.5210, 200 epochs, …`.
 
     Args:
-        fields: `test_accuracy`, `final_loss` and so on as in a run's summary.json; what is missing is left out.
+        fields: `test_accuracy`, `final_loss` and so on as in a run's summary.json; missing fields are skipped.
     """
     kind = METRICS.get(fields.get("metric", ""), METRICS["accuracy"])
     parts = []
@@ -355,14 +355,14 @@ def describe_summary(fields: Mapping[str, Any]) -> str:
 
 
 def dollars(amount: float) -> str:
-    """US dollars for people: `$1.24`, and small amounts to two digits: `$0.0031`."""
+    """Format US dollars: `$1.24`, and small amounts to two digits: `$0.0031`."""
     if not amount:
         return "$0"
     return f"${amount:.2f}" if amount >= 0.1 else f"${amount:.2g}" if amount >= 1e-4 else f"${amount:.1e}"
 
 
 def data_size(num_bytes: int | float) -> str:
-    """Bytes for people: `640 B`, `1.2 kB`, `230.4 MB`, `1,024.0 GB`."""
+    """Format bytes: `640 B`, `1.2 kB`, `230.4 MB`, `1,024.0 GB`."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if num_bytes >= unit:
             return f"{num_bytes / unit:,.1f} {name}"
@@ -370,7 +370,7 @@ def data_size(num_bytes: int | float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: `3.2 ms`, `1.24 s`, `2 min 05 s`, `3 h 12 min`."""
+    """Format seconds: `3.2 ms`, `1.24 s`, `2 min 05 s`, `3 h 12 min`."""
     if seconds < 1:
         return f"{seconds * 1e3:.3g} ms"
     if seconds < 60:

@@ -1,4 +1,4 @@
-"""Runs a program sweep by sweep over units of rows: what is whole stays in memory, all else comes and goes with its unit."""
+"""Runs a program sweep by sweep over units of rows: whole arrays stay in memory, and other values stream unit by unit."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from dorylax.streaming.spare import SpareArrays
 from dorylax.streaming.stages import Total
 from dorylax.streaming.writing import Writer
 
-_AXES = 3  # of rows with heads and columns
+_AXES = 3  # number of axes of rows with heads and columns
 
 HandOver = Callable[[int, Sequence[np.ndarray]], None]
-"""`(unit, rows)`: takes a unit's rows of `Layout.outputs`; they are valid until it returns."""
+"""`(unit, rows)`: takes a unit's rows of `Layout.outputs`; the rows are valid until it returns."""
 
 
 @final
 @dataclasses.dataclass
 class Traffic:
-    """What has been read and written, in bytes, and edges that were gone through."""
+    """Bytes read and written so far, and number of edges traversed."""
 
     read: int = 0
     written: int = 0
@@ -61,13 +61,13 @@ class Traffic:
 
 @dataclasses.dataclass
 class _Run:
-    """What changes while the sweeps of a schedule run.
+    """State of one pass through the sweeps of a schedule.
 
     Attributes:
-        schedule: what runs.
-        values: values without rows, so far.
-        hand_over: takes rows of the output; None where there are none.
-        totals: what the units of a sweep add up.
+        schedule: The schedule.
+        values: Values without rows, computed so far.
+        hand_over: Takes rows of the output; None if the program outputs no rows.
+        totals: Sums over the units of the current sweep.
     """
 
     schedule: Schedule
@@ -81,18 +81,18 @@ class StreamedProgram:
     """A program on data, ready to run any number of epochs.
 
     Args:
-        layout: what stays in memory.
-        data: what it runs on.
-        scratch: a folder for what does not.
-        like: another program on the same data and in the same units, which lives longer: what it has in memory or has
-            computed once serves here, too.
+        layout: Placement of all values in memory and files.
+        data: Data of the run.
+        scratch: Folder for the files.
+        like: Another program on the same data and units that outlives this one; its in-memory columns and values computed
+            once are shared.
 
     Attributes:
-        traffic: so far.
+        traffic: Bytes and edges so far.
 
     Raises:
-        OSError: a file cannot be opened, or the disk is full.
-        ChangedFileError: a file of the data has been replaced.
+        OSError: A file cannot be opened, or the disk is full.
+        ChangedFileError: A file of the data has been replaced.
     """
 
     def __init__(self, layout: Layout, data: StreamData, scratch: Path, *, like: StreamedProgram | None = None) -> None:
@@ -104,11 +104,11 @@ class StreamedProgram:
         self._offsets = as_int64(data.graph.incoming.offsets)
         self._mask = data.train_mask
         self.traffic = Traffic()
-        self._columns: dict[Any, Column] = {}  # by value, and the neighbours as INDEX
-        self._files: dict[Var, Column] = {}  # of what is in memory for a sweep alone
+        self._columns: dict[Any, Column] = {}  # by value; the neighbours' column by INDEX
+        self._files: dict[Var, Column] = {}  # file columns of values that are in memory only during a sweep
         self._borrowed: set[Column] = set()
         self._spare: SpareArrays = SpareArrays() if like is None else like._spare
-        self._made = 0  # files
+        self._made = 0  # number of files made
         self._free: dict[Var, Any] = {}
         self._closing = contextlib.ExitStack()
         with contextlib.ExitStack() as stack:
@@ -120,7 +120,7 @@ class StreamedProgram:
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
             self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
-            self._spare.clear()  # what the other has for its next epoch: this one's data come first
+            self._spare.clear()  # frees the arrays that `like` keeps for its next epoch; this program's data take the memory
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
@@ -143,7 +143,7 @@ class StreamedProgram:
         self._free = free_values(self._program, data)
 
     def in_memory(self) -> Iterator[tuple[Any, Column]]:
-        """The columns of data that are there in pieces, by role and name of their input; and that of the index."""
+        """Yield the columns of data held in memory in pieces, by role and name of their input, and the index column."""
         names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
         for value, column in self._columns.items():
             if isinstance(column, PiecesColumn | PartlyColumn) and (value == INDEX or value in names):
@@ -152,11 +152,11 @@ class StreamedProgram:
     def _compute_once(self) -> None:
         files = dict(self._columns)
         self._run(_Run(self._layout.once, self._free, None))
-        # What only the tasks before training read through edges is in memory no longer.
+        # Values that only the tasks before training read through edges go back to their files.
         self._columns.update({var: files[var] for var in files if var not in self._layout.epoch.whole})
 
     def _take_once(self, like: StreamedProgram) -> bool:
-        """Takes what another program has computed once, where it has all of it."""
+        """Take the values that another program has computed once; return False unless it has all of them."""
         theirs = {key: var for var, key in keys_of_once(like._program).items()}
         mine = keys_of_once(self._program)
         if not mine.items() or not set(mine.values()) <= theirs.keys():
@@ -170,31 +170,31 @@ class StreamedProgram:
         return True
 
     def step(self, params: Tree, streams: Tree, state: Tree, *, seed: int, epoch: int) -> StepResult:
-        """One epoch, as of `ProgramFunction.step`.
+        """Train one epoch; see `ProgramFunction.step`.
 
         Raises:
-            OSError: the disk is full, or a file cannot be read.
+            OSError: The disk is full, or a file cannot be read.
         """
         changing = step_values(self._program.traced, params, streams, state, seed=seed, epoch=epoch)
         return unpack(self._program.traced, self._outputs(changing, None), state)
 
     def forward(self, params: Tree, streams: Tree, state: Tree, hand_over: HandOver) -> None:
-        """The model's output, of a program without a loss, unit by unit.
+        """Compute the output of a program without a loss, unit by unit.
 
         Args:
-            params: parameters.
-            streams: the model's random streams.
-            state: its other state.
-            hand_over: takes its rows.
+            params: Parameters.
+            streams: The model's random streams.
+            state: The model's other state.
+            hand_over: Takes the rows of the output.
 
         Raises:
-            OSError: as `step`.
+            OSError: As for `step`.
         """
         self._outputs(step_values(self._program.traced, params, streams, state, seed=0, epoch=0), hand_over)
 
     def close(self) -> None:
-        """Lets go of threads, memory and files."""
-        self._closing.close()  # threads first, which may be reading
+        """Release threads, memory and files."""
+        self._closing.close()  # threads first, since they may be reading
         for column in {*self._columns.values(), *self._files.values()} - self._borrowed:
             column.close()
         self._columns.clear()
@@ -202,7 +202,7 @@ class StreamedProgram:
         self._spare.clear()
 
     def _outputs(self, changing: Mapping[int, Any], hand_over: HandOver | None) -> list[Any]:
-        """The program's outputs; None in the places of those with rows."""
+        """Run an epoch; return the program's outputs, with None for those with rows."""
         jaxpr = self._program.traced.step.jaxpr
         values = self._free | {jaxpr.invars[k]: value for k, value in changing.items()}
         self._run(_Run(self._layout.epoch, values, hand_over))
@@ -231,7 +231,7 @@ class StreamedProgram:
                     self._forget(var)
 
     def _prepare(self, schedule: Schedule, sweep: Sweep) -> None:
-        """What a sweep reads at random is in memory, and what is read later has its place."""
+        """Load values that the sweep reads at random, and create columns for values that later sweeps read."""
         for step in sweep.steps:
             for var in step.at_random:
                 if not isinstance(self._columns[var], WholeColumn):
@@ -272,11 +272,11 @@ class StreamedProgram:
         give_back_freed_memory()
 
     def _begun(self, run: _Run, sweep: Sweep, number: int, unit: Unit) -> Job:
-        """A sweep's steps on a unit whose rows are read: slices are at work, and what needs all of them is to come."""
+        """Start a sweep's steps on the slices of a unit; the job's `finish` runs the steps that need the whole unit."""
         offsets = unit.offsets
         if run.schedule.reads_index(sweep):
             self.traffic.edges += int((unit.edges.offsets if unit.chosen is None else offsets)[-1])
-        if len(offsets) == 1:  # no slice will do it
+        if len(offsets) == 1:  # no slice writes these rows
             for place in unit.made.values():
                 place[...] = 0
 
@@ -304,15 +304,15 @@ class StreamedProgram:
         return Job(self._graph.begin(work, self._layout.slices.of(offsets)), finish)
 
     def _labelled(self, unit: int) -> np.ndarray | None:
-        """The rows of a unit that have a part in the loss; None: all."""
+        """Positions of a unit's vertices that take part in the loss; None: all."""
         first, last = self._units.bounds("vertex", unit)
         chosen = np.flatnonzero(self._mask[first:last])
         return None if len(chosen) == last - first else chosen
 
     def _keep_apart(self) -> None:
-        """Writes the edges from, and to, vertices with a label, once."""
+        """Write the edges from and to labelled vertices, once."""
         columns = {value: self._pieces(value, np.int32) for value in self._layout.apart}
-        self._columns.update(columns)  # which are closed whatever happens
+        self._columns.update(columns)  # so that `close` closes them after an error, too
         bits = self._labelled_bits()
         assert bits is not None
 
@@ -339,11 +339,11 @@ class StreamedProgram:
         give_back_freed_memory()
 
     def _labelled_bits(self) -> np.ndarray | None:
-        """The vertices that have a part in the loss, a bit for each; None: all."""
+        """Bit mask of the vertices that take part in the loss; None: all."""
         return None if self._mask.all() else np.packbits(self._mask, bitorder="little")
 
     def _place_of(self, schedule: Schedule, var: Var, unit: int) -> np.ndarray:
-        """Where slices put a unit's rows of a value."""
+        """Array into which slices write a unit's rows of a value."""
         column = self._columns[var] if var in schedule.kept else None
         if isinstance(column, WholeColumn):
             return column.read(unit, None)
@@ -358,7 +358,7 @@ class StreamedProgram:
         self._graph.push(operator, equation.params, operands, edges, totals)
 
     def _blocked(self, schedule: Schedule, step: Step) -> None:
-        """A pull or push over all units, some columns after the other."""
+        """Run a pull or push over all units, for one block of columns after the other."""
         operator, equation = schedule.operator(step), self._program.tasks[step.index].equations[0]
         (result,) = equation.outvars
         columns, width = self._layout.blocked[step.index], int(size_at(type_of(result).shape[-1], {}))
@@ -369,9 +369,9 @@ class StreamedProgram:
         self._columns[result] = JoinedColumn(parts)
 
     def _block(self, operator: Operator, equation: JaxprEqn, step: Step, block: slice) -> Column:
-        """Some columns of a pull or push.
+        """Run a pull or push for one block of columns.
 
-        What it holds for all vertices is spare when it returns: two blocks are never there.
+        Its whole arrays become spare at the end, so that two blocks are never in memory together.
         """
         (result,) = equation.outvars
         whole = {var: self._gathered(var, block) for var in step.at_random}
@@ -422,12 +422,12 @@ class StreamedProgram:
         return part_column
 
     def _read(self, columns: Mapping[Any, Column]) -> Iterator[dict[Any, Any]]:
-        """The rows of each unit in turn."""
+        """Yield the rows of each unit in turn."""
         yield from self._prefetcher.over(range(len(self._units)), columns)
         self.traffic.read += self._prefetcher.take()
 
     def _gathered(self, var: Var, block: slice | None) -> np.ndarray:
-        """A value for all vertices, or some columns of it."""
+        """Read a value, or a block of its columns, for all vertices into memory."""
         array = self._array(var, block)
         for unit, rows in enumerate(self._read({var: self._columns[var]})):
             first, last = self._units.bounds("vertex", unit)
@@ -435,7 +435,7 @@ class StreamedProgram:
         return array
 
     def _array(self, var: Var, block: slice | None) -> np.ndarray:
-        """A place for a value for all vertices, or for some columns of it."""
+        """Uninitialised array for a value, or for a block of its columns, of all vertices."""
         shape = tuple(int(size_at(dim, {})) for dim in type_of(var).shape[1:])
         if block is not None:
             shape = (*shape[:-1], block.stop - block.start)
@@ -447,13 +447,13 @@ class StreamedProgram:
         return array
 
     def _unit_rows(self, unit: int, neighbours: np.ndarray | None) -> UnitRows:
-        """The edges of a unit; where a sweep does not read their ends it is cut by them all the same, as in every plan."""
+        """Edges of a unit. A sweep that does not read neighbours gets the same offsets, so its slices are the same."""
         first, last = self._units.bounds("vertex", unit)
         offsets = self._offsets[first : last + 1]
         return UnitRows(offsets - offsets[0], np.zeros(0, np.int32) if neighbours is None else neighbours, first)
 
     def _settled(self, value: Any, column: Column) -> Column:
-        """The column in memory, where it is to stay there."""
+        """Move a column into memory, whole or in part, if the layout keeps it there and it is in a file."""
         count, units = len(self._units), self._layout.partly.get(value, frozenset())
         if not column.room(0) or not (units or value in self._layout.resident):
             return column
@@ -472,19 +472,19 @@ class StreamedProgram:
         return self._pieces(var, type_of(var).dtype)
 
     def _pieces(self, value: Value, dtype: Any) -> WrittenColumn:
-        """A place for each unit's rows of a value: in memory where they are to stay there, or in a file."""
+        """New column for each unit's rows of a value: in memory, partly in memory, or in a file, as the layout says."""
         count, units = len(self._units), self._layout.partly.get(value, frozenset())
         if value in self._layout.resident:
             return PiecesColumn(count)
         return PartlyColumn(units, count, self._stored(dtype)) if units else self._stored(dtype)
 
     def _stored(self, dtype: Any) -> WrittenColumn:
-        """A new file for rows."""
+        """New file column."""
         self._made += 1
         return ScratchColumn(self._scratch, f"{id(self):x}-{self._made}", len(self._units), dtype)
 
     def _unit_shape(self, var: Var, unit: int, block: slice | None = None) -> tuple[int, ...]:
-        """Of a unit's rows of a value, or of some of their columns."""
+        """Shape of a unit's rows of a value, or of a block of their columns."""
         found = self._types[var]
         assert isinstance(found, Rows)
         first, last = self._units.bounds(found.space, unit)
@@ -497,9 +497,9 @@ class StreamedProgram:
         return column.array
 
     def _keep_spare(self, schedule: Schedule, sweep: Sweep) -> None:
-        """Keeps spare arrays as far as the sweep leaves some of what the plan needs anyway."""
+        """Keep spare arrays in the memory that the plan provides and the sweep does not use."""
         layout = self._layout
-        planned = layout.once.whole | layout.epoch.whole  # not data that whoever has them holds
+        planned = layout.once.whole | layout.epoch.whole  # not data that their owner holds in memory
         whole = [self._columns[var] for var in planned & self._columns.keys()]
         there = sum(one.array.nbytes for one in whole if isinstance(one, WholeColumn) and mapping_of(one.array) is None)
         self._spare.keep(layout.needs - there - work_bytes(layout, schedule, sweep))
@@ -509,7 +509,7 @@ class StreamedProgram:
         self._writer.put(column, unit, rows)
 
     def _forget(self, var: Var) -> None:
-        """What no later sweep reads makes room; files and pieces are used again in the next epoch."""
+        """Release the whole array of a value that no later sweep reads; files and pieces are reused in the next epoch."""
         column = self._columns.get(var)
         if isinstance(column, WholeColumn):
             del self._columns[var]
@@ -517,5 +517,5 @@ class StreamedProgram:
 
 
 def _columns_of(rows: np.ndarray, block: slice) -> np.ndarray:
-    """Some columns of rows that have heads and columns; all of what has one number for each head."""
+    """Block of columns of rows with heads and columns; rows with one number per head are returned unchanged."""
     return np.ascontiguousarray(rows[..., block]) if rows.ndim == _AXES else rows

@@ -1,8 +1,7 @@
-"""A stage on the rows of a slice, piece by piece, inside one call.
+"""Runs a stage on the rows of a slice piece by piece, inside one call.
 
-What a stage makes on its way from operands to results, such as logits, exponentials and their gradients, is several times as
-wide as these. Made for a whole slice, none of it stays in a core's cache, and what gathers beside it has less of the shared
-one.
+A stage's intermediate values, such as logits, exponentials and their gradients, are several times as wide as its operands
+and results. Computed for a whole slice, they exceed a core's cache and crowd concurrent gathers out of the shared cache.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.rows.types import Rows, RowType, Summed
 
 BYTES = 1 << 17
-"""Of the widest value that a stage makes, in a piece: it makes a few of them, and a core's own cache has 512 KiB or more."""
+"""Size of a piece of the widest intermediate value. A stage makes a few of them; a core's own cache has 512 KiB or more."""
 _FEWEST_ROWS = 64
 
 
 def evaluated(
     closed: ClosedJaxpr, symbol: str, rows: int, reads: Sequence[RowType], writes: Sequence[RowType]
 ) -> Callable[..., Sequence[Any]]:
-    """The function of a stage for a number of rows, to be compiled.
+    """Return a stage's function for a number of rows, ready to compile.
 
     Sums over rows are added up piece by piece, in order.
 
     Args:
-        closed: the stage, in which `symbol` stands for the number of rows.
-        symbol: of the stage's space.
-        rows: how many there are.
-        reads: what its operands are.
-        writes: what its results are.
+        closed: The stage, with `symbol` for the number of rows.
+        symbol: Symbol of the stage's space.
+        rows: Number of rows.
+        reads: Row types of the operands.
+        writes: Row types of the results.
     """
     results = closed.jaxpr.outvars
 
@@ -79,9 +78,9 @@ def evaluated(
 
 
 def _rows_of_piece(closed: ClosedJaxpr, symbol: str) -> int | None:
-    """How many rows are computed at a time: a power of two, so that vectors of all widths are whole. None: all.
+    """Number of rows per piece, a power of two, so that it is a multiple of the vector width; None: all rows.
 
-    So it is where nothing that is made is wider than what comes and goes, which passes through the caches anyway.
+    None if no intermediate value is wider than the operands and results, which pass through the caches anyway.
     """
     jaxpr = closed.jaxpr
     made = _widest(symbol, (var for equation in jaxpr.eqns for var in equation.outvars))
@@ -91,7 +90,7 @@ def _rows_of_piece(closed: ClosedJaxpr, symbol: str) -> int | None:
 
 
 def _widest(symbol: str, values: Iterable[Any]) -> int:
-    """Bytes of a row of the widest of some values; 0 if none has rows."""
+    """Bytes per row of the widest value; 0 if none has rows."""
     avals = [type_of(value) for value in values]
     return max(
         (

@@ -1,4 +1,4 @@
-"""From the files of a sweep's runs to its report: report.html, report.md and figures/."""
+"""Builds a sweep's report from the files of its runs: report.html, report.md and figures/."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _TIMELINES = 4  # of variants in one figure; more are hard to compare
 
 
 def write_report(studies: Sequence[Study], folder: Path) -> Path:
-    """Writes the report of one sweep, or of several together.
+    """Write the report of one sweep, or of several together.
 
     Args:
-        studies: the sweeps.
-        folder: where report.html, report.md and figures/ go.
+        studies: The sweeps.
+        folder: Folder for report.html, report.md and figures/.
 
     Returns:
         The path of report.html.
@@ -108,7 +108,7 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
 
 
 def _overview(groups: Sequence[Group], comparison: Comparison, whose: str, prefix: str) -> list[Section]:
-    """What several groups have shown together: all of them, and those that differ in what is averaged over."""
+    """Sections with the pooled results of several groups: over all, and over groups that differ in an averaged setting."""
     whole = pool_of(groups)
     if whole is None or not any(one.reached or one.baseline_reached for one in whole.variants):
         return []
@@ -124,7 +124,7 @@ def _overview(groups: Sequence[Group], comparison: Comparison, whose: str, prefi
 
 
 def _parts(study: Study) -> list[Study]:
-    """A sweep that consists of others as these."""
+    """The parts of a combined sweep, each as a study; a plain sweep is its only part."""
     if not study.sweep.parts:
         return [study]
     by_key = {outcome.run.key: outcome for outcome in study.outcomes}
@@ -139,7 +139,7 @@ def _draw(sections: Sequence[Section], images: Path) -> None:
 
 
 def _files(sweep: Sweep) -> list[tuple[str, str]]:
-    """The sweep's own, and the configuration of its first run with all that it leaves to recipes and defaults."""
+    """The sweep's file, and its first run's configuration including values from recipes and defaults."""
     first = sweep.runs[0]
     return [
         (f"The sweep: {sweep.name}.yaml", sweep.text),
@@ -156,7 +156,7 @@ def _nested(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def _argument(sweep: Sweep) -> str:
-    """The argument of `dorylax sweep`: the name of a sweep that ships, else that of its file."""
+    """Argument of `dorylax sweep`: the name of a shipped sweep, else the name of its file."""
     path = CONFIGS / f"{sweep.name}.yaml"
     ships = path.is_file() and path.read_text(encoding="utf-8") == sweep.text
     return sweep.name if ships else shlex.quote(f"{sweep.name}.yaml")
@@ -190,7 +190,7 @@ def _section(title: str, group: Group, study: Study, number: int | None, asked: 
 
 
 def _configurations(group: Group, sweep: Sweep) -> list[tuple[str, dict[str, Any]]]:
-    """All of each variant's, recipes and defaults among it; but for the seed."""
+    """Full configuration of each variant, including recipes and defaults, without the seed."""
     first = {tuple(run.setting.items()): run for run in reversed(sweep.runs)}
     return [
         (one.name, {key: value for key, value in first[tuple(one.setting.items())].dotted().items() if key != SEED})
@@ -199,7 +199,7 @@ def _configurations(group: Group, sweep: Sweep) -> list[tuple[str, dict[str, Any
 
 
 def _loads(group: Group, folder: Path) -> dict[str, Loads]:
-    """What servers did, by the first run of each variant that has a file of them."""
+    """Server loads of each variant, from its first run, if that run has a file of them."""
     found = {}
     for variant, left in _first_runs(group, folder):
         if not left.servers_path.is_file():
@@ -212,7 +212,7 @@ def _loads(group: Group, folder: Path) -> dict[str, Loads]:
 
 
 def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure | None]:
-    """Timelines and where time goes, by the first run of each variant that has a trace."""
+    """Timelines and time breakdown of the variants, from each one's first run, if that run has a trace."""
     timelines: dict[str, list[TimelineTask]] = {}
     seconds: dict[str, dict[str, float]] = {}
     samples: dict[str, tuple[int, int]] = {}
@@ -231,7 +231,7 @@ def _trace_figures(group: Group, folder: Path, prefix: str) -> list[NamedFigure 
 
 
 def _first_runs(group: Group, folder: Path) -> list[tuple[Variant, RunDirectory]]:
-    """The directory of each variant's first run that is done."""
+    """Run directory of each variant's first completed run."""
     return [
         (variant, RunDirectory.open(directory(folder, variant.runs[0].run)))
         for variant in group.variants
@@ -241,7 +241,7 @@ def _first_runs(group: Group, folder: Path) -> list[tuple[Variant, RunDirectory]
 
 @contextlib.contextmanager
 def _warned() -> Iterator[None]:
-    """Goes without a file that nothing is computed from, where it is damaged or cannot be read."""
+    """Warn about a damaged or unreadable optional file, instead of failing the report."""
     try:
         yield
     except RunDirectoryError as error:
@@ -249,7 +249,7 @@ def _warned() -> Iterator[None]:
 
 
 def _environment(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
-    """Seeds, when, and what the runs ran on; where that differs, all of it."""
+    """Seeds, dates, and host details of the runs; differing values are all listed."""
     done = [one for one in outcomes if one.status == "done"]
     seeds = sorted({one.run.config.train.seed for one in outcomes})
     rows = [("seeds", ", ".join(map(str, seeds)))]

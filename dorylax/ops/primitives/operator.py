@@ -1,11 +1,11 @@
-"""A graph operator: one record of all that is known about it, and a JAX primitive with its rules.
+"""A graph operator: a record of its properties, and a JAX primitive with its rules.
 
 A graph primitive takes *dense* operands (values per vertex `[V, H, F]` or per edge `[E, H]`, `[E, H, F]`) followed by
-the five arrays of the graph's *structure*, and usually a static `direction`: "in" computes a row per vertex over its in-
-edges, "out" over its out-edges. All primitives take the whole structure, so that a transposed operator finds the
-reverse rows at hand; what a lowering does not read costs nothing.
+the five arrays of the graph's *structure*, and usually a static `direction`: "in" computes a row per vertex over its
+in-edges, "out" over its out-edges. All primitives take the whole structure, so that a transposed operator finds the
+reverse rows in its operands; arrays that a lowering does not read cost nothing.
 
-Whoever splits, prices, names or runs operators looks them up in `OPERATORS`: nothing else lists them.
+`OPERATORS` is the only list of operators. Splitting, cost models and runtimes look them up there.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from dorylax.ops.row_loops.loops import Loops
 from dorylax.ops.row_loops.rows import Entries
 
 PREFIX = "dorylax_"
-"""What the names of graph primitives begin with in jaxprs."""
+"""Prefix of graph primitives' names in jaxprs."""
 
 TRANSCENDENTAL = 10
-"""Operations that one exp, log, tanh, square root, … counts as: about what a vectorised polynomial takes."""
+"""Operations that one exp, log, tanh, square root, … counts as: roughly the cost of a vectorised polynomial."""
 
 Role = Literal["own", "neighbour", "edge"]
-"""Whose values an operand holds, seen from an entry of a row: of the row's "own" vertex, of the "neighbour" at the entry's
-other end, or of the "edge" itself."""
+"""Owner of an operand's values, for an entry of a row: the row's "own" vertex, the "neighbour" at the entry's other end, or
+the "edge" itself."""
 
 Label = Literal["GA", "SC", "AE", "count"]
-"""What an operator does, in the vocabulary of Dorylus: it gathers along edges into vertices, scatters vertices' values to
-edges, computes edge by edge, or only counts edges, so that no values move."""
+"""Kind of operator in the vocabulary of Dorylus: GA gathers along edges into vertices, SC scatters vertices' values to
+edges, AE computes edge by edge, and "count" only counts edges, so that no values move."""
 
 
 class OperandSpec(NamedTuple):
     """A dense operand.
 
     Attributes:
-        role: whose values it holds.
-        axes: how many axes it has: 3 for values `[…, H, F]`, 2 for weights and scores `[…, H]`, 1 for `[…]`.
-        role_in: its role where the direction is "in", if that is another.
+        role: Owner of its values.
+        axes: Number of axes: 3 for values `[…, H, F]`, 2 for weights and scores `[…, H]`, 1 for `[…]`.
+        role_in: Role for direction "in", if it differs.
     """
 
     role: Role
@@ -56,10 +56,10 @@ class ResultSpec(NamedTuple):
     """A result, with one row per vertex or per edge.
 
     Attributes:
-        like: the dense operand whose heads, columns and dtype it has, if there are operands.
-        axes: how many axes it has.
-        per_edge: whether its rows belong to edges, in the order of slots, and not to vertices.
-        dtype: `dtypes of the operands -> dtype`, if it is not that of `like`.
+        like: Position of the dense operand with the same heads, columns and dtype, if there are operands.
+        axes: Number of axes.
+        per_edge: Whether its rows belong to edges, in slot order, instead of vertices.
+        dtype: `dtypes of the operands -> dtype`; None: the dtype of `like`.
     """
 
     like: int = 0
@@ -69,12 +69,12 @@ class ResultSpec(NamedTuple):
 
 
 class CallSizes(NamedTuple):
-    """How much one call of an operator computes.
+    """Sizes of one call of an operator.
 
     Attributes:
-        rows: vertices.
-        entries: edges.
-        widths: elements of a row of each dense operand: heads × columns.
+        rows: Number of vertices.
+        entries: Number of edges.
+        widths: Elements per row of each dense operand: heads × columns.
     """
 
     rows: int
@@ -83,7 +83,7 @@ class CallSizes(NamedTuple):
 
 
 def per_entry(each: int) -> Callable[[CallSizes], int]:
-    """So many operations for each entry and column of the first operand, as `flops` of an operator."""
+    """Return an operator's `flops` function: `each` operations per entry and column of the first operand."""
     return lambda sizes: each * sizes.entries * sizes.widths[0]
 
 
@@ -95,29 +95,30 @@ class Operator:
     """A graph operator; call it like a function of `(*dense, structure, **params)`.
 
     Args:
-        name: the primitive's name in jaxprs, after `PREFIX`.
-        operands: its dense operands.
-        results: its results. One that runs over rows by source gives none per edge: edges are numbered by destination.
-        label: what it does, in the vocabulary of Dorylus.
-        flops: how many operations a call takes.
-        lower: `(*dense, structure, **params) -> result` in JAX, for every platform; a sequence if there are several.
-        lower_cpu: the same on CPU; `lower` if None.
-        abstract: `(*dense, structure, **params) -> ShapedArray`, where parameters decide what `results` cannot say.
-        compute_rows: `(loops, params, operands, rows, results)` fills in the results for some rows, in NumPy arrays, which
-            is how a graph server runs it; None where it only runs on a whole graph.
-        several: whether the primitive returns a sequence of results (`multiple_results` of JAX), be it of one.
-        written_out: of a *fused* operator, which others make up: itself in those others,
-            `(*dense, structure, **params) -> results`. It is what a program sees that must be split.
-        compares_ends: whether it reads the neighbours' numbers, although it has no operand of theirs.
-        choice_at_destination: whether which entries take part is known at their destination only, though no operand is
-            per edge.
-        commutes_with_products: whether it is the same linear map of the first operand's rows in every column, so that a
-            product of rows with a matrix may be taken before it or after it.
-        columns_apart: whether each column of its result is made of that column of its operands of three axes, so that it may
-            be run on some columns after the other.
+        name: Name of the primitive in jaxprs, without `PREFIX`.
+        operands: Specs of the dense operands.
+        results: Specs of the results. An operator that runs over rows by source gives no result per edge, since edges are
+            numbered by destination.
+        label: Kind of operator in the vocabulary of Dorylus.
+        flops: Returns the number of operations of a call.
+        lower: `(*dense, structure, **params) -> result` in JAX, for every platform; several results are a sequence.
+        lower_cpu: Lowering for CPU; None: `lower`.
+        abstract: `(*dense, structure, **params) -> ShapedArray`, for results whose shape depends on parameters.
+        compute_rows: `(loops, params, operands, rows, results)` fills in the results of some rows, in NumPy arrays; graph
+            servers call it. None: the operator only runs on a whole graph.
+        several: Whether the primitive returns a sequence of results (JAX's `multiple_results`), even for one result.
+        written_out: For a *fused* operator, the same computation in terms of its component operators:
+            `(*dense, structure, **params) -> results`. Programs to be split contain this form.
+        compares_ends: Whether it reads neighbours' numbers without having an operand of theirs.
+        choice_at_destination: Whether only the destination can select the entries that take part, without an operand per
+            edge.
+        commutes_with_products: Whether it is the same linear map of the first operand's rows in every column. A product of
+            rows with a matrix may then move from before it to after it, or back.
+        columns_apart: Whether each column of its result depends only on that column of its three-axis operands, so that
+            blocks of columns can run one after the other.
 
     Raises:
-        ValueError: there is an operator of this name.
+        ValueError: An operator of this name exists.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Operator:
         self.primitive = Primitive(PREFIX + name)
         self.primitive.multiple_results = several
         self.primitive.def_abstract_eval(self._with_structure(abstract or self._abstract))
-        # Outside jit, JAX compiles an operator by itself, once per shape, and under its debugging flags, too.
+        # Outside jit, JAX compiles an operator once per shape, also under its debugging flags.
         self.primitive.def_impl(functools.partial(apply_primitive, self.primitive))
         for platform, function in ((None, lower), ("cpu", lower_cpu)):
             if function is not None:
@@ -167,32 +168,32 @@ class Operator:
 
     @property
     def num_dense(self) -> int:
-        """How many dense operands it takes."""
+        """Number of dense operands."""
         return len(self.operands)
 
     @property
     def per_edge(self) -> bool:
-        """Whether any of its results belongs to edges."""
+        """Whether any result belongs to edges."""
         return any(result.per_edge for result in self.results)
 
     def roles(self, params: Mapping[str, Any]) -> tuple[Role, ...]:
-        """The role of each dense operand, with these parameters."""
+        """Roles of the dense operands for these parameters."""
         into = params.get("direction") == "in"
         return tuple(operand.role_in if into and operand.role_in else operand.role for operand in self.operands)
 
     def side(self, params: Mapping[str, Any]) -> Direction:
-        """Whose rows it runs over: "in", by destination, or "out", by source.
+        """Rows that the operator runs over: "in", by destination, or "out", by source.
 
-        What gives a value per edge runs over in-rows whatever its direction, because edges are numbered in their order.
+        Operators with a result per edge always run over in-rows, because edges are numbered in that order.
         """
         direction: Direction = params.get("direction", "in")
         return "in" if self.per_edge else direction
 
     def is_push(self, params: Mapping[str, Any]) -> bool:
-        """Whether it sums per source what only the destinations' servers hold.
+        """Whether it sums, per source, values that only the destinations' servers hold.
 
-        Values of edges live with their destination, and so does the choice of which edges attained an extremum: a server
-        cannot pull these over its out-rows. Destinations sum them per source and send the sums.
+        Edge values live with their destination, and so does the choice of edges that attained an extremum, so a server
+        cannot pull them over its out-rows. Destinations sum them per source and send the sums.
         """
         return (self.choice_at_destination or "edge" in self.roles(params)) and self.side(params) == "out"
 
@@ -200,9 +201,9 @@ class Operator:
         """Shape and dtype of each result.
 
         Args:
-            dense: the dense operands: arrays, or what has their `shape` and `dtype`.
-            rows: R, which may be a symbol.
-            entries: E, likewise.
+            dense: The dense operands: arrays, or objects with their `shape` and `dtype`.
+            rows: R, a number or a symbol.
+            entries: E, a number or a symbol.
         """
         dtypes = [x.dtype for x in dense]
         return [
@@ -224,16 +225,16 @@ class Operator:
         return lambda *operands, **params: fun(*operands[:n], Structure(*operands[n:]), **params)
 
     def __call__(self, *operands: Any, **params: Any) -> Any:
-        """Binds `(*dense, structure)`."""
+        """Bind the primitive to `(*dense, structure)`."""
         *dense, structure = operands
         return self.primitive.bind(*dense, *structure, **params)
 
     def def_linear(self, transposes: Sequence[Callable[..., Any] | None]) -> None:
-        """Declares the operator linear in each dense operand that has a transpose, and constant in the others.
+        """Declare the operator linear in each dense operand that has a transpose, and constant in the others.
 
         Args:
-            transposes: for each dense operand, `(cotangent, *dense, structure, **params) -> cotangent of that operand`
-                (its own place among `dense` holds what JAX puts there), or None.
+            transposes: For each dense operand, `(cotangent, *dense, structure, **params) -> cotangent of that operand` or
+                None. In `dense`, that operand is JAX's placeholder.
         """
         n = self.num_dense
 
@@ -260,10 +261,10 @@ class Operator:
         ad.primitive_transposes[self.primitive] = transpose
 
     def def_jvp(self, rule: Callable[..., Any]) -> None:
-        """Declares the derivative.
+        """Declare the derivative.
 
         Args:
-            rule: `(dense, tangents, structure, **params) -> (result, tangent)`, with zeros instantiated. It is made of
+            rule: `(dense, tangents, structure, **params) -> (result, tangent)`, with zeros instantiated. It consists of
                 differentiable operators, so that higher derivatives and transposition follow.
         """
         n = self.num_dense
@@ -275,12 +276,12 @@ class Operator:
         ad.primitive_jvps[self.primitive] = jvp
 
     def def_transpose(self, linear: int, rule: Callable[..., Sequence[Any]]) -> None:
-        """Declares the operator linear in its first operands together, and how it is transposed.
+        """Declare the operator jointly linear in its first operands, and its transpose.
 
         Args:
-            linear: how many operands it is linear in.
-            rule: `(cotangents, *dense, structure, **params) -> cotangents of those operands`, whichever are wanted; their
-                own places among `dense` hold what JAX puts there.
+            linear: Number of operands in which it is linear.
+            rule: `(cotangents, *dense, structure, **params) -> cotangents of those operands`. In `dense`, those operands may
+                be JAX's placeholders.
         """
         n = self.num_dense
 
@@ -289,7 +290,7 @@ class Operator:
             if not all(type(ct) is ad.Zero for ct in cotangents):
                 whole = [ad.instantiate_zeros(ct) for ct in cotangents]
                 found = rule(whole, *operands[:n], Structure(*operands[n:]), **params)
-            # An operand whose tangent is known to be zero is an array, not something to have a cotangent.
+            # An operand whose tangent is known to be zero is an array, and JAX accepts no cotangent for it.
             wanted = [ad.is_undefined_primal(x) for x in operands[:linear]]
             result = [ct if want else None for ct, want in zip(found, wanted, strict=True)]
             return [*result, *[None] * (len(operands) - linear)]
@@ -297,11 +298,11 @@ class Operator:
         ad.primitive_transposes[self.primitive] = transpose
 
     def def_batching(self, fold: Literal["width", "heads"], *, shared: int | None = None) -> None:
-        """Declares into which axis of the dense operands a batch axis folds.
+        """Declare the axis of the dense operands into which a batch axis folds.
 
         Args:
-            fold: "width" (F, the cheapest), or "heads" (H) where F is contracted or weights per head may be batched too.
-            shared: the place of an operand without heads, which all of a batch share.
+            fold: "width" (F, the cheapest), or "heads" (H) if F is contracted or weights per head may be batched too.
+            shared: Position of an operand without heads that is the same for the whole batch.
         """
 
         def rule(operands: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
@@ -331,9 +332,9 @@ class Operator:
 
 
 def _fold(x: Any, dim: int | None, size: int, fold: str) -> Any:
-    """`x` with its batch axis (broadcast if it has none) folded into its last axis, or into its head axis."""
+    """Fold the batch axis of `x` (broadcast if it has none) into its last axis, or into its head axis."""
     axis = x.ndim if dim is None else x.ndim - 1  # rank without the batch axis
-    target = axis if fold == "width" else 2  # heads are axis 1: B comes right behind them
+    target = axis if fold == "width" else 2  # heads are axis 1, and the batch axis follows them
     if dim is None:
         x = jnp.broadcast_to(jnp.expand_dims(x, target), (*x.shape[:target], size, *x.shape[target:]))
     else:

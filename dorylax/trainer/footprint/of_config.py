@@ -51,7 +51,7 @@ _HOST = ("load", "order", "cut")  # phases that no model changes
 
 
 def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None:
-    """Estimates the memory of a run without its data or weights.
+    """Estimate the memory of a run without its data or weights.
 
     Args:
         config: A run without a pipeline, or with a pipeline whose servers are hosts.
