@@ -1,5 +1,5 @@
-"""Training on one machine what does not fit into its memory: the same program, over units of rows.
+"""Streamed training for data larger than one machine's memory: an unchanged program runs over units of rows.
 
-`units` cuts the rows, `schedule` says in which sweep over them each task runs, `residency` what stays in memory, `columns`
-where rows lie, `prefetch` reads them ahead, and `executor` computes. How runs use it is `dorylax.trainer`'s.
+`units` cuts the rows, `schedule` assigns each task to a sweep over them, `residency` chooses the values kept in memory,
+`columns` store rows, `prefetch` reads them ahead, and `executor` computes. `dorylax.trainer` uses it for runs.
 """

@@ -1,4 +1,7 @@
-"""Where everything of a program lies while it streams, and what follows from that: bytes in memory, on disk, and moved."""
+"""Placement of a streamed program's values, and its consequences: bytes in memory, bytes on disk, and bytes moved.
+
+A labelled vertex is one that takes part in the training loss.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +21,43 @@ from dorylax.streaming.units import Units
 from dorylax.streaming.writing import PENDING
 
 INDEX: Literal["index"] = "index"
-"""What stands for the neighbours of all vertices beside values of the program."""
+"""Key of the neighbours of all vertices, among values of the program."""
 FROM_LABELLED: Literal["index from labelled"] = "index from labelled"
-"""And for those of them that have a label (`labelled_edges`)."""
+"""Key of the neighbours that are labelled (`labelled_edges`)."""
 TO_LABELLED: Literal["index to labelled"] = "index to labelled"
-"""And for the neighbours of vertices that have a label."""
+"""Key of the neighbours of labelled vertices."""
 Value = Var | Literal["index", "index from labelled", "index to labelled"]
 INDEX_BYTES = 4
 _OFFSET_BYTES = 8
 _IN_MEMORY = frozenset({"dot_general", "gather", "scatter-add", "sort", "cumsum"})
 """Operations whose results XLA writes to memory."""
 _SORTED_BYTES = 28
-"""Of each edge of a unit while its edges are put in order of sources."""
+"""Bytes per edge of a unit while its edges are sorted by source."""
 _IN_A_PIECE = 4
-"""Pieces that a thread has in memory while it adds up at sources: operands, results, and what is added to."""
+"""Pieces that a thread holds in memory while it adds up at sources: operands, results, and totals."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """Where everything of a program lies.
+    """Placement of a program's values.
 
     Attributes:
-        program: what runs.
-        units: the cut of the rows.
-        once, epoch: its sweeps before training, and in every epoch.
-        blocked: columns of a block, by the number of the task that goes through edges with them.
-        filed: values that are in files, and in memory only while a sweep reads them through edges.
-        resident: what is read in order, and in memory all the same.
-        partly: and what of other such values is: numbers of units.
-        given: inputs that take no more memory: those that follow from their numbers, or that whoever has them holds.
-        needs: bytes in memory at most, for what must be there.
-        outputs: rows that are handed over.
-        slices: of a unit, one for a thread at a time.
-        threads: that compute.
-        labelled_edges: how many edges come from vertices with a label, and how many lead to such, where these are kept
-            apart; None: they are not, or nothing goes through them alone.
-        buffers: units in memory at a time, of what is read in order.
+        program: The program.
+        units: The cut of the rows.
+        once, epoch: Its sweeps before training, and in every epoch.
+        blocked: Columns per block, by the number of the task that traverses edges block by block.
+        filed: Values in files that are in memory only while a sweep reads them through edges.
+        resident: Values that are read in order and yet held in memory.
+        partly: For other such values, the numbers of the units held in memory.
+        given: Inputs that take no further memory: computed from row numbers, or already held by their owner.
+        needs: Peak bytes of the values and work that must be in memory.
+        outputs: Values whose rows are handed over.
+        slices: The cut of units into slices, each for one thread at a time.
+        threads: Number of computing threads.
+        labelled_edges: Number of edges from labelled vertices, and equally to them, if these edges are kept separately;
+            None: they are not, or no sweep traverses only them.
+        buffers: Units in memory at a time, for values read in order.
     """
 
     program: SplitModel
@@ -90,7 +93,7 @@ class Layout:
 
     @cached_property
     def lasting(self) -> frozenset[Var]:
-        """Those of `whole` that are in memory between epochs, too."""
+        """Values of `whole` that are in memory between epochs, too."""
         return frozenset(var for var in self.epoch.whole if var not in self.epoch.made)
 
     @cached_property
@@ -100,12 +103,12 @@ class Layout:
 
     @cached_property
     def resident_bytes(self) -> int:
-        """Bytes of what is read in order, and in memory all the same."""
+        """Bytes of values that are read in order and yet held in memory."""
         return sum(map(self.size, self.resident)) + sum(map(self._size_in_memory, self.partly))
 
     @property
     def bytes(self) -> int:
-        """Bytes in memory at most."""
+        """Peak bytes in memory."""
         return self.needs + self.resident_bytes
 
     def size(self, value: Value) -> int:
@@ -114,40 +117,40 @@ class Layout:
         return value_bytes(self.program, value, self.num_vertices, edges)
 
     def size_of_unit(self, value: Value, unit: int) -> int:
-        """Bytes of a unit's rows of a value, other than edges that are kept apart."""
+        """Bytes of a unit's rows of a value, other than separately kept edges."""
         (first, last), (begin, end) = (self.units.bounds(space, unit) for space in ("vertex", "edge"))
         return value_bytes(self.program, value, last - first, end - begin)
 
     def moved(self, value: Value) -> int:
-        """Bytes that go through a file whenever all of a value is read or written in order."""
+        """Bytes moved through a file by one pass that reads or writes all of a value in order."""
         if value in self.resident or value in self.given or value in self.whole:
             return 0
         return self.size(value) - self._size_in_memory(value)
 
     def _size_in_memory(self, value: Value) -> int:
-        """Bytes of a value of which only a part is in memory."""
+        """Bytes held in memory of a value that is partly in memory."""
         return sum(self.size_of_unit(value, unit) for unit in self.partly.get(value, ()))
 
     def index_of(self, current: Schedule, sweep: Sweep) -> Value:
-        """Which edges a sweep goes through."""
+        """Key of the edges that a sweep traverses."""
         if self.labelled_edges is None:
             return INDEX
         return FROM_LABELLED if current.from_labelled(sweep) else TO_LABELLED if current.for_labelled(sweep) else INDEX
 
     @cached_property
     def apart(self) -> frozenset[Value]:
-        """Which edges are kept apart."""
+        """Keys of the separately kept edges."""
         sweeps = filter(self.epoch.reads_index, self.epoch.sweeps)
         return frozenset({self.index_of(self.epoch, sweep) for sweep in sweeps} - {INDEX})
 
     @cached_property
     def traffic(self) -> tuple[int, int]:
-        """Bytes that an epoch reads, and that it writes."""
+        """Bytes that an epoch reads and writes."""
         return self.traffic_of(self.epoch)
 
     @cached_property
     def traffic_of_once(self) -> tuple[int, int]:
-        """Bytes that are read and written before training."""
+        """Bytes read and written before training."""
         read, written = self.traffic_of(self.once)
         return read + bool(self.apart) * self.moved(INDEX), written + sum(map(self.moved, self.apart))
 
@@ -159,11 +162,11 @@ class Layout:
 
     @cached_property
     def index_reads(self) -> int:
-        """How often an epoch goes through edges: through all, or all that count."""
+        """Number of traversals of the edges (all, or all that count) in an epoch."""
         return self.index_reads_of(self.epoch)
 
     def traffic_of(self, current: Schedule) -> tuple[int, int]:
-        """Bytes that the sweeps of a schedule read, and that they write."""
+        """Bytes that the sweeps of a schedule read and write."""
         size, read, written = self.moved, 0, 0
         for sweep in current.sweeps:
             read += sum(size(var) for var in current.streams(sweep) if var not in read_at_random(sweep))
@@ -180,12 +183,12 @@ class Layout:
         return read, written
 
     def index_reads_of(self, current: Schedule) -> int:
-        """How often the sweeps of a schedule go through edges."""
+        """Number of traversals of the edges in a schedule."""
         count = sum(current.reads_index(sweep) for sweep in current.sweeps)
         return count + sum(self.blocks_of(step) for sweep in current.sweeps for step in blocked_steps(sweep))
 
     def blocks_of(self, step: Step) -> int:
-        """Over how many blocks of columns a step goes."""
+        """Number of blocks of columns that a step runs over."""
         return -(-width_of(step) // self.blocked[step.index])
 
 
@@ -198,7 +201,7 @@ def value_bytes(program: SplitModel, var: Value, vertices: int, edges: int) -> i
 
 
 def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
-    """Bytes that the largest units take in a sweep: what is read in order, what threads compute, what is kept."""
+    """Peak bytes of work on the largest units in a sweep: rows read in order, values computed by threads, rows kept."""
     program, units = plan.program, plan.units
     most = units.largest("vertex"), units.largest("edge")
     slice_most = min(most[0], plan.slices.rows), min(most[1], plan.slices.entries)
@@ -216,7 +219,7 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
     made = sum(
         _made_bytes(program, step, size_of_slice) for step in sweep.steps if step.index >= 0 and step.kind != "push"
     )
-    if current.for_labelled(sweep):  # copies of what is read
+    if current.for_labelled(sweep):  # copies of the rows read
         made += sum(map(size_of_slice, current.streams(sweep)))
         made += (current.reads_index(sweep) and plan.labelled_edges is None) * INDEX_BYTES * slice_most[1]
     filtered = 0
@@ -229,23 +232,23 @@ def work_bytes(plan: Layout, current: Schedule, sweep: Sweep) -> int:
 
 
 def filtering_bytes(plan: Layout) -> int:
-    """Of the edges from vertices with a label, while threads find these among all; and a bit for each vertex."""
+    """Bytes for the edges from labelled vertices while threads select them, and for a bit per vertex."""
     slices, units = plan.slices, plan.units
     entries, rows = min(units.largest("edge"), slices.entries), min(units.largest("vertex"), slices.rows)
     return plan.threads * (INDEX_BYTES * entries + _OFFSET_BYTES * rows) + plan.num_vertices // 8
 
 
 def push_bytes(plan: Layout, step: Step) -> int:
-    """Of edges in order of sources, and of the rows that threads add up for some of these."""
+    """Bytes of edges sorted by source, and of the rows that threads add up for some of these."""
     edges = plan.units.largest("edge")
     row = sum(map(plan.program.analysis.row_bytes.__getitem__, step.through_edges))
     return _SORTED_BYTES * edges + _IN_A_PIECE * min(plan.threads * max(PIECE_BYTES, row), edges * row)
 
 
 def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> int:
-    """Bytes of a step's rows of a unit: what it writes, results of products, and two of what XLA computes on the way.
+    """Bytes of a step's rows of a unit: its results, results of products, and two intermediate values of XLA.
 
-    Element by element XLA goes through many operations at a time.
+    XLA fuses elementwise operations, so that their other intermediate values never reach memory.
     """
     equations = program.tasks[step.index].equations
     types = program.analysis.types
@@ -256,11 +259,11 @@ def _made_bytes(program: SplitModel, step: Step, size: Callable[[Var], int]) -> 
 
 
 def read_at_random(sweep: Sweep) -> frozenset[Var]:
-    """What a sweep has in memory for all vertices, and only reads."""
+    """Values that a sweep holds in memory for all vertices and only reads."""
     return frozenset(var for step in sweep.steps for var in step.at_random)
 
 
 def width_of(step: Step) -> int:
-    """Columns of what a step writes, along the last axis."""
+    """Columns of a step's result, along the last axis."""
     shape = type_of(step.writes[0]).shape
     return int(size_at(shape[-1], {})) if len(shape) > 1 else 1

@@ -1,9 +1,9 @@
-"""What of a run stays in memory, what is read from disk in order, and what is gathered some columns at a time: pure.
+"""Decides which values of a run stay in memory, which are read from disk in order, and which are gathered in column blocks.
 
-What is read or added up through edges must be in memory for all rows while a sweep does so. Where that is too much, what a
-sweep reads in order alone comes from a file, and the widest is gathered, or added up, in blocks of columns, each of which
-reads the index once more. Of such plans the one is taken that reads least. What is left of the memory goes to what is read
-most often for its bytes.
+Values that a sweep reads or adds up through edges must be in memory for all rows. If they do not fit, values that a sweep
+reads only in order come from files, and the widest values are gathered or added up in blocks of columns, each of which reads
+the index once more. Of such plans, the one that reads least is chosen. Remaining memory goes to the values read most often
+per byte. The decision is pure.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from dorylax.streaming.units import Units, cut, most_entries, most_rows
 from dorylax.streaming.writing import PENDING
 
 _EDGE_COST = 12
-"""Going through an edge once more takes about as long as reading so many bytes."""
+"""Bytes whose reading takes about as long as traversing one edge once more."""
 _MOST_TRIED = 256
-"""Plans that are compared, about: a model of many layers has many, and looking at one takes milliseconds."""
+"""Approximate number of plans to compare: a deep model has many, and examining one takes milliseconds."""
 _ONCE_COST = 0.1
-"""How much what is done once counts beside what is done in every epoch."""
+"""Weight of the work before training relative to the work of an epoch."""
 
 
 class NotStreamedError(DorylaxError, ValueError):
-    """A run cannot be streamed: its model or its data are such, or there is too little memory for that, too."""
+    """A run cannot be streamed: its model or data do not allow it, or the memory is too small even for that."""
 
 
 @final
@@ -55,7 +55,7 @@ class TooLittleMemoryError(NotStreamedError):
     """A program cannot be streamed within a budget.
 
     Attributes:
-        missing: bytes that the budget lacks at least.
+        missing: Minimum number of bytes that the budget lacks.
     """
 
     def __init__(self, name: str, need: int, budget: int) -> None:
@@ -64,7 +64,7 @@ class TooLittleMemoryError(NotStreamedError):
 
 
 def unit_rows(*programs: SplitModel) -> tuple[int, int]:
-    """Rows and edges that a unit may have at most, for programs that share their units."""
+    """Return the maximum numbers of rows and edges of a unit, for programs that share their units."""
     widest, widest_edge = 1, 0
     for program in programs:
         types, sizes = program.analysis.types, program.analysis.row_bytes
@@ -77,10 +77,10 @@ def unit_rows(*programs: SplitModel) -> tuple[int, int]:
 
 
 def units_for(offsets: np.ndarray, *programs: SplitModel) -> Units:
-    """The units of programs that run on one graph.
+    """Return the units of programs that run on one graph.
 
-    All have as many rows as makes the wanted number of edges on average, so that few have to be padded; but for those where
-    so many rows have more than twice as many edges.
+    Units have the same number of rows, with the wanted number of edges on average, so that few need padding. A unit with
+    more than twice as many edges is cut shorter.
     """
     rows, entries = unit_rows(*programs)
     return cut(offsets, _even_rows(len(offsets) - 1, int(offsets[-1]), rows, entries), 2 * entries)
@@ -91,7 +91,7 @@ def _even_rows(num_vertices: int, num_edges: int, rows: int, entries: int) -> in
 
 
 def even_units(num_vertices: int, num_edges: int, *programs: SplitModel) -> Units:
-    """Units of a graph of which only the size is known, as if all rows were of one length."""
+    """Return units of a graph known only by its size, as if all rows had the same length."""
     count = max(1, -(-num_vertices // _even_rows(num_vertices, num_edges, *unit_rows(*programs))))
     return Units(
         np.linspace(0, num_vertices, count + 1).astype(np.int64), np.linspace(0, num_edges, count + 1).astype(np.int64)
@@ -109,22 +109,22 @@ def lay_out(
     threads: int = 1,
     labelled_edges: int | None = None,
 ) -> Layout:
-    """Decides what stays in memory.
+    """Decide which values stay in memory.
 
     Args:
-        program: what runs.
-        units: the cut of the rows.
-        budget: bytes for rows and the work on a unit.
-        symmetric: whether every edge of the graph comes with its reverse.
-        mapped: names of those inputs that lie in files, `INDEX` among them; all others are in memory anyway.
-        beside: bytes that something else takes between two epochs.
-        threads: that compute.
-        labelled_edges: how many edges come from vertices with a label, and lead to such, so that these may be kept apart;
-            None: they may not.
+        program: The program.
+        units: The cut of the rows.
+        budget: Bytes for rows and the work on a unit.
+        symmetric: Whether every edge of the graph comes with its reverse.
+        mapped: Names of the inputs stored in files, `INDEX` included; all other inputs are in memory anyway.
+        beside: Bytes that something else occupies between two epochs.
+        threads: Number of computing threads.
+        labelled_edges: Number of edges from labelled vertices, and equally to them, if these may be kept separately; None:
+            they may not.
 
     Raises:
-        NotStreamedError: it returns something that has no row per vertex.
-        TooLittleMemoryError: the memory is too little.
+        NotStreamedError: The program returns a value other than one row per vertex.
+        TooLittleMemoryError: The budget is too small.
     """
     traced = program.traced
     found = [atom for atom in traced.step.jaxpr.outvars if not is_literal(atom)]
@@ -142,11 +142,11 @@ def lay_out(
 
 
 class _Choice(NamedTuple):
-    """What saves memory.
+    """Decisions that save memory.
 
     Attributes:
-        blocked: numbers of tasks that go through edges with some columns at a time.
-        filed: as `Layout.filed`.
+        blocked: Numbers of tasks that traverse edges one block of columns at a time.
+        filed: As in `Layout.filed`.
     """
 
     blocked: frozenset[int]
@@ -183,7 +183,7 @@ class _Planner:
         best = self._fitted(choice, budget)
         assert best is not None
         tried = 0
-        while choice.blocked and tried < _MOST_TRIED:  # without blocks nothing reads less
+        while choice.blocked and tried < _MOST_TRIED:  # a plan without blocks already reads least
             others = list(self._others(choice))
             tried += len(others)
             found = [(other, plan) for other in others if (plan := self._fitted(other, budget))]
@@ -196,7 +196,7 @@ class _Planner:
         return self._with_most_read(best, budget - max(best.needs, lasting + beside))
 
     def _with_labelled(self, plan: Layout, budget: int) -> Layout:
-        """With the edges of vertices with a label kept apart, where something goes through them alone."""
+        """Keep edges of labelled vertices separately, if a sweep traverses only those and they fit."""
         kept = dataclasses.replace(plan, labelled_edges=self._labelled_edges)
         if not kept.apart:
             return plan
@@ -208,7 +208,7 @@ class _Planner:
         return dataclasses.replace(kept, needs=needs) if needs <= budget else plan
 
     def _with_spare(self, plan: Layout, budget: int) -> Layout:
-        """With room in every sweep for all whole values of another: memory that is used again need not be cleared."""
+        """Reserve room in every sweep for all whole values of any other, so that their memory is reused without clearing."""
         sweeps = range(len(plan.epoch.sweeps))
         whole = [sum(map(self._size, self._live(plan, plan.epoch, number))) for number in sweeps]
         work = [self._need_during(plan, plan.epoch, number) - whole[number] for number in sweeps]
@@ -216,7 +216,7 @@ class _Planner:
         return dataclasses.replace(plan, needs=needs) if needs <= budget else plan
 
     def _first(self, budget: int) -> _Choice:
-        """What to file and what to block until all sweeps fit, if that is in single columns."""
+        """Choose values to file and tasks to block until all sweeps fit, with blocks of one column."""
         choice = _Choice(frozenset(), frozenset())
         while True:
             plan = self._plan(choice, dict.fromkeys(choice.blocked, 1))
@@ -229,7 +229,7 @@ class _Planner:
             choice = smaller
 
     def _fitted(self, choice: _Choice, budget: int) -> Layout | None:
-        """The plan of a choice with blocks as wide as fits, if it does."""
+        """Return the plan of a choice with the widest blocks that fit, or None if single columns do not fit."""
         columns = dict.fromkeys(choice.blocked, 1)
         plan = self._plan(choice, columns)
         if max(self._needs(plan))[0] > budget:
@@ -245,7 +245,7 @@ class _Planner:
         return dataclasses.replace(plan, needs=max(self._needs(plan))[0])
 
     def _others(self, choice: _Choice) -> Iterator[_Choice]:
-        """Choices that differ in one thing."""
+        """Yield the choices that differ in one decision."""
         plan = self._plan(choice, dict.fromkeys(choice.blocked, 1))
         may_block = {step.index for current in (plan.once, plan.epoch) for step in self._may_block(current)}
         for index in sorted(may_block | choice.blocked):
@@ -282,7 +282,7 @@ class _Planner:
         )
 
     def _needs(self, plan: Layout) -> Iterator[tuple[int, str, int]]:
-        """Bytes in memory while each sweep runs, or what comes before it."""
+        """Yield the bytes needed by each sweep and by the steps before it, with the schedule's name and sweep number."""
         for which in ("once", "epoch"):
             current: Schedule = getattr(plan, which)
             for number in range(len(current.sweeps)):
@@ -290,7 +290,7 @@ class _Planner:
                 yield max(before, self._need_during(plan, current, number)), which, number
 
     def _need_before(self, plan: Layout, current: Schedule, number: int) -> int:
-        """With a block of what is gathered in blocks."""
+        """Bytes before a sweep, with one block of each blocked value."""
         blocks = [
             plan.blocked[step.index] * self._column_bytes(step) + self._block_work(plan, step)
             for step in blocked_steps(current.sweeps[number])
@@ -302,9 +302,9 @@ class _Planner:
         return sum(self._size(var) for var in live if current.made.get(var, -1) < number and var not in plan.filed)
 
     def _need_during(self, plan: Layout, current: Schedule, number: int) -> int:
-        """With whole values and the work on units."""
+        """Bytes during a sweep, with whole values and the work on units."""
         key = (current, number, plan.filed, plan.labelled_edges)
-        if key not in self._during:  # which is most of planning
+        if key not in self._during:  # takes most of the planning time
             sweep = current.sweeps[number]
             live = sum(map(self._size, self._live(plan, current, number)))
             gathered = [value_bytes(self._program, var, *self._most()) for var in read_at_random(sweep) & plan.filed]
@@ -312,7 +312,7 @@ class _Planner:
         return self._during[key]
 
     def _block_work(self, plan: Layout, step: Step) -> int:
-        """Buffers, for a unit, of what a block is made of and gathered with; and edges in order of sources."""
+        """Bytes of a unit's buffers for a block's operands, and of its edges sorted by source."""
         at_random, in_order = (
             [value_bytes(self._program, var, *self._most()) for var in values]
             for values in (step.at_random, step.in_order)
@@ -322,7 +322,7 @@ class _Planner:
         return plan.buffers * read + filtered + (push_bytes(plan, step) if step.adds else 0)
 
     def _column_bytes(self, step: Step) -> int:
-        """Of a column of what is in memory while a step runs in blocks: for all vertices, and what units make and write."""
+        """Bytes per column of values in memory while a step runs in blocks: for all vertices, and results of units."""
         whole = sum(self._size(var) for var in step.through_edges)
         (result,) = step.writes
         made = (COMPUTED + PENDING) * value_bytes(self._program, result, *self._most())
@@ -349,7 +349,7 @@ class _Planner:
         return value_bytes(self._program, var, *self._held)
 
     def _smaller(self, choice: _Choice, plan: Layout, current: Schedule, number: int, need: int) -> _Choice | None:
-        """Files what a sweep that needs so much reads in order, or blocks the widest that it goes through edges with."""
+        """File the largest value that a sweep only reads in order, or block the step with the most bytes through edges."""
         live = self._live(plan, current, number)
         before = self._need_during(plan, current, number) < need
         busy = frozenset() if before else read_at_random(current.sweeps[number])
@@ -374,7 +374,7 @@ class _Planner:
         ]
 
     def _with_most_read(self, plan: Layout, left: int) -> Layout:
-        """What is read most often for its bytes in memory, as far as that is left; a part of the first that does not fit."""
+        """Put the values read most often per byte into the remaining memory, and part of the first that does not fit."""
         resident: set[Value] = set()
         partly: dict[Value, frozenset[int]] = {}
         reads = _reads(plan)
@@ -391,7 +391,7 @@ class _Planner:
 
 
 def _reads(plan: Layout) -> Counter[Value]:
-    """How often an epoch reads, or writes, each value in order, but for what is made in blocks, which stays in files."""
+    """Numbers of ordered reads and writes of each value in an epoch, except results of blocks, which stay in files."""
     current, found = plan.epoch, Counter[Value]()
     for sweep in current.sweeps:
         found.update(current.streams(sweep))
@@ -408,7 +408,7 @@ def _reads(plan: Layout) -> Counter[Value]:
 
 
 def _spread(plan: Layout, value: Value, left: int) -> frozenset[int]:
-    """Units of a value that take so many bytes at most, spread evenly: a sweep then reads all the time while it computes."""
+    """Choose evenly spread units of a value for the remaining bytes, so that a sweep always reads while it computes."""
     count = len(plan.units)
     share = left / max(1, plan.size(value))
     marks = [int((count - unit) * share) for unit in range(count + 1)]
@@ -421,14 +421,14 @@ def _spread(plan: Layout, value: Value, left: int) -> frozenset[int]:
 
 
 def _cost(plan: Layout) -> float:
-    """Of an epoch and what comes before, in bytes that are read."""
+    """Cost of an epoch and the work before it, in bytes read."""
     edges = _EDGE_COST * plan.num_edges
     epoch, once = (sum(plan.traffic_of(each)) + edges * plan.index_reads_of(each) for each in (plan.epoch, plan.once))
     return epoch + _ONCE_COST * once
 
 
 def _may_file(current: Schedule) -> list[Var]:
-    """What can come from a file to a sweep that reads it in order: whole values that are made here, but not added up."""
+    """Values that can come from a file if a sweep reads them in order: whole values made here, but not added up."""
     return [var for var in current.made if var in current.whole - current.pushed]
 
 

@@ -1,8 +1,9 @@
-"""In which sweep over all units each task of a program runs: pure, and without sizes.
+"""Assigns each task of a program to a sweep over all units: a pure decision, independent of sizes.
 
-A task that reads rows of its own unit alone runs in the sweep in which these are made. One that reads rows through edges
-waits for the next sweep, when they are there for all vertices. What all units add up (gradients, sums per source) is whole
-after a sweep. So a sweep does all that it can with a unit while it is there; what only this needs never exists for all.
+A task that reads only its own unit's rows runs in the sweep that makes them. A task that reads rows through edges waits for
+the next sweep, when they exist for all vertices. Sums over all units (gradients, sums per source) are complete after a
+sweep. So a sweep does all possible work on a unit while it is in memory, and values used only there never exist for all
+vertices.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from dorylax.program.tasks.task import When
 
 Kind = Literal["driver", "stage", "pull", "push", "blocked", "output"]
 OUTPUT = -1
-"""The index of the step that is no task: what the program returns is handed over, unit by unit."""
+"""Index of the output step, which is no task: it hands over the program's output, unit by unit."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Step:
-    """A task, as it runs here.
+    """A task in a schedule.
 
     Attributes:
-        index: of the task in the program.
-        kind: "driver" needs no rows; "stage" is row-wise; "pull" is a graph operator that reads neighbours' rows; "push" one
-            that adds a unit's rows up at their neighbours; "blocked" either of these over all units, some columns after the
-            other; "output" hands over.
-        reads: what it reads, without the graph's arrays.
-        writes: what others read of it.
-        in_order: those of its reads that have rows and of which it reads its unit's.
-        at_random: those that are read through edges, and must be there for all vertices.
-        adds: whether what it writes is added up at neighbours, and must be there for all vertices.
+        index: Number of the task in the program.
+        kind: "driver" needs no rows; "stage" is row-wise; "pull" is a graph operator that reads neighbours' rows; "push" is
+            one that adds a unit's rows to totals at their neighbours; "blocked" is a pull or push over all units, one block
+            of columns after the other; "output" hands over rows.
+        reads: Values that it reads, without the graph's arrays.
+        writes: Results that other tasks read.
+        in_order: Values with rows of which it reads its own unit's rows.
+        at_random: Values that it reads through edges, which must exist for all vertices.
+        adds: Whether it adds to totals at neighbours, which must exist for all vertices.
     """
 
     index: int
@@ -55,7 +56,7 @@ class Step:
 
     @property
     def through_edges(self) -> frozenset[Var]:
-        """What it reads or writes through edges."""
+        """Values that it reads or writes through edges."""
         return frozenset(self.at_random) | frozenset(self.writes if self.adds else ())
 
 
@@ -65,8 +66,8 @@ class Sweep:
     """One pass over all units.
 
     Attributes:
-        before: steps that need no unit ("driver"), or all of them ("blocked"), in order.
-        steps: what is done with each unit, in order.
+        before: Steps that need no unit ("driver"), or all of them ("blocked"), in order.
+        steps: Steps that run on each unit, in order.
     """
 
     before: tuple[Step, ...]
@@ -84,13 +85,13 @@ class Schedule:
     """The sweeps of a program's tasks before training, or of an epoch.
 
     Attributes:
-        program: whose tasks.
-        sweeps: in order; the last may have no steps.
-        symmetric: whether every edge of the graph comes with its reverse.
-        made: in which sweep each value with rows is made that a step writes.
-        lasting: values with rows that are made here and read later than here.
-        labelled: numbers of tasks that need not be run for vertices without a label.
-        of_labelled: numbers of tasks that need not go through edges from such.
+        program: The program.
+        sweeps: The sweeps in order; the last may have no steps.
+        symmetric: Whether every edge of the graph comes with its reverse.
+        made: Number of the sweep that makes each value with rows.
+        lasting: Values with rows that are made in this schedule and read after it.
+        labelled: Numbers of tasks that only labelled vertices need (those in the training loss).
+        of_labelled: Numbers of tasks that only need edges from labelled vertices.
     """
 
     program: SplitModel
@@ -112,20 +113,20 @@ class Schedule:
 
     @cached_property
     def pushed(self) -> frozenset[Var]:
-        """Values that are added up at neighbours."""
+        """Values that are totals at neighbours."""
         return frozenset(
             var for sweep in self.sweeps for step in sweep.steps if step.kind == "push" for var in step.writes
         )
 
     @cached_property
     def whole(self) -> frozenset[Var]:
-        """Values that must be in memory for all vertices while a sweep reads them, or adds to them."""
+        """Values that must be in memory for all vertices while a sweep reads them or adds to them."""
         found = {var for sweep in self.sweeps for step in sweep.steps for var in step.at_random}
         return frozenset(found | self.pushed)
 
     @cached_property
     def kept(self) -> frozenset[Var]:
-        """Values with rows that are made here and read in a later sweep, or after all of them."""
+        """Values with rows that are made in this schedule and read in a later sweep, or after the schedule."""
         later = {var for var, made in self.made.items() if self.last_read.get(var, -1) > made}
         blocked = {
             var for sweep in self.sweeps for step in sweep.before if step.kind == "blocked" for var in step.writes
@@ -133,12 +134,12 @@ class Schedule:
         return frozenset(later | self.pushed | self.lasting | blocked | (self.whole & self.made.keys()))
 
     def streams(self, sweep: Sweep) -> tuple[Var, ...]:
-        """Values with rows that the steps of a sweep read in order and that none of them makes."""
+        """Values with rows that the steps of a sweep read in order and do not make."""
         own = {var for step in sweep.steps if step.kind != "push" for var in step.writes}
         return tuple(dict.fromkeys(var for step in sweep.steps for var in step.in_order if var not in own))
 
     def outlive(self, sweep: Sweep) -> tuple[Var, ...]:
-        """Values with rows that a sweep makes slice by slice and that are needed for the whole of a unit, or later."""
+        """Values with rows that a sweep makes slice by slice and that a whole unit, or a later step, needs."""
         made = {var for step in sweep.steps if step.kind != "push" for var in step.writes if var in self.made}
         whole = {var for step in sweep.steps if step.kind in ("push", "output") for var in step.in_order}
         return tuple(var for var in self.made if var in made and (var in whole or var in self.kept))
@@ -148,17 +149,17 @@ class Schedule:
         return any(step.kind in ("pull", "push") for step in sweep.steps)
 
     def for_labelled(self, sweep: Sweep) -> bool:
-        """Whether a sweep is run for vertices with a label alone: what is kept of the rows of others is 0."""
+        """Whether a sweep runs for labelled vertices only; rows kept of other vertices are 0."""
         steps = [*blocked_steps(sweep), *sweep.steps]
         return bool(steps) and all(step.index in self.labelled for step in steps)
 
     def from_labelled(self, sweep: Sweep) -> bool:
-        """Whether a sweep goes through the edges from vertices with a label alone."""
+        """Whether a sweep traverses only the edges from labelled vertices."""
         pulls = [step for step in sweep.steps if step.kind != "stage"]
         return bool(pulls) and all(step.index in self.of_labelled for step in pulls)
 
     def operator(self, step: Step) -> Operator:
-        """The operator of a step that is one."""
+        """Return the graph operator of a step."""
         return operator_of(self.program.tasks[step.index].equations[0])
 
 
@@ -171,16 +172,16 @@ def schedule(
     lasting: Collection[Var] = (),
     outputs: Sequence[Var] = (),
 ) -> Schedule:
-    """The sweeps of the tasks that run once, or in every epoch.
+    """Return the sweeps of the tasks that run once, or in every epoch.
 
     Args:
-        program: whose tasks.
-        when: which of them.
-        symmetric: whether every edge comes with its reverse: rows by destination then serve as rows by source. Otherwise
-            what runs over out-edges adds up at the sources.
-        blocked: numbers of tasks that go through edges some columns at a time.
-        lasting: values that are read after all that.
-        outputs: values with rows that are handed over.
+        program: The program.
+        when: "once" or "epoch".
+        symmetric: Whether every edge comes with its reverse, so that rows by destination serve as rows by source. Otherwise
+            operators over out-edges add up at the sources.
+        blocked: Numbers of tasks that traverse edges one block of columns at a time.
+        lasting: Values that are read after the schedule.
+        outputs: Values whose rows are handed over.
     """
 
     def planned(blocked: frozenset[int]) -> Schedule:
@@ -195,7 +196,7 @@ def schedule(
         mine = frozenset(var for var in lasting if var in planner.made)
         return Schedule(program, sweeps, symmetric, planner.made, mine)
 
-    # Without blocks, whatever is blocked: which rows are added up decides bits, and these are the same in every plan.
+    # Decided without blocks, since the choice of summed rows affects the bits, and every plan must give the same bits.
     plain = planned(frozenset())
     labelled = {step.index for sweep in plain.sweeps if _for_labelled(plain, sweep) for step in sweep.steps}
     of_labelled = {
@@ -210,14 +211,14 @@ def schedule(
 
 
 def blocked_steps(sweep: Sweep) -> list[Step]:
-    """Those of a sweep's steps that go over all units, some columns after the other."""
+    """Return the steps of a sweep that run over all units, one block of columns after the other."""
     return [step for step in sweep.before if step.kind == "blocked"]
 
 
 def _for_labelled(plain: Schedule, sweep: Sweep) -> bool:
-    """Whether vertices without a label add nothing to all that a sweep pulls neighbours' rows for.
+    """Whether unlabelled vertices contribute nothing to any result of a sweep with pulls.
 
-    Not where rows of edges are read or made, which lie as all edges do.
+    False if the sweep reads or makes rows of edges, which are stored for all edges.
     """
     program, types = plain.program, plain.program.analysis.types
     nothing = program.analysis.without_unlabelled
@@ -234,7 +235,7 @@ def _for_labelled(plain: Schedule, sweep: Sweep) -> bool:
 
 
 def _from_labelled(plain: Schedule, sweep: Sweep) -> bool:
-    """Whether all that a sweep goes through edges for are sums of neighbours' rows that are 0 without a label."""
+    """Whether a sweep traverses edges only to sum neighbours' rows that are 0 at unlabelled vertices."""
     nothing = plain.program.analysis.without_unlabelled
     pulls = [step for step in sweep.steps if step.kind != "stage"]
     return (
@@ -250,8 +251,8 @@ class _Planner:
     def __init__(self, program: SplitModel, symmetric: bool, blocked: frozenset[int]) -> None:
         self._program, self._symmetric, self._blocked = program, symmetric, blocked
         self._types = program.analysis.types
-        self._whole: dict[Var, int] = defaultdict(int)  # from which sweep on a value is there for all rows
-        self._unit: dict[Var, int] = {}  # in which sweep a unit's rows of it are there first
+        self._whole: dict[Var, int] = defaultdict(int)  # first sweep at which a value exists for all rows
+        self._unit: dict[Var, int] = {}  # first sweep in which a unit's rows of a value exist
         self.before: dict[int, list[Step]] = defaultdict(list)
         self.steps: dict[int, list[Step]] = defaultdict(list)
         self.made: dict[Var, int] = {}
@@ -284,7 +285,7 @@ class _Planner:
                 self._over_units(step)
 
     def hand_over(self, outputs: tuple[Var, ...]) -> None:
-        """The last step, after all tasks."""
+        """Add the output step, after all tasks."""
         self._over_units(Step(OUTPUT, "output", outputs, (), outputs))
 
     def _adds(self, index: int) -> bool:
@@ -318,7 +319,7 @@ class _Planner:
 
 
 def kept_of_once(program: SplitModel) -> frozenset[Var]:
-    """What tasks that run once make and others, or the program's outputs, read."""
+    """Return the values that tasks make once and that epoch tasks, or the program's outputs, read."""
     once = {
         var
         for index, task in enumerate(program.tasks)
@@ -335,7 +336,7 @@ def kept_of_once(program: SplitModel) -> frozenset[Var]:
 
 
 def keys_of_once(program: SplitModel) -> dict[Var, str]:
-    """For each of `kept_of_once` a text that says how it is computed: equal texts, equal values on the same data."""
+    """Return a description of how each of `kept_of_once` is computed; equal texts mean equal values on the same data."""
     jaxpr = program.traced.step.jaxpr
     constants = iter(program.traced.constants)
     roles = {
