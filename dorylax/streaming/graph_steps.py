@@ -1,4 +1,4 @@
-"""Graph operators on a unit, by several threads: pulls of neighbours' rows for its slices, and sums pushed to neighbours."""
+"""Graph operators on a unit, in several threads: pulls of neighbours' rows for its slices, and sums pushed to neighbours."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from dorylax.ops.primitives.operator import Operator
 from dorylax.ops.row_loops.rows import RowRange
 
 PIECE_BYTES = 1 << 19
-"""Of the rows of sources that a thread gathers, computes and adds at a time, so that they stay in a core's cache."""
+"""Bytes of sources' rows that a thread gathers, computes and adds at a time, so that they stay in a core's cache."""
 _PIECES = 4
-"""Parts for each thread: some rows take longer than others."""
+"""Parts per thread; several, since some rows take longer than others."""
 _FEWEST_ENTRIES = 16_384
 
 
@@ -30,9 +30,9 @@ class UnitRows:
     """The in-edges of a unit.
 
     Attributes:
-        offsets: int64 `[R+1]`, from 0 on.
+        offsets: int64 `[R+1]`, starting at 0.
         neighbours: int32 `[entries]`.
-        first: number of the first row.
+        first: Number of the first row.
     """
 
     offsets: np.ndarray
@@ -40,18 +40,17 @@ class UnitRows:
     first: int
 
     def between(self, first: int, last: int) -> RowRange:
-        """Some of its rows, counted from its first."""
+        """Return some of its rows, counted from its first."""
         return RowRange(self.offsets[first : last + 1], self.neighbours, None, self.first + first)
 
     @cached_property
     def by_source(self) -> tuple[np.ndarray, RowRange]:
-        """The edges by their sources.
+        """The edges by source: the distinct sources, ascending, int32, and a row for each.
 
-        The sources that there are, ascending, int32; and a row for each, whose neighbours are the unit's rows, from 0 on,
-        and whose edges are the unit's, in order.
+        The neighbours of these rows are the unit's rows, counted from 0, and their edges are the unit's edges, in order.
         """
         entries = len(self.neighbours)
-        # One sort of integers, several times as fast as a stable argsort: sources above, places below.
+        # One sort of integers is several times as fast as a stable argsort: sources in the high bits, positions in the low.
         bits = max(1, entries.bit_length())
         keys = self.neighbours.astype(np.int64)
         keys <<= bits
@@ -67,11 +66,11 @@ class UnitRows:
 
 
 class Job(NamedTuple):
-    """What is being done with a unit.
+    """Work in progress on a unit.
 
     Attributes:
-        parts: that threads are at work on, or will be.
-        finish: is called with their results, in order, once there are all.
+        parts: Futures of the work on its slices.
+        finish: Called with their results, in order, when all are done.
     """
 
     parts: list[Future[Any]]
@@ -81,13 +80,13 @@ class Job(NamedTuple):
 def pull(
     operator: Operator, params: Mapping[str, Any], operands: Sequence[np.ndarray], rows: RowRange
 ) -> list[np.ndarray]:
-    """The results of an operator for some rows.
+    """Return the results of an operator for some rows.
 
     Args:
-        operator: runs over in-edges, or over the out-edges of a graph that is symmetric.
-        params: its parameters.
-        operands: its dense operands: of neighbours for all vertices, of own rows and edges for these rows.
-        rows: of `UnitRows.between`.
+        operator: Operator over in-edges, or over the out-edges of a symmetric graph.
+        params: Its parameters.
+        operands: Its dense operands: neighbours' values for all vertices, own and edge values for these rows.
+        rows: Rows from `UnitRows.between`.
     """
     entries = int(rows.offsets[-1] - rows.offsets[0])
     results = _results(operator, operands, len(rows.offsets) - 1, entries)
@@ -96,25 +95,25 @@ def pull(
 
 @final
 class GraphThreads:
-    """Runs graph operators.
+    """Runs graph operators in threads.
 
     Args:
-        pool: of `count` threads.
-        count: how many.
+        pool: Pool of `count` threads.
+        count: Number of threads.
     """
 
     def __init__(self, pool: ThreadPoolExecutor, count: int) -> None:
         self._pool, self._count = pool, count
 
     def begin(self, work: Callable[[tuple[int, int]], Any], slices: Sequence[tuple[int, int]]) -> list[Future[Any]]:
-        """Has work done on slices, in any order."""
+        """Submit work on slices, in any order."""
         return [self._pool.submit(work, bounds) for bounds in slices]
 
     def overlapped(self, jobs: Iterable[Job]) -> None:
-        """Finishes each unit's job when the next one has begun: no thread waits for the last slice of a unit.
+        """Finish each unit's job after the next one has begun, so that no thread waits for the last slice of a unit.
 
         Args:
-            jobs: begun as they are asked for.
+            jobs: Iterator that begins each job when advanced.
         """
         begun: deque[Job] = deque()
         try:
@@ -124,7 +123,7 @@ class GraphThreads:
                     self._finish(begun)
             while begun:
                 self._finish(begun)
-        finally:  # what they work on goes when this returns
+        finally:  # wait, since the threads' data are freed when this returns
             for job in begun:
                 for part in job.parts:
                     if not part.cancel():
@@ -143,17 +142,17 @@ class GraphThreads:
         rows: UnitRows,
         totals: Sequence[np.ndarray],
     ) -> None:
-        """Adds what an operator over out-edges gives for the edges into a unit.
+        """Add the results of an operator over out-edges, for the edges into a unit, to totals at the sources.
 
-        Each source's edges are summed as those of a row are everywhere, and then added: some sources at a time, which
-        decides no bit, as no two threads have the same one.
+        Each source's edges are summed in row order and then added to its total. Threads work on disjoint sources, so their
+        number does not affect the bits.
 
         Args:
-            operator: runs over out-edges.
-            params: its parameters.
-            operands: its dense operands: of own rows for all vertices, of neighbours and edges for the unit.
-            rows: the unit.
-            totals: `[V, …]`, added to.
+            operator: Operator over out-edges.
+            params: Its parameters.
+            operands: Its dense operands: own values for all vertices, neighbours' and edge values for the unit.
+            rows: The unit.
+            totals: Totals `[V, …]` to add to.
         """
         if not len(rows.neighbours):
             return
@@ -171,12 +170,12 @@ class GraphThreads:
                 ]
                 results = row_operators.run(operator.primitive.name, params, given, mine)
                 for total, result in zip(totals, results, strict=True):
-                    total[numbers] += result  # no source is there twice
+                    total[numbers] += result  # sources are distinct
 
         self._all([_bound(work, first, last) for first, last in self._pieces(offsets)])
 
     def _pieces(self, offsets: np.ndarray) -> list[tuple[int, int]]:
-        """Rows of about equal numbers of entries."""
+        """Split rows into ranges with about equal numbers of entries."""
         rows, entries = len(offsets) - 1, int(offsets[-1])
         count = max(1, min(self._count * _PIECES, entries // _FEWEST_ENTRIES, rows))
         marks = np.searchsorted(offsets, np.linspace(0, entries, count + 1)[1:-1])

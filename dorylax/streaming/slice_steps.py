@@ -1,4 +1,4 @@
-"""The steps of a sweep on one slice, from the first to the last, in one thread."""
+"""Runs the steps of a sweep on one slice, from the first to the last, in one thread."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dorylax.streaming.stages import Stages
 
 
 class Unit(NamedTuple):
-    """A unit that is at work.
+    """A unit in progress.
 
     Attributes:
-        rows: how many it has.
-        edges: its in-edges that are gone through, or, while `bits` is there, among which these are.
-        read: its rows of what is read, by value.
-        made: where slices put their rows of what is needed later.
-        chosen: the rows that are computed, ascending; the others become 0. None: all.
-        bits: of the vertices whose edges are gone through, as of `kept`. None: of all that are there.
-        lengths: by how many edges of each row slices are cut, as offsets, where these are others than `edges` has.
-        packed: whether `edges` are those of the rows that are computed, and of no other.
+        rows: Number of its rows.
+        edges: Its in-edges that are traversed; if `bits` is given, the edges from which they are selected.
+        read: Its rows of the values read in order.
+        made: Arrays into which slices write their rows of values needed later.
+        chosen: Positions of the rows to compute, ascending; other rows become 0. None: all.
+        bits: Bit mask of the vertices whose edges are traversed, as in `kept`. None: all.
+        lengths: Offsets by which slices are cut, if they differ from those of `edges`.
+        packed: Whether `edges` holds only the edges of the rows to compute.
     """
 
     rows: int
@@ -46,7 +46,7 @@ class Unit(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """Offsets of the in-edges of the rows that are computed, int64 `[R+1]`, of which slices are cut."""
+        """Offsets of the in-edges of the rows to compute, int64 `[R+1]`, by which slices are cut."""
         if self.lengths is not None:
             return self.lengths
         if self.chosen is None or self.packed:
@@ -55,12 +55,12 @@ class Unit(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The part of a unit that is a slice.
+    """The part of a unit that forms a slice.
 
     Attributes:
-        bounds: the first row and the one after the last, counted among those of the unit that are computed.
-        rows: of each space, the first and the one after the last, among those of the unit.
-        chosen: the rows of vertices among them that are computed, counted from the unit's first; None: all.
+        bounds: First row and end row, counted among the unit's rows to compute.
+        rows: For each space, first row and end row among the rows of the unit.
+        chosen: Positions of the vertices to compute among them, counted from the unit's first; None: all.
     """
 
     bounds: tuple[int, int]
@@ -69,7 +69,7 @@ class Part(NamedTuple):
 
     @property
     def sizes(self) -> dict[Space, int]:
-        """How many rows are computed."""
+        """Numbers of rows to compute."""
         if self.chosen is not None:
             return {"vertex": len(self.chosen)}
         return {space: last - first for space, (first, last) in self.rows.items()}
@@ -77,11 +77,11 @@ class Part(NamedTuple):
 
 @final
 class SliceSteps:
-    """Runs steps on slices; several threads may at a time.
+    """Runs steps on slices; safe for concurrent use by several threads.
 
     Args:
-        program: whose steps.
-        slices: the cut of units.
+        program: The program.
+        slices: The cut of units.
     """
 
     def __init__(self, program: SplitModel, slices: Slices) -> None:
@@ -96,17 +96,17 @@ class SliceSteps:
         values: Mapping[Var, Any],
         whole: Callable[[Var], np.ndarray],
     ) -> dict[Var, Any]:
-        """Goes through the stages and pulls of a sweep.
+        """Run the stages and pulls of a sweep.
 
         Args:
-            steps: of the sweep.
-            unit: whose slice.
-            bounds: the slice's first row and the one after its last, counted among those of the unit that are computed.
-            values: what has no rows.
-            whole: gives what is read through edges, for all vertices.
+            steps: Steps of the sweep.
+            unit: The slice's unit.
+            bounds: First row and end row of the slice, counted among the unit's rows to compute.
+            values: Values without rows.
+            whole: Returns a value that is read through edges, for all vertices.
 
         Returns:
-            What stages give that has no rows; what has is in `unit.made`, where there is a place for it.
+            Results of stages without rows. Results with rows are written to their arrays in `unit.made`.
         """
         rows: dict[Var, Any] = {}
         free: dict[Var, Any] = {}
@@ -132,7 +132,7 @@ class SliceSteps:
         return free
 
     def rows_of(self, var: Var, rows: np.ndarray, part: Part) -> np.ndarray:
-        """A slice's rows of those of its unit: a view, or a copy of those that are computed."""
+        """Return a slice's rows from those of its unit: a view, or a copy of the rows to compute."""
         found = self._rows(var)
         if part.chosen is None:
             return cut(rows, found.axis, found.factor, *part.rows[found.space])
@@ -152,7 +152,7 @@ class SliceSteps:
 
 
 def part_of(unit: Unit, bounds: tuple[int, int]) -> Part:
-    """A slice of a unit: of `unit.offsets`, between two rows. Rows that are not computed belong to the slice before them."""
+    """Return the slice between two of the rows of `unit.offsets`; skipped rows belong to the slice before them."""
     offsets = unit.edges.offsets
     if unit.chosen is None:
         return Part(bounds, {"vertex": bounds, "edge": (int(offsets[bounds[0]]), int(offsets[bounds[1]]))}, None)
@@ -173,5 +173,5 @@ def _edges(unit: Unit, part: Part) -> RowRange:
 
 
 def entries_of(rows: np.ndarray, factor: int) -> np.ndarray:
-    """The entries of an axis with `factor` for each row that belong to some rows."""
+    """Return the entries of some rows, for an axis with `factor` entries per row."""
     return rows if factor == 1 else (rows[:, None] * factor + np.arange(factor)).ravel()
