@@ -1,4 +1,4 @@
-"""How this process's allocator treats what is freed, where the same large arrays come and go with every unit."""
+"""Settings of this process's allocator for large arrays that are allocated and freed with every unit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _KEPT = 1 << 27
 
 
 def keep_freed_memory() -> None:
-    """Has up to 128 MiB that are freed used again, and not given back to the system, which clears every page anew.
+    """Let the allocator reuse up to 128 MiB of freed memory, since the system clears every page that it hands out.
 
-    Page faults were a quarter of an epoch's processor time. Nothing happens where the C library is not glibc.
+    Page faults were a quarter of an epoch's processor time. Without glibc, this does nothing.
     """
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
@@ -22,10 +22,10 @@ def keep_freed_memory() -> None:
 
 
 def give_back_freed_memory() -> None:
-    """Gives all that is freed back to the system: what the next sweep takes is of other sizes, and comes on top.
+    """Return all freed memory to the system, since the next sweep allocates other sizes in addition.
 
-    JAX holds arrays that it has read until it is called again, or Python looks for garbage. That it looks among the youngest
-    objects will do, and takes no time in a process that has many.
+    JAX holds arrays that it has read until its next call or Python's garbage collection. Collecting the youngest generation
+    suffices, and is fast in a process with many objects.
     """
     gc.collect(0)
     with contextlib.suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""Where the rows of a value lie: in memory, or in a file, from which a unit's are read when their turn comes."""
+"""Storage of a value's rows: in memory, or in a file from which each unit's rows are read in turn."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ from dorylax.streaming.direct import DirectFile, anonymous, room, up
 
 
 class Column(ABC):
-    """The rows of one value. Pieces belong to units."""
+    """The rows of one value, read unit by unit."""
 
     @abstractmethod
     def room(self, unit: int) -> int:
-        """Bytes of a buffer that `read` needs; 0 where the rows are in memory."""
+        """Buffer size in bytes that `read` needs; 0 if the rows are in memory."""
 
     @abstractmethod
     def read(self, unit: int, buffer: np.ndarray | None) -> np.ndarray:
-        """A unit's rows: a view of memory, or of the buffer.
+        """Read a unit's rows: a view of memory, or of the buffer.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: The rows cannot be read.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of memory and files."""
+        """Release memory and files."""
 
 
 class WrittenColumn(Column):
-    """A column whose rows are made here."""
+    """A column whose rows this process writes."""
 
     def on_disk(self, unit: int) -> bool:  # noqa: ARG002
-        """Whether a unit's rows that are written go to a file."""
+        """Whether a unit's rows are written to a file."""
         return False
 
     @abstractmethod
     def write(self, unit: int, rows: np.ndarray) -> None:
-        """Takes a unit's rows.
+        """Write a unit's rows.
 
         Raises:
-            OSError: the disk is full.
+            OSError: The disk is full.
         """
 
 
 @final
 class WholeColumn(WrittenColumn):
-    """All rows in one array, so that they can be read at random.
+    """All rows in one array, for random reads.
 
     Args:
         array: `[V, …]` or `[E, …]`.
-        bounds: of the units, int64 `[K+1]`.
+        bounds: First rows of the units, and the number of rows, int64 `[K+1]`.
     """
 
     def __init__(self, array: np.ndarray, bounds: np.ndarray) -> None:
@@ -76,16 +76,16 @@ class WholeColumn(WrittenColumn):
         self.array[self._bounds[unit] : self._bounds[unit + 1]] = rows
 
     def close(self) -> None:
-        """Nothing: whoever else has the array keeps it."""
+        """Keep the array, which may have another owner."""
 
 
 @final
 class ComputedColumn(Column):
-    """Rows that follow from their numbers.
+    """Rows computed from their numbers.
 
     Args:
         function: `(first, last) -> rows`.
-        bounds: of the units, int64 `[K+1]`.
+        bounds: First rows of the units, and the number of rows, int64 `[K+1]`.
     """
 
     def __init__(self, function: Callable[[int, int], np.ndarray], bounds: np.ndarray) -> None:
@@ -100,12 +100,12 @@ class ComputedColumn(Column):
         return self._function(int(self._bounds[unit]), int(self._bounds[unit + 1]))
 
     def close(self) -> None:
-        """Nothing."""
+        """See `Column`."""
 
 
 @final
 class PiecesColumn(WrittenColumn):
-    """Each unit's rows in an array of their own, in memory; rows may lie along any axis."""
+    """Each unit's rows in a separate array in memory; rows may lie along any axis."""
 
     def __init__(self, count: int) -> None:
         self._pieces: list[np.ndarray | None] = [None] * count
@@ -121,7 +121,7 @@ class PiecesColumn(WrittenColumn):
         return piece
 
     def write(self, unit: int, rows: np.ndarray) -> None:
-        """See `Column`. The memory of the epoch before is used again."""
+        """See `Column`. Reuses the array of the previous epoch."""
         piece = self._pieces[unit]
         if piece is None or piece.shape != rows.shape:
             piece = anonymous(rows.nbytes).view(rows.dtype).reshape(rows.shape)
@@ -135,18 +135,18 @@ class PiecesColumn(WrittenColumn):
 
 @final
 class FileColumn(Column):
-    """Rows one after the other in a file that others have written.
+    """Consecutive rows in an existing file.
 
     Args:
-        path: of the file.
-        position: of the first row, in bytes.
-        dtype: of the elements.
-        row: shape of a row.
-        bounds: of the units, int64 `[K+1]`.
-        limit: of int32 elements, which are compared with it whenever they are read: kernels trust them; None: no limit.
+        path: Path of the file.
+        position: Position of the first row, in bytes.
+        dtype: Type of the elements.
+        row: Shape of a row.
+        bounds: First rows of the units, and the number of rows, int64 `[K+1]`.
+        limit: Exclusive upper bound of int32 elements, checked at every read because kernels do not check; None: no bound.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: The file cannot be opened.
     """
 
     def __init__(
@@ -172,18 +172,18 @@ class FileColumn(Column):
         assert buffer is not None
         found = self._file.read(buffer, self._position + int(self._bounds[unit]) * self._bytes, self._size(unit))
         rows: np.ndarray = found.view(self._dtype).reshape(-1, *self._row)
-        if self._limit is not None and rows.size and rows.view(np.uint32).max() >= self._limit:  # negative ones too
+        if self._limit is not None and rows.size and rows.view(np.uint32).max() >= self._limit:  # also negative values
             raise changed(self._file.path)
         return rows
 
     def check(self, first: np.ndarray) -> None:
-        """Compares the first rows with those that were loaded.
+        """Compare the first rows with those that were loaded.
 
         Args:
-            first: the first rows, of the mapping.
+            first: First rows of the mapped array.
 
         Raises:
-            ChangedFileError: they are others.
+            ChangedFileError: The rows differ.
         """
         size = first.nbytes
         found = self._file.read(anonymous(room(size)), self._position, size)
@@ -201,16 +201,16 @@ class FileColumn(Column):
 
 @final
 class ScratchColumn(WrittenColumn):
-    """Each unit's rows on whole blocks of a file of this process; rows may lie along any axis.
+    """Each unit's rows on whole blocks of a temporary file; rows may lie along any axis.
 
     Args:
-        folder: where the file is made, and its name forgotten at once.
-        name: what messages call it.
-        count: of units. Their rows have the same shapes whenever they are written again.
-        dtype: of the elements.
+        folder: Folder of the file, which is unlinked as soon as it is open.
+        name: Name of the file in error messages.
+        count: Number of units. Their rows have the same shapes at every write.
+        dtype: Type of the elements.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: The file cannot be created.
     """
 
     def __init__(self, folder: Path, name: str, count: int, dtype: Any) -> None:
@@ -223,7 +223,7 @@ class ScratchColumn(WrittenColumn):
 
     @property
     def bytes(self) -> int:
-        """How long the file becomes."""
+        """Length of the file, in bytes, so far."""
         return self._end
 
     def on_disk(self, unit: int) -> bool:  # noqa: ARG002
@@ -266,12 +266,12 @@ class ScratchColumn(WrittenColumn):
 
 @final
 class PartlyColumn(WrittenColumn):
-    """The rows of some units in memory, and those of all others in another column.
+    """Some units' rows in memory, and all others in another column.
 
     Args:
-        units: whose rows are in memory, once they have been written.
-        count: of all units.
-        others: where the rows of all others are.
+        units: Units whose rows are in memory, once written.
+        count: Number of all units.
+        others: Column of the other units.
     """
 
     def __init__(self, units: Collection[int], count: int, others: Column) -> None:
@@ -304,10 +304,10 @@ class PartlyColumn(WrittenColumn):
 
 @final
 class JoinedColumn(Column):
-    """Columns of a value that were written one after the other, side by side.
+    """A value whose blocks of columns were written one after the other.
 
     Args:
-        parts: blocks of columns, each along the last axis.
+        parts: Blocks of columns, in order along the last axis.
     """
 
     def __init__(self, parts: Sequence[Column]) -> None:
@@ -334,7 +334,7 @@ class JoinedColumn(Column):
 
 
 def file_of(array: np.ndarray) -> tuple[Path, int] | None:
-    """The file that a contiguous array is mapped from, and the byte where it begins there; None where there is none."""
+    """Return the file from which a contiguous array is mapped and its position there; None if it is not mapped."""
     if not array.flags.c_contiguous or mapping_of(array) is None:
         return None
     base: Any = array

@@ -1,4 +1,4 @@
-"""The data of a run as columns: mapped arrays as the files that they are mapped from, all others where they lie."""
+"""The data of a run as columns: mapped arrays read from their files, all other arrays from memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CHECKED_BYTES = 4096
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class StreamData:
-    """What a program runs on, on the host.
+    """Data of a program on the host.
 
     Attributes:
         graph: V vertices, E edges.
-        inputs: what the model is called with besides the graph, as `RunData.inputs`.
+        inputs: Inputs of the model other than the graph, as in `RunData.inputs`.
         labels: `[V, …]`.
         train_mask: bool `[V]`; each of its vertices has the same share of the loss.
     """
@@ -38,7 +38,7 @@ class StreamData:
 
 
 def read_inputs(program: SplitModel) -> list[tuple[Var, Input]]:
-    """The inputs of a program that its tasks or its outputs read."""
+    """Return the inputs of a program that its tasks or its outputs read."""
     read = {var for task in program.tasks for var in task.read}
     read.update(variables(program.traced.step.jaxpr.outvars))
     entries = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
@@ -46,18 +46,18 @@ def read_inputs(program: SplitModel) -> list[tuple[Var, Input]]:
 
 
 def reads_edge_order(*programs: SplitModel) -> bool:
-    """Whether programs read what is in the user's order of edges: numbers of edges, or values of them."""
+    """Whether programs read anything in the user's order of edges: edge numbers, or values of edges."""
     roles = ("ids", "places", "rows")
     entries = (entry for program in programs for _, entry in read_inputs(program))
     return any(entry.space == "edge" and entry.role in roles for entry in entries)
 
 
 def data_columns(program: SplitModel, data: StreamData, units: Units) -> dict[Var, Column]:
-    """The inputs with rows that a program reads.
+    """Return the columns of the inputs with rows that a program reads.
 
     Raises:
-        OSError: a file that an array is mapped from cannot be opened.
-        ChangedFileError: it is another one by now.
+        OSError: The file of a mapped array cannot be opened.
+        ChangedFileError: The file has been replaced.
     """
     rows = [entry.name for entry in program.traced.inputs if entry.role == "rows"]
     arrays = dict(zip(rows, data.inputs, strict=True))
@@ -69,7 +69,7 @@ def data_columns(program: SplitModel, data: StreamData, units: Units) -> dict[Va
 
 
 def free_values(program: SplitModel, data: StreamData) -> dict[Var, Any]:
-    """The inputs without rows that stay the same from epoch to epoch."""
+    """Return the inputs without rows that stay the same from epoch to epoch."""
     graph = data.graph
     counts = {"vertices": graph.num_vertices, "edges": graph.num_edges if program.traced.spec.edge_ids_fit else -1}
     constants = iter(program.traced.constants)
@@ -83,7 +83,7 @@ def free_values(program: SplitModel, data: StreamData) -> dict[Var, Any]:
 
 
 def index_column(graph: CompressedGraph, units: Units) -> Column:
-    """The neighbours of each unit's in-edges."""
+    """Return the column of the neighbours of each unit's in-edges."""
     return _stored(graph.incoming.neighbours, units.edges, graph.num_vertices)
 
 

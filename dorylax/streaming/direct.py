@@ -1,7 +1,7 @@
-"""Files that are read and written past the page cache, where the file system lets them be (O_DIRECT).
+"""Files that bypass the page cache if the file system allows it (O_DIRECT).
 
-Through the cache every byte is copied once more, and pages that nobody reads again push out those that somebody does. Where
-O_DIRECT is refused (tmpfs, some network file systems), reads and writes are ordinary, and their pages are given up at once.
+The page cache copies every byte once more, and pages that are never read again evict useful ones. If O_DIRECT is refused
+(tmpfs, some network file systems), reads and writes are ordinary, and their pages are dropped immediately.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 
 BLOCK = 4096
-"""Bytes, of which positions, lengths and addresses are multiples."""
+"""Alignment of positions, lengths and addresses, in bytes."""
 
 _DIRECT = getattr(os, "O_DIRECT", 0)
 _HUGE = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -23,13 +23,13 @@ _HUGE_BYTES = 2 << 20
 
 
 def up(size: int) -> int:
-    """The next multiple of a block."""
+    """Round up to a multiple of a block."""
     return -(-size // BLOCK) * BLOCK
 
 
 def anonymous(size: int) -> np.ndarray:
-    """Zeros on pages of their own, uint8 `[size]`: aligned, on huge pages where it is large, and given back when it goes."""
-    # Private, which is not Python's default: shared pages are never huge ones.
+    """Zeros on private pages, uint8 `[size]`: aligned, on huge pages if large, and returned to the system when freed."""
+    # Private, unlike Python's default, since shared pages are never huge.
     memory = mmap.mmap(-1, max(BLOCK, up(size)), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if _HUGE is not None and size >= _HUGE_BYTES:
         with contextlib.suppress(OSError):  # a kernel without huge pages
@@ -43,12 +43,12 @@ class DirectFile:
     """An open file.
 
     Args:
-        path: of the file.
-        writes: whether it is to be made, and is this process's alone: its name is gone at once, so that nothing is left of
-            it, whatever ends the process.
+        path: Path of the file.
+        writes: Whether to create the file, for this process only. Its name is removed immediately, so that the file
+            disappears however the process ends.
 
     Raises:
-        OSError: it cannot be opened.
+        OSError: The file cannot be opened.
     """
 
     def __init__(self, path: Path, *, writes: bool = False) -> None:
@@ -59,19 +59,19 @@ class DirectFile:
             path.unlink()
 
     def state(self) -> os.stat_result:
-        """Of the file that is open, whatever its name means by now."""
+        """Return the status of the open file, even if its path now names another file."""
         return os.fstat(self._file)
 
     def read(self, buffer: np.ndarray, position: int, size: int) -> np.ndarray:
-        """Bytes `position:position + size`, a view of the buffer.
+        """Read bytes `position:position + size` into a view of the buffer.
 
         Args:
-            buffer: uint8, of `anonymous`, with room for `room(size)` bytes.
-            position: in the file.
-            size: how many.
+            buffer: uint8, from `anonymous`, with room for `room(size)` bytes.
+            position: Position in the file.
+            size: Number of bytes.
 
         Raises:
-            OSError: they cannot be read, or the file ends before.
+            OSError: The bytes cannot be read, or the file is shorter.
         """
         first = position - position % BLOCK
         whole = up(position + size) - first
@@ -86,31 +86,31 @@ class DirectFile:
         return buffer[position - first : position - first + size]
 
     def write(self, buffer: np.ndarray, position: int) -> None:
-        """Writes whole blocks.
+        """Write whole blocks.
 
         Args:
-            buffer: uint8, of `anonymous`, a multiple of a block long.
-            position: a multiple of a block.
+            buffer: uint8, from `anonymous`; its length is a multiple of a block.
+            position: Position in the file, a multiple of a block.
 
         Raises:
-            OSError: they cannot be written: the disk is full.
+            OSError: The blocks cannot be written, for example because the disk is full.
         """
         done = 0
         while done < len(buffer):
             done += os.pwritev(self._file, [buffer[done:].data], position + done)
         if not self._direct:
-            os.fdatasync(self._file)  # only clean pages can be given up
+            os.fdatasync(self._file)  # the system drops only clean pages
             _give_up(self._file, position, len(buffer))
 
     def close(self) -> None:
-        """Closes it."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def room(size: int) -> int:
-    """How long a buffer must be for `DirectFile.read` of so many bytes, wherever they lie."""
+    """Return the buffer size that `DirectFile.read` needs for so many bytes at any position."""
     return up(size) + BLOCK
 
 
@@ -120,7 +120,7 @@ def _open(path: Path, flags: int) -> tuple[int, bool]:
         try:
             return os.open(path, flags | _DIRECT, 0o600), True
         except OSError:
-            # EINVAL where the file system has no such thing, and what else is wrong is wrong again.
+            # EINVAL if the file system lacks O_DIRECT; any other error occurs again below.
             if flags & os.O_CREAT:
                 path.unlink(missing_ok=True)
     return os.open(path, flags, 0o600), False
