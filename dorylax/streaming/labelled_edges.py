@@ -1,4 +1,4 @@
-"""The in-edges of a unit that come from vertices with a label, as they are kept: lengths of rows, then neighbours."""
+"""File format of a unit's in-edges from labelled vertices: lengths of rows, then neighbours."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dorylax.streaming.graph_steps import UnitRows
 
 
 def piece_of(parts: Sequence[RowRange]) -> np.ndarray:
-    """What is kept of a unit, int32 `[R + entries]`.
+    """Encode the edges of a unit, int32 `[R + entries]`.
 
     Args:
-        parts: its rows, one after the other, of `kept`.
+        parts: Rows of the unit in order, as `kept` returns them.
     """
     lengths = [np.diff(part.offsets).astype(np.int32) for part in parts]
     return np.concatenate([np.zeros(0, np.int32), *lengths, *(part.neighbours for part in parts)])
 
 
 def unpacked(piece: np.ndarray, count: int, first: int) -> UnitRows:
-    """The edges of a unit.
+    """Decode the edges of a unit.
 
     Args:
-        piece: of `piece_of`.
+        piece: Result of `piece_of`.
         count: R.
-        first: number of the first row.
+        first: Number of the first row.
     """
     return UnitRows(np.append(0, np.cumsum(piece[:count], dtype=np.int64)), piece[count:], first)

@@ -1,4 +1,4 @@
-"""Rows read ahead: while a unit is computed, threads read those after it, each into buffers that are used in turn."""
+"""Reads rows ahead: during the computation of a unit, threads read later units into buffers that are used in turn."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dorylax.streaming.direct import anonymous
 Key = TypeVar("Key", bound=Hashable)
 
 BUFFERS = 4
-"""Units that are in memory at a time: those that are computed, and those that are read."""
+"""Units in memory at a time: those being computed, and those being read."""
 COMPUTED = 2
-"""Units that are computed at a time."""
+"""Units being computed at a time."""
 
 
 @final
@@ -25,8 +25,8 @@ class Prefetcher:
     """Reads columns, unit after unit.
 
     Args:
-        threads: which read, each a unit: a disk gives a fifth more where it is asked for two things at a time.
-        buffers: units in memory at a time, ≥ 3.
+        threads: Pool of reading threads, one unit each. Two concurrent reads give a fifth more disk throughput than one.
+        buffers: Units in memory at a time, ≥ 3.
     """
 
     def __init__(self, threads: ThreadPoolExecutor, buffers: int = BUFFERS) -> None:
@@ -34,16 +34,16 @@ class Prefetcher:
         self._bytes = 0
 
     def over(self, units: Sequence[int], columns: Mapping[Key, Column]) -> Iterator[dict[Key, np.ndarray]]:
-        """The rows of each unit in turn; they are valid until the one after the next is asked for.
+        """Yield the rows of each unit in turn; they stay valid until the second next is requested.
 
-        Buffers last as long as this: those of another pass are of other sizes.
+        Buffers last for one pass, since the next pass has other sizes.
 
         Args:
-            units: their numbers, in order.
-            columns: what is read.
+            units: Numbers of the units, in order.
+            columns: Columns to read.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: The rows cannot be read.
         """
         pending: deque[Future[dict[Any, np.ndarray]]] = deque()
         buffers: list[dict[int, np.ndarray]] = [{} for _ in range(self._count)]
@@ -56,7 +56,7 @@ class Prefetcher:
                 pending.append(submit(place))
             for place in range(len(units)):
                 rows = pending.popleft().result()
-                # The buffers of the unit before the last are free now.
+                # The buffers of the second last unit are free now.
                 if (ahead := place + self._count - COMPUTED) < len(units):
                     pending.append(submit(ahead))
                 yield rows
@@ -65,7 +65,7 @@ class Prefetcher:
                 future.cancel()
             for future in pending:
                 if not future.cancelled():
-                    future.exception()  # waits: nothing may write into a buffer that is used again
+                    future.exception()  # waits, so that no thread writes into a reused buffer
             pending.clear()
 
     def _submit(
@@ -83,7 +83,7 @@ class Prefetcher:
         return self._threads.submit(_read, unit, dict(columns), dict(buffers))
 
     def take(self) -> int:
-        """Bytes that were read since this was asked last."""
+        """Return the bytes read since the last call."""
         found, self._bytes = self._bytes, 0
         return found
 

@@ -1,6 +1,6 @@
-"""Arrays for all vertices, used again by the next value and the next epoch.
+"""Arrays for all vertices that are reused by the next value and the next epoch.
 
-The system clears every page that it gives out, which took a fifth of an epoch where such arrays came and went.
+The system clears every page that it hands out; without reuse, this took a fifth of an epoch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dorylax.streaming.direct import anonymous
 
 @final
 class SpareArrays:
-    """What was let go of and is not needed now."""
+    """Arrays that are free for reuse."""
 
     def __init__(self) -> None:
         self._spare: list[np.ndarray] = []
 
     def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """An array with whatever is in it.
+        """Return an uninitialised array.
 
-        It is a spare one, where one is of that size; otherwise a new one, and those that are spare go: there are never more
-        than are needed at a time.
+        Returns a spare array of the same size, if there is one. Otherwise drops all spare arrays and allocates a new one, so
+        that memory never exceeds the current need.
         """
         size = math.prod(shape) * np.dtype(dtype).itemsize
         number = next((k for k, array in enumerate(self._spare) if array.nbytes == size), None)
@@ -35,14 +35,14 @@ class SpareArrays:
         return found
 
     def put(self, array: np.ndarray) -> None:
-        """Takes one back, which nobody reads any more."""
+        """Add an array that is no longer read."""
         self._spare.append(array)
 
     def keep(self, size: int) -> None:
-        """Lets go of the last ones, until the others have so many bytes at most."""
+        """Drop the arrays added last until the others have at most so many bytes."""
         while self._spare and sum(array.nbytes for array in self._spare) > size:
             self._spare.pop()
 
     def clear(self) -> None:
-        """Lets go of all."""
+        """Drop all arrays."""
         self._spare.clear()

@@ -1,4 +1,4 @@
-"""Stages on the rows of one slice, compiled for a few numbers of rows to which slices are padded; and sums over slices."""
+"""Stages on the rows of one slice, compiled for a few padded numbers of rows; and sums over slices."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from dorylax.streaming.schedule import Step
 from dorylax.streaming.slices import Slices
 
 EDGE_CHUNK = 1 << 18
-"""Rows of edges in one call of a stage, at most."""
+"""Maximum edge rows in one call of a stage."""
 _EDGE_CLASSES = 8
-# Each slice has a thread already. A part that XLA would give to another would wait until the gather there is done.
+# Each slice already has a thread. Work that XLA hands to another thread would wait until that thread's gather is done.
 _ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
 
 
 @final
 class Stages:
-    """The functions of a program's stages and of its steps without rows.
+    """Compiled functions of a program's stages and of its steps without rows.
 
     Args:
-        program: the program.
-        slices: the cut of units.
+        program: The program.
+        slices: The cut of units.
     """
 
     def __init__(self, program: SplitModel, slices: Slices) -> None:
@@ -41,15 +41,15 @@ class Stages:
         self._compiling = threading.Lock()
 
     def free(self, step: Step, operands: Sequence[Any]) -> Sequence[Any]:
-        """Results of a step without rows."""
+        """Compute the results of a step without rows."""
         return self._compute(step.index, 0, operands)
 
     def of_slice(self, step: Step, sizes: Mapping[Space, int], operands: Sequence[Any]) -> list[Any]:
-        """Results of a stage for a slice, without padding; sums over its rows.
+        """Compute the results of a stage for a slice: rows without padding, and sums over its rows.
 
         Args:
-            step: the stage.
-            sizes: rows of the slice, of vertices and of edges.
+            step: The stage.
+            sizes: Numbers of the slice's vertex rows and edge rows.
             operands: Rows of the slice, and values without rows.
         """
         space = self._program.tasks[step.index].space
@@ -99,14 +99,14 @@ class Stages:
         key = index, rows
         if key in self._functions:
             return self._functions[key](*operands)
-        with self._compiling:  # by the first thread that needs it, and once
+        with self._compiling:  # only the first thread that needs it compiles
             if key not in self._functions:
                 function = self._function(index, rows)
                 if debugged():
                     self._functions[key] = jit(function, compiler_options=_ONE_THREAD)
                 else:
                     jitted = jax.jit(function, compiler_options=_ONE_THREAD)
-                    # By types: a trace with rows holds them, in a cycle, until Python collects it.
+                    # Lowered from types, since a trace with rows holds them, in a cycle, until garbage collection.
                     self._functions[key] = jitted.lower(*map(jax.typeof, operands)).compile()
         return self._functions[key](*operands)
 
@@ -121,10 +121,10 @@ class Stages:
 
 @final
 class Total:
-    """A sum over slices, in their order; rounded numbers are added up in float64.
+    """A sum over slices, in their order; floating-point numbers are added up in float64.
 
     Args:
-        var: the value.
+        var: The value.
     """
 
     def __init__(self, var: Var) -> None:
@@ -132,7 +132,7 @@ class Total:
         self._sum: Any = None
 
     def add(self, part: Any) -> None:
-        """Adds a slice's part."""
+        """Add a slice's part."""
         exact = np.issubdtype(self._dtype, np.integer)
         part = np.asarray(part, None if exact else np.float64)
         self._sum = part if self._sum is None else self._sum + part

@@ -1,4 +1,4 @@
-"""Rows written behind: while the next unit is computed, one thread writes those before it."""
+"""Writes rows behind: during the computation of a unit, one thread writes earlier units."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 from dorylax.streaming.columns import WrittenColumn
 
 PENDING = 2
-"""Pieces that wait to be written, at most."""
+"""Maximum number of pieces waiting to be written."""
 
 
 @final
 class Writer:
-    """Writes pieces, in order.
+    """Writes pieces in order.
 
     Args:
-        threads: of one thread, which writes.
+        threads: Pool of one writing thread.
     """
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
@@ -30,10 +30,10 @@ class Writer:
         self._bytes = 0
 
     def put(self, column: WrittenColumn, unit: int, rows: np.ndarray) -> None:
-        """Has a unit's rows written, which nobody changes from now on.
+        """Submit a unit's rows, which must not change from now on, for writing.
 
         Raises:
-            OSError: the disk is full, for these rows or earlier ones.
+            OSError: The disk is full, for these rows or earlier ones.
         """
         if not column.on_disk(unit):
             column.write(unit, rows)
@@ -45,22 +45,22 @@ class Writer:
 
     @contextmanager
     def finished(self) -> Iterator[None]:
-        """In the end of this everything is written.
+        """Context at whose end all rows are written.
 
         Raises:
-            OSError: the disk is full.
+            OSError: The disk is full.
         """
         try:
             yield
             while self._pending:
                 self._pending.popleft().result()
         finally:
-            for future in self._pending:  # what failed first is raised, and nothing writes any more
+            for future in self._pending:  # the first error is raised, and the thread stops writing
                 if not future.cancel():
                     future.exception()
             self._pending.clear()
 
     def take(self) -> int:
-        """Bytes that were written since this was asked last."""
+        """Return the bytes written since the last call."""
         found, self._bytes = self._bytes, 0
         return found
