@@ -1,1 +1,1 @@
-"""The mathematics of an epoch on one machine: what is minimised, gradients, and the jitted functions around them."""
+"""The mathematics of an epoch on one machine: the objective, gradients, and the jitted functions around them."""

@@ -1,4 +1,4 @@
-"""What jitted functions take: a data set, and all that an epoch is computed from besides the run's state."""
+"""Arguments of jitted functions: a data set, and the other inputs of an epoch."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from dorylax.trainer.model_parts import further_inputs
 
 
 class TrainingArrays(NamedTuple):
-    """Arrays on the device, always arguments: what a jitted function closes over, XLA folds for minutes.
+    """Arrays on the device, always passed as arguments, because XLA takes minutes to fold arrays in closures.
 
     Attributes:
         graph: V vertices.
         features: float32 `[V, F]`.
-        named: further inputs that the model takes, by name.
-        labels: int32 `[V]`, or float32 `[V, …]`; a row per example, where these are no vertices.
-        masks: bool `[3, V]`: training, validation, test; likewise.
-        weights: float32 `[V]`, each vertex's share of the training loss; likewise.
+        named: Further inputs of the model: name → array.
+        labels: int32 `[V]`, or float32 `[V, …]`. Here and below, V is the number of examples in tasks other than vertex
+            tasks.
+        masks: bool `[3, V]`: training, validation, test.
+        weights: float32 `[V]`, the share of each vertex in the training loss.
     """
 
     graph: CompressedGraph
@@ -36,12 +37,12 @@ class TrainingArrays(NamedTuple):
 
     @classmethod
     def of(cls, data: Dataset | TaskData, *, keywords: Keywords | None = None, edge_ids: bool = True) -> TrainingArrays:
-        """Those of a data set on the device, which on CPUs takes arrays where they lie if `dorylax.aligned` made them.
+        """Put a data set on the device; on CPUs, arrays made by `dorylax.aligned` are used without a copy.
 
         Args:
-            data: the data set.
-            keywords: which further inputs the model takes; None: none.
-            edge_ids: whether anything reads edge ids.
+            data: The data set.
+            keywords: The model's further inputs; None: none.
+            edge_ids: Whether the model reads edge ids.
         """
         graph = data.graph if edge_ids else data.graph.without_edge_ids()
         masks = np.stack([data.train_mask, data.val_mask, data.test_mask])
@@ -52,19 +53,19 @@ class TrainingArrays(NamedTuple):
 
     @property
     def run_data(self) -> RunData:
-        """The same as a program takes them."""
+        """The arrays in the form that programs take."""
         return RunData(self.graph, (self.features, *self.named.values()), self.labels, self.weights)
 
 
 class EpochInputs(NamedTuple):
-    """What an epoch is computed from besides parameters and state.
+    """Inputs of an epoch other than parameters and state.
 
     Attributes:
-        streams: the model's random streams, as before any epoch.
-        kept: what is the same in every epoch, as the run's `Gradient.keep` gives it.
-        arrays: the data set.
-        seed: of the run, uint32.
-        epoch: its number, uint32.
+        streams: The model's random streams, as before any epoch.
+        kept: Values that are the same in every epoch, from the run's `Gradient.keep`.
+        arrays: The data set.
+        seed: Seed of the run, uint32.
+        epoch: Number of the epoch, uint32.
     """
 
     streams: Tree

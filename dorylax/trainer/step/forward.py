@@ -1,7 +1,7 @@
-"""The exact forward pass that evaluations run: without dropout, and nothing updated.
+"""The exact forward pass of evaluations, without dropout and without updates.
 
-A model that trains by its optimised program is evaluated by one too. What training computes once and keeps (Â·X) is then
-not computed again, where the forward pass has use for the very same; nothing else is kept for it.
+A model that trains with its optimised program is also evaluated with one. It reuses values that training computes once and
+keeps (Â·X) if it needs exactly the same, and keeps no others.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from dorylax.trainer.step.arrays import TrainingArrays
 
 @runtime_checkable
 class Forward(Protocol):
-    """How the outputs of an evaluation are computed; compared and hashed by identity.
+    """Computation of an evaluation's outputs; compared and hashed by identity.
 
     Attributes:
-        by_rows: whether it was proved to treat every row by itself.
+        by_rows: Whether it provably treats each row by itself, so that rows may be reordered.
     """
 
     by_rows: bool
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arrays that it takes, from those that training keeps."""
+        """Return the arrays that it needs, from those that training keeps."""
         ...
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:
-        """The model's output: a pure function, to be jitted."""
+        """Return the model's output: a pure function, to be jitted."""
         ...
 
 
 @final
 class PlainForward:
-    """The model as it is."""
+    """Forward pass of the plain model."""
 
     by_rows = False
 
@@ -46,7 +46,7 @@ class PlainForward:
         self._structure = structure
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: ARG002
-        """None."""
+        """See `Forward`. Needs no arrays."""
         return ()
 
     def __call__(self, params: Tree, state: Tree, streams: Tree, kept: tuple[Any, ...], arrays: TrainingArrays) -> Any:  # noqa: ARG002
@@ -56,12 +56,12 @@ class PlainForward:
 
 @final
 class ProgramForward:
-    """The model's program.
+    """Forward pass by the model's program.
 
     Args:
-        function: of the program without a loss.
-        places: where each array that it keeps stands among those that training keeps; None where it makes them anew in
-            every call, because training does not keep them all.
+        function: Function of the program without a loss.
+        places: Positions of its kept arrays among those that training keeps; None: it computes them in every call, because
+            training does not keep them all.
     """
 
     by_rows = True
@@ -72,15 +72,15 @@ class ProgramForward:
 
     @classmethod
     def of(cls, parts: ModelParts, spec: DataSpec, keys: tuple[str, ...]) -> ProgramForward:
-        """That of a model on data like these.
+        """Build the forward pass of a model on data of known numbers of vertices and edges.
 
         Args:
-            parts: the model.
-            spec: the data, whose numbers of vertices and edges are known.
-            keys: of the arrays that training keeps (`ProgramFunction.keys`).
+            parts: The model.
+            spec: Specification of the data.
+            keys: Keys of the arrays that training keeps (`ProgramFunction.keys`).
 
         Raises:
-            SplitError: the model cannot be split.
+            SplitError: The model cannot be split.
         """
         traced = trace(parts, spec, loss=None, metrics=None, fused=True)
 
@@ -91,7 +91,7 @@ class ProgramForward:
         hoisted = function()
         if all(key in keys for key in hoisted.keys):
             return cls(hoisted, tuple(keys.index(key) for key in hoisted.keys))
-        plain = function("hoist")  # only what leads values per edge into slots is left
+        plain = function("hoist")  # keeps only arrays that move values per edge into slots
         return cls(plain, None if plain.keys else ())
 
     def kept_of(self, kept: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -107,7 +107,7 @@ class ProgramForward:
 
 
 def forward_of(parts: ModelParts, spec: DataSpec, keys: tuple[str, ...]) -> Forward:
-    """As `ProgramForward.of`; the model as it is where only its training can be split."""
+    """Return `ProgramForward.of`, or the plain model's forward pass if only training can be split."""
     try:
         return ProgramForward.of(parts, spec, keys)
     except SplitError:

@@ -1,9 +1,9 @@
-"""The jitted work of an epoch: one training step, one evaluation, one prediction.
+"""The jitted functions of an epoch: one training step, one evaluation, one prediction.
 
-Everything large is an argument: a graph or features that a jitted function closed over would become constants, which
-XLA folds for minutes. The epoch and the seed are arguments too, so that nothing is compiled again for them. Functions
-and their compiled forms are kept per (model structure, optimizer), and in them per (data's shapes, gradient): many
-seeds of one configuration are traced, split and compiled once.
+Everything large is an argument: a graph or features in a closure would become constants, which XLA takes minutes to fold.
+The epoch and the seed are arguments too, so that they cause no recompilation. Functions and their compiled forms are cached
+per (model structure, optimizer, objective), and within that per (data shapes, gradient). Many seeds of one configuration are
+traced, split and compiled once.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from dorylax.trainer.step.objective import CLASSES, Objective
 
 @final
 class LossFunctionError(DorylaxError, ValueError):
-    """An optimizer evaluates the loss where that cannot be."""
+    """The optimizer needs to re-evaluate the loss, which is impossible for a streamed run."""
 
 
 @final
 class StepFunctions:
-    """What the trainer runs for one model structure and optimizer.
+    """The trainer's functions for one model structure, optimizer and objective.
 
     Args:
-        structure: of the model.
-        optimizer: its optimizer.
-        objective: what is minimised.
+        structure: Structure of the model.
+        optimizer: The optimizer.
+        objective: Loss and metric.
 
     Attributes:
-        objective: likewise.
-        plain: the gradient as JAX differentiates the model.
-        start: `(params, state) -> (params, opt_state, state)`, fresh buffers that may be donated.
-        update: `((params, opt_state, state), loss, gradients, new state) -> (params, opt_state, state)`, where gradients
-            come from elsewhere. Compiling it raises a `LossFunctionError` where the optimizer evaluates the loss itself.
+        objective: Loss and metric.
+        plain: Gradient from JAX's differentiation of the model.
+        start: `(params, state) -> (params, opt_state, state)`, in fresh buffers that may be donated.
+        update: `((params, opt_state, state), loss, gradients, new state) -> (params, opt_state, state)`, for gradients
+            computed elsewhere. Its compilation raises a `LossFunctionError` if the optimizer re-evaluates the loss.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class StepFunctions:
         self._predictions: dict[Forward, Compiled] = {}
 
     def output_shapes(self, *args: Any) -> tuple[Any, Any]:
-        """Abstract `(output, new state)` of a training forward: traced once per argument shapes, never computed.
+        """Return abstract `(output, new state)` of a training forward pass, traced once per argument shapes.
 
         Args:
-            args: params, streams, state, graph, features, and further inputs by name.
+            args: params, streams, state, graph, features, and a dict of further inputs.
         """
 
         def call(*args: Any) -> tuple[Any, Tree]:
@@ -84,15 +84,15 @@ class StepFunctions:
     def optimised(
         self, parts: ModelParts, spec: DataSpec, *, gathered: Gathered = "float32"
     ) -> tuple[ProgramGradient, float]:
-        """The gradient by the optimised program, and the seconds spent on tracing it now (0 if it was there).
+        """Return the optimised program's gradient, and the seconds spent on tracing it now (0 if it was cached).
 
         Args:
-            parts: the model, of this structure.
-            spec: the data that it will run on.
-            gathered: how an epoch stores the rows that it sums over neighbours.
+            parts: The model, of this structure.
+            spec: Specification of the data.
+            gathered: Type in which an epoch stores rows for sums over neighbours.
 
         Raises:
-            SplitError: the model cannot be split.
+            SplitError: The model cannot be split.
         """
         key = (spec, gathered, signature((parts.params, parts.streams, parts.state)))
         if key in self._optimised:
@@ -102,25 +102,25 @@ class StepFunctions:
         return self._optimised[key], time.perf_counter() - begin
 
     def forward(self, parts: ModelParts, spec: DataSpec) -> Forward:
-        """How a model is evaluated that something else trains: by its program, or as it is where that cannot be split."""
+        """Return the forward pass of a model trained elsewhere: its program, or the plain model if it cannot be split."""
         key = (spec, signature((parts.params, parts.streams, parts.state)))
         if key not in self._forwards:
             self._forwards[key] = forward_of(parts, spec, ())
         return self._forwards[key]
 
     def step(self, gradient: Gradient) -> Compiled:
-        """`((params, opt_state, state), inputs) -> ((params, opt_state, state), loss)` with this gradient.
+        """Return `((params, opt_state, state), inputs) -> ((params, opt_state, state), loss)` with this gradient.
 
-        Donates its first argument; the inputs are `EpochInputs`, the loss is that before the update.
+        It donates its first argument. The inputs are `EpochInputs`; the loss is the one before the update.
         """
         if gradient not in self._steps:
             self._steps[gradient] = Compiled(functools.partial(self._step, gradient), donate=(0,))
         return self._steps[gradient]
 
     def evaluation(self, forward: Forward) -> Compiled:
-        """`(params, state, inputs) -> (sums [3, …], nan)` with this forward pass.
+        """Return `(params, state, inputs) -> (sums [3, …], nan)` with this forward pass.
 
-        `inputs` are `(streams, kept, arrays)`, where `kept` is `forward.kept_of`; the results are `Objective.sums` on the
+        `inputs` are `(streams, kept, arrays)` with `kept` from `forward.kept_of`. The results are `Objective.sums` on the
         three masks, and whether any output is NaN.
         """
         if forward not in self._evaluations:
@@ -128,7 +128,7 @@ class StepFunctions:
         return self._evaluations[forward]
 
     def prediction(self, forward: Forward) -> Compiled:
-        """`(params, state, inputs) -> output`, floating arrays as float32; inputs as of `evaluation`."""
+        """Return `(params, state, inputs) -> output`, floating arrays as float32, with inputs as for `evaluation`."""
         if forward not in self._predictions:
             self._predictions[forward] = Compiled(functools.partial(_predict, forward))
         return self._predictions[forward]
@@ -154,7 +154,7 @@ class StepFunctions:
         self, carry: tuple[Tree, Tree, Tree], loss: Any, gradients: Tree, new_state: Tree, value_fn: Any
     ) -> tuple[Tree, Tree, Tree]:
         params, opt_state, _ = carry
-        # The extra arguments serve optimizers that look at the loss (line searches, reduce_on_plateau).
+        # The extra arguments serve optimizers that read the loss (line searches, reduce_on_plateau).
         updates, new_opt_state = self._optimizer.update(
             gradients, opt_state, params, value=loss, grad=gradients, value_fn=value_fn
         )
@@ -194,9 +194,9 @@ def _evaluate(
 def step_functions(
     structure: ModelStructure, optimizer: optax.GradientTransformation, objective: Objective = CLASSES
 ) -> StepFunctions:
-    """The functions for a structure, an optimizer and an objective: one object for equal ones.
+    """Return the functions for a structure, an optimizer and an objective: one object for equal arguments.
 
-    An optimizer is the same only if it is the same object (its functions are compared by identity), and so is a loss.
+    Optimizers are equal only if they are the same object, since their functions are compared by identity; so are losses.
     """
     try:
         return _cached(cast(Hashable, structure), optimizer, objective)
@@ -212,10 +212,10 @@ def _cached(structure: Any, optimizer: optax.GradientTransformation, objective: 
 
 
 def _fresh(tree: Tree) -> Tree:
-    """Copies with a definite dtype: outputs then share no buffer with inputs, and later steps see the same types."""
+    """Copy with definite dtypes, so that outputs share no buffer with inputs, and later steps have the same types."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype, copy=True), tree)
 
 
 def _like(tree: Tree, template: Tree) -> Tree:
-    """Dtypes of the template (and no weak types), so that one executable serves every epoch."""
+    """Convert to the dtypes of the template, without weak types, so that one executable serves every epoch."""
     return jax.tree.map(lambda leaf, old: jnp.asarray(leaf, dtype=old.dtype), tree, template)

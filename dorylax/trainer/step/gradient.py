@@ -1,7 +1,7 @@
-"""The gradient of an epoch: by the optimised program, or as JAX differentiates the model.
+"""The gradient of an epoch, from the optimised program or from JAX's differentiation of the model.
 
-Both give the same up to rounding. The plain one is the reference, and serves models that cannot be split; the program's
-computes what is the same in every epoch once, and gathers rows where they are narrowest.
+Both agree up to rounding. The plain gradient is the reference, and serves models that cannot be split. The program computes
+unchanging values once, and gathers rows where they are narrowest.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dorylax.trainer.step.forward import Forward, PlainForward, forward_of
 
 
 class Kept(NamedTuple):
-    """What is the same in every epoch.
+    """Values that are the same in every epoch.
 
     Attributes:
-        arrays: an argument of the gradient.
-        compile_seconds: spent on compiling what makes them.
-        seconds: spent on making them.
+        arrays: The values, an argument of the gradient.
+        compile_seconds: Seconds spent on compiling their computation.
+        seconds: Seconds spent on computing them.
     """
 
     arrays: tuple[Any, ...] = ()
@@ -41,12 +41,12 @@ class Kept(NamedTuple):
 
 @runtime_checkable
 class Gradient(Protocol):
-    """How loss and gradients are computed; compared and hashed by identity.
+    """Computation of loss and gradients; compared and hashed by identity.
 
     Attributes:
-        passes: of the program; None where there is none.
-        reads_features: whether an epoch reads the features, or only what is kept of them.
-        forward: how a model that trains so is evaluated.
+        passes: Passes of the program; None without a program.
+        reads_features: Whether an epoch reads the features, instead of only values computed once from them.
+        forward: Forward pass for evaluating a model trained with this gradient.
     """
 
     passes: tuple[str, ...] | None
@@ -54,26 +54,26 @@ class Gradient(Protocol):
     forward: Forward
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:
-        """Compiles what `keep` runs.
+        """Compile the computation of `keep`.
 
         Args:
-            arrays: the data set, or its shapes.
+            arrays: The data set, or its shapes.
 
         Returns:
-            The executable, None where there is nothing to run; the shapes of what `keep` will give; seconds spent now.
+            The executable, or None if no values are kept; abstract results of `keep`; seconds spent now.
         """
         ...
 
     def keep(self, arrays: TrainingArrays) -> Kept:
-        """Computes what is the same in every epoch, on the device."""
+        """Compute the values that are the same in every epoch, on the device."""
         ...
 
     def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
-        """Loss before the update, gradients and new state: a pure function, to be jitted."""
+        """Return the loss before the update, gradients and new state: a pure function, to be jitted."""
         ...
 
     def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
-        """The loss alone, which may be differentiated once: for optimizers that search along a line."""
+        """Return only the loss, which may be differentiated once, for optimizers with a line search."""
         ...
 
 
@@ -82,7 +82,7 @@ class PlainGradient:
     """`jax.value_and_grad` of the whole model.
 
     Args:
-        structure: of the model.
+        structure: Structure of the model.
         loss: `(output, labels) -> [V]`.
     """
 
@@ -95,11 +95,11 @@ class PlainGradient:
         self.forward: Forward = PlainForward(structure)
 
     def prepare(self, arrays: TrainingArrays) -> tuple[Any, tuple[Any, ...], float]:  # noqa: ARG002
-        """Nothing is kept."""
+        """See `Gradient`. Keeps no values."""
         return None, (), 0.0
 
     def keep(self, arrays: TrainingArrays) -> Kept:  # noqa: ARG002
-        """Nothing is kept."""
+        """See `Gradient`. Keeps no values."""
         return Kept()
 
     def __call__(self, params: Tree, state: Tree, inputs: EpochInputs) -> tuple[Any, Tree, Tree]:
@@ -113,7 +113,7 @@ class PlainGradient:
         return self._loss_of(state, inputs)(params)[0]
 
     def _loss_of(self, state: Tree, inputs: EpochInputs) -> Callable[[Tree], tuple[Any, Tree]]:
-        """The loss of an epoch as a function of the parameters, with the model's new state."""
+        """Return the loss of an epoch, with the model's new state, as a function of the parameters."""
         streams, arrays = epoch_rng(inputs.streams, inputs.seed, inputs.epoch), inputs.arrays
 
         def loss_of(params: Tree) -> tuple[Any, Tree]:
@@ -129,9 +129,9 @@ class ProgramGradient:
     """The step of an optimised program.
 
     Args:
-        function: the program's.
-        passes: the program's.
-        forward: how the model is evaluated.
+        function: Function of the program.
+        passes: Passes of the program.
+        forward: Forward pass for evaluations.
     """
 
     def __init__(self, function: ProgramFunction, passes: tuple[str, ...], forward: Forward) -> None:
@@ -149,16 +149,16 @@ class ProgramGradient:
         gathered: Gathered = "float32",
         loss: RowFunction = cross_entropy,
     ) -> ProgramGradient:
-        """That of a model on data like these, whose numbers of vertices and edges are known.
+        """Build the gradient of a model on data of known numbers of vertices and edges.
 
         Args:
-            parts: the model.
-            spec: the data.
-            gathered: how an epoch stores the rows that it sums over neighbours.
+            parts: The model.
+            spec: Specification of the data.
+            gathered: Type in which an epoch stores rows for sums over neighbours.
             loss: `(output, labels) -> [V]`.
 
         Raises:
-            SplitError: the model cannot be split.
+            SplitError: The model cannot be split.
         """
         if spec.num_vertices is None or spec.num_edges is None:
             raise ValueError(
@@ -174,7 +174,7 @@ class ProgramGradient:
         return function, jax.eval_shape(self._function.prepare, arrays.run_data), seconds
 
     def keep(self, arrays: TrainingArrays) -> Kept:
-        """Runs what the passes hoisted out of the epoch."""
+        """Run the work that passes hoisted out of the epoch."""
         function, compile_seconds = self._keep.prepare(arrays.run_data)
         begin = time.perf_counter()
         kept = jax.block_until_ready(function(arrays.run_data))
@@ -189,7 +189,7 @@ class ProgramGradient:
         return result.loss, result.gradients, result.state
 
     def loss(self, params: Tree, state: Tree, inputs: EpochInputs) -> Any:
-        """See `Gradient`. Its derivative is the program's own: what is folded into a step cannot be differentiated."""
+        """See `Gradient`. The program supplies the derivative, since a folded step cannot be differentiated."""
 
         @jax.custom_vjp
         def value(params: Tree) -> Any:

@@ -1,4 +1,4 @@
-"""What is minimised, and what runs are judged by."""
+"""The loss that training minimises, and the metric that judges runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dorylax.program.model.loss import (
 )
 
 Loss = str | Callable[[Any, Any], Any] | None
-"""A name of `LOSSES`, or `(output, labels) -> [V]`; None: that of the labels, "cross_entropy" or "mse"."""
+"""A name of `LOSSES`, or `(output, labels) -> [V]`; None: the usual loss for the labels (`_USUAL`)."""
 
 _CLASSES, _PAIRS = "cross_entropy", "binary_cross_entropy"
 LOSSES: dict[str, Callable[[Any, Any], Any]] = {
@@ -42,23 +42,23 @@ _USUAL = {"classes": _CLASSES, "several": _CLASSES, "targets": "mse", "pairs": _
 
 @final
 class ModelOutputError(DorylaxError, ValueError):
-    """A model's output, or the loss of it, has another shape than the data ask for."""
+    """A model's output, or its loss, has a shape that does not fit the data."""
 
 
 @final
 class LossError(DorylaxError, ValueError):
-    """No loss of this name, or none for data of this kind."""
+    """There is no loss of this name, or it does not fit data of this kind."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """A loss per vertex, and the metric that goes with it. What is minimised is the mean over the training vertices.
+    """A loss per vertex and a metric. Training minimises the mean loss over the training vertices.
 
     Attributes:
-        name: of the loss.
+        name: Name of the loss.
         rows: `(output, labels) -> [V]`.
-        metric: what evaluations report.
+        metric: Name of the metric that evaluations report.
     """
 
     name: str = _CLASSES
@@ -67,11 +67,11 @@ class Objective:
 
     @classmethod
     def of(cls, loss: Loss, data: Dataset | TaskData | AbstractData, metric: str | None = None) -> Objective:
-        """That of a loss on data of this kind, and the metric of that name, or the usual one.
+        """Build the objective of a loss and a metric, by default the usual ones, for data of this kind.
 
         Raises:
-            ValueError: there is no loss or metric of this name, or none for labels of this kind.
-            TypeError: neither a name nor a function.
+            ValueError: There is no loss or metric of this name, or it does not fit labels of this kind.
+            TypeError: The loss is neither a name nor a function.
         """
         kind = data.kind if isinstance(data, TaskData) else kind_of(data.num_classes, multilabel=data.multilabel)
         if metric is not None:
@@ -104,7 +104,7 @@ class Objective:
 
     @property
     def measure(self) -> Measure:
-        """How the metric is computed."""
+        """Computation of the metric."""
         if self.metric != "loss":
             return MEASURES[self.metric]
         return Measure(
@@ -115,24 +115,24 @@ class Objective:
         )
 
     def sums(self, output: Any, labels: Any, masks: Any) -> Any:
-        """What `score` makes a number of, for masks bool `[M, V]`. May be traced."""
+        """Return sums from which `score` computes the metric, for masks bool `[M, V]`. May be traced."""
         return self.measure.sums(output, labels, masks)
 
     def score(self, sums: Any, mask: int) -> float:
-        """The metric of one of the masks, which is not empty."""
+        """Return the metric of one of the masks, which must not be empty."""
         return self.measure.value(sums, mask)
 
     def check(self, model: str, output: Any, data: Dataset | TaskData | AbstractData) -> None:
-        """Looks at shapes alone.
+        """Check shapes and types of a model's output.
 
         Args:
-            model: its name.
-            output: shapes of what it returns.
-            data: the data set.
+            model: Name of the model.
+            output: Abstract output of the model.
+            data: The data set.
 
         Raises:
-            ValueError: the output is not `[V, num_classes]`, or the loss is not `[V]`.
-            TypeError: the output is no floating array, or the loss is not floating.
+            ValueError: The output is not `[V, num_classes]`, or the loss is not `[V]`.
+            TypeError: The output is not a floating-point array, or the loss is not floating-point.
         """
         if self.of_classes:
             _check_logits(model, output, data)
@@ -149,7 +149,7 @@ CLASSES = Objective()
 def _check_rows(
     what: str, function: Callable[[Any, Any], Any], model: str, output: Any, data: Dataset | TaskData | AbstractData
 ) -> None:
-    """That a loss, or what a metric sums, is a number per vertex."""
+    """Check that a loss, or a metric's sum, gives one number per vertex."""
     labels = jax.ShapeDtypeStruct(data.labels.shape, jax.dtypes.canonicalize_dtype(data.labels.dtype))
     try:
         rows = jax.eval_shape(function, output, labels)
