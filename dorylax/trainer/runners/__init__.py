@@ -1,1 +1,1 @@
-"""Ways to run an epoch: `base.EpochRunner` is the contract; `single` and `pipelined` do not know each other."""
+"""Runners of epochs: `base.EpochRunner` is the contract; `single`, `streamed` and `pipelined` are independent."""

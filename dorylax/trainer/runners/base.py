@@ -1,4 +1,4 @@
-"""The contract of whatever trains one epoch after the other; judging, recording and saving them is the trainer's."""
+"""Contract of the runners, which train one epoch after the other; the trainer evaluates, records and saves epochs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Evaluate = Callable[[Tree, Tree], tuple[Any, bool]]
 
 
 class RanEpoch(NamedTuple):
-    """One epoch that was trained.
+    """Results of a training epoch.
 
     Attributes:
-        loss: masked training loss, without penalty, before the update; may be NaN or infinite.
-        seconds: that training took, on the runner's clock.
-        dollars: that the run has cost so far; None where it costs nothing.
+        loss: Masked training loss, without penalty, before the update; may be NaN or infinite.
+        seconds: Training time, on the runner's clock.
+        dollars: Cost of the run so far; None if it costs nothing.
     """
 
     loss: float
@@ -30,69 +30,69 @@ class RanEpoch(NamedTuple):
 
 
 class EpochRunner(ABC):
-    """Trains epochs. `start` once, then `run` for each epoch, `close` in any case."""
+    """Trains epochs: call `start` once, `run` for each epoch, and `close` in any case."""
 
     @property
     @abstractmethod
     def passes(self) -> tuple[str, ...] | None:
-        """Passes of the program that it runs; None where there is none."""
+        """Passes of the program that it runs; None if it runs no program."""
 
     @property
     @abstractmethod
     def kept(self) -> tuple[Any, ...]:
-        """What it keeps on the device from epoch to epoch, as `Gradient.keep` gives it; nothing before `start`."""
+        """Arrays kept on the device from epoch to epoch, as `Gradient.keep` returns them; empty before `start`."""
 
     @property
     @abstractmethod
     def reads_features(self) -> bool:
-        """Whether epochs read the features of the data set that it was started with."""
+        """Whether epochs read the features of the data set given to `start`."""
 
     @property
     @abstractmethod
     def evaluate(self) -> Evaluate | None:
-        """What evaluates a version, once it is started; None: one machine does, on the whole data set."""
+        """Function that evaluates parameters after `start`; None: one machine evaluates, on the whole data set."""
 
     @abstractmethod
     def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
-        """Gets ready for the epochs from `loop.epochs` on.
+        """Prepare the epochs from `loop.epochs` on.
 
         Args:
-            loop: the state to go on from; its timings are charged.
-            arrays: the data set on the device, as evaluations take it; None where `evaluate` is not.
+            loop: State to continue from; preparation is added to its timings.
+            arrays: The data set on the device, as for evaluations; None if `evaluate` is not None.
         """
 
     @abstractmethod
     def run(self, loop: LoopState) -> RanEpoch:
-        """Trains the next epoch, and leaves in the state what there is after it: params, opt_state, state."""
+        """Train the next epoch, and update the state's params, opt_state and state."""
 
     @property
     @abstractmethod
     def servers(self) -> Sequence[ServerMetrics]:
-        """What each server did in the epoch that was run last; nothing where there are none."""
+        """Metrics of each server in the last epoch; empty without servers."""
 
     @abstractmethod
     def drain(self, epochs: int) -> int:
-        """Asks for an end after as few more epochs as can be.
+        """Request an end after as few more epochs as possible.
 
         Args:
-            epochs: how many are finished.
+            epochs: Number of finished epochs.
 
         Returns:
-            After how many finished epochs the state can be saved whole; as many at least.
+            Number of finished epochs (at least `epochs`) after which the state can be saved.
         """
 
     @abstractmethod
     def carried(self) -> Carried | None:
-        """What a checkpoint must hold besides the state, to go on bit for bit; None where there is nothing such."""
+        """Return the additional state that a checkpoint needs to continue bit for bit; None if there is none."""
 
     @abstractmethod
     def report(self) -> dict[str, Any] | None:
-        """What a summary says about how the epochs were run, as JSON values; None where there is nothing to say."""
+        """Return the summary's report on the epochs, as JSON values; None if there is none."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Completes what it writes into the run's directory, after the last epoch; harmless where nothing was started."""
+        """Complete the runner's files in the run directory after the last epoch; safe to call before `start`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Lets go of threads, buffers and files; harmless where nothing was started."""
+        """Release threads, buffers and files; safe to call before `start`."""

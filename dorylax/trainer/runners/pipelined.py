@@ -1,4 +1,4 @@
-"""Servers and intervals: epochs by `dorylax.pipeline`."""
+"""Trains epochs on servers and intervals with `dorylax.pipeline`."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 @final
 class PipelineRunner(EpochRunner):
-    """Runs epochs on a pipeline, and tells it where checkpoints, the end and the switch to synchronous epochs are.
+    """Runs epochs on a pipeline, and informs it of checkpoints, the end, and the switch to synchronous epochs.
 
     Args:
-        parts: the model.
-        data: the data set, in the order in which it was given, or where its shards are.
-        optimizer: an optax transformation.
-        config: of the pipeline.
-        train: its settings of training.
-        objective: what is minimised and reported.
-        trace: the file that shows what every task did; None: nothing does.
-        checkpoints: the place of checkpoints, as `open_storage` takes it; None: there are none.
+        parts: The model.
+        data: The data set in the given order, or the location of its shards.
+        optimizer: An optax transformation.
+        config: Configuration of the pipeline.
+        train: Training settings.
+        objective: Loss and metric.
+        trace: File for the trace of all tasks; None: no trace.
+        checkpoints: Place of the checkpoints, as for `open_storage`; None: no checkpoints.
 
     Raises:
-        SplitError: the model cannot be split.
-        ConfigError: the pipeline and the data do not fit.
+        SplitError: The model cannot be split.
+        ConfigError: The pipeline and the data do not fit.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class PipelineRunner(EpochRunner):
         self._servers: Sequence[ServerMetrics] = ()
 
     def check_memory(self) -> None:
-        """Refuses hosts that do not fit.
+        """Refuse hosts that do not fit into memory.
 
         Raises:
-            MemoryLimitError: see `check_hosts`.
+            MemoryLimitError: See `check_hosts`.
         """
         from dorylax.memory.hosts import Program  # late, as the engine
         from dorylax.pipeline.hosts.pipeline import HostsPipeline
@@ -97,21 +97,21 @@ class PipelineRunner(EpochRunner):
 
     @property
     def kept(self) -> tuple[Any, ...]:
-        """Nothing: servers keep what they need."""
+        """Empty, since servers keep their own arrays."""
         return ()
 
     @property
     def reads_features(self) -> bool:
-        """Servers may read them where they lie."""
+        """True, since servers may read features from the data set's files."""
         return True
 
     @property
     def evaluate(self) -> Evaluate | None:
-        """Hosts in other processes do, where their rows lie."""
+        """Evaluation on hosts, which hold the rows; None for inline servers."""
         return None if self._config.hosts == "inline" else self._evaluate
 
     def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:  # noqa: ARG002
-        """Starts the pipeline where the state stands."""
+        """Start the pipeline from the state."""
         from dorylax.pipeline.saved import Saved  # late, as the engine
         from dorylax.pipeline.trace import TraceWriter
 
@@ -134,7 +134,7 @@ class PipelineRunner(EpochRunner):
         loop.spend("compile", self._build_seconds + time.perf_counter() - begin)
 
     def run(self, loop: LoopState) -> RanEpoch:
-        """See `EpochRunner`. Seconds are those of the pipeline's clock."""
+        """See `EpochRunner`. Seconds are measured on the pipeline's clock."""
         run = self._started()
         self._switch_after(run, loop.history[-1:])
         epoch = run.run_epoch()
@@ -146,11 +146,11 @@ class PipelineRunner(EpochRunner):
         return RanEpoch(float(epoch.loss), float(epoch.seconds), None if bill is None else bill.total)
 
     def outputs(self, params: Tree, state: Tree) -> Any:
-        """The model's outputs of a version, by hosts that are started for it and ended: as `Trainer.predict` gives them.
+        """Return the model's outputs for `Trainer.predict`, from hosts that are started and stopped for this call.
 
         Args:
-            params: parameters.
-            state: the model's other state.
+            params: Parameters.
+            state: The model's other state.
         """
         from dorylax.pipeline.hosts.pipeline import HostsPipeline  # late, as the engine
 
@@ -170,18 +170,18 @@ class PipelineRunner(EpochRunner):
         return self._servers
 
     def drain(self, epochs: int) -> int:
-        """Closes the gate: intervals that are ahead are waited for."""
+        """See `EpochRunner`. Closes the gate, and lets the intervals that are ahead finish."""
         return max(epochs, self._started().drain())
 
     def carried(self) -> Carried | None:
-        """What the servers hold; None where intervals stand in different epochs."""
+        """Return the servers' state; None if intervals are in different epochs."""
         saved = None if self._run is None else self._run.save()
         if self._trace is not None:
             self._trace.checkpoint(settled=saved is not None and self._config.clock == "virtual")
         return None if saved is None else Carried(saved.arrays, saved.record, saved.parts)
 
     def report(self) -> dict[str, Any] | None:
-        """What was run, and the pipeline's counters."""
+        """Return the pipeline's settings, counters, bill and losses."""
         if self._run is None:
             return None
         config, run = self._config, self._run
@@ -198,7 +198,7 @@ class PipelineRunner(EpochRunner):
         }
 
     def finish(self) -> None:
-        """Closes the trace."""
+        """Close the trace."""
         if self._trace is not None:
             self._trace.close()
 
@@ -222,7 +222,7 @@ class PipelineRunner(EpochRunner):
         return self._run
 
     def _switch_after(self, run: PipelineRun, records: Sequence[EpochRecord]) -> None:
-        """Goes on synchronously, once, if one of these epochs came near the target."""
+        """Switch to synchronous epochs, once, if one of these epochs came near the target."""
         margin, target = self._config.switch_margin, self._train.target_accuracy
         if self._switched or margin is None or target is None:
             return
@@ -254,7 +254,7 @@ def _pipeline(
     objective: Objective,
     seed: int,
 ) -> Pipeline | HostsPipeline:
-    """What is to be trained; imports late, since runs on one machine need none of it."""
+    """Build the pipeline; imports are late, since runs on one machine do not need them."""
     if config.hosts != "inline":
         from dorylax.pipeline.hosts.pipeline import HostsPipeline
 

@@ -1,4 +1,4 @@
-"""One machine: the compiled step, applied to a run's state."""
+"""Trains epochs on one machine with one compiled step."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class SingleRunner(EpochRunner):
     """Runs each epoch as one jitted function.
 
     Args:
-        functions: of the run's model and optimizer.
-        gradient: how loss and gradients are computed.
-        streams: the model's random streams.
-        seed: of the run.
-        trace_seconds: spent on making the gradient, to be charged.
-        redraw: the inputs of the model that are others in an epoch, by name.
+        functions: Step functions of the run's model and optimizer.
+        gradient: Gradient function.
+        streams: The model's random streams.
+        seed: Seed of the run.
+        trace_seconds: Seconds spent on tracing the gradient, to be added to the timings.
+        redraw: Returns the model inputs that change in an epoch, as name → array.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class SingleRunner(EpochRunner):
 
     @property
     def reads_features(self) -> bool:
-        """Not where all that an epoch needs of them was computed once."""
+        """False if epochs read only values computed once from the features."""
         return self._gradient.reads_features
 
     @property
     def evaluate(self) -> Evaluate | None:
-        """One machine does."""
+        """None: the trainer evaluates on this machine."""
         return None
 
     def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:
-        """Compiles, and computes what is the same in every epoch."""
+        """Compile the step, and compute the values that are the same in every epoch."""
         assert arrays is not None
         kept = self._gradient.keep(arrays)
         self._inputs = EpochInputs(self._streams, kept.arrays, arrays, np.uint32(self._seed), np.uint32(0))
@@ -91,28 +91,28 @@ class SingleRunner(EpochRunner):
             )
         carry, device_loss = self._step(carry, inputs)
         loop.params, loop.opt_state, loop.state = carry
-        loss = float(device_loss)  # waits for the whole step
+        loss = float(device_loss)  # blocks until the whole step is done
         return RanEpoch(loss, time.perf_counter() - begin)
 
     @property
     def servers(self) -> tuple[ServerMetrics, ...]:
-        """Nothing."""
+        """Empty."""
         return ()
 
     def drain(self, epochs: int) -> int:
-        """Between two epochs everything can be saved."""
+        """See `EpochRunner`. The state can be saved after every epoch."""
         return epochs
 
     def carried(self) -> Carried | None:
-        """Nothing."""
+        """See `EpochRunner`."""
         return None
 
     def report(self) -> dict[str, Any] | None:
-        """Nothing."""
+        """See `EpochRunner`."""
         return None
 
     def finish(self) -> None:
-        """Nothing."""
+        """See `EpochRunner`."""
 
     def close(self) -> None:
-        """Nothing."""
+        """See `EpochRunner`."""

@@ -1,4 +1,4 @@
-"""One machine with little memory: epochs over units of rows."""
+"""Trains epochs on one machine with too little memory, over units of rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class StreamedRunner(EpochRunner):
     """Runs each epoch in sweeps over the rows.
 
     Args:
-        functions: of the run's model and optimizer.
-        run: what computes.
-        streams: the model's random streams.
-        seed: of the run.
+        functions: Step functions of the run's model and optimizer.
+        run: The streamed run.
+        streams: The model's random streams.
+        seed: Seed of the run.
     """
 
     def __init__(self, functions: StepFunctions, run: StreamedRun, streams: Tree, *, seed: int) -> None:
@@ -37,21 +37,21 @@ class StreamedRunner(EpochRunner):
 
     @property
     def kept(self) -> tuple[Any, ...]:
-        """Nothing on the device."""
+        """Empty: no arrays stay on the device."""
         return ()
 
     @property
     def reads_features(self) -> bool:
-        """Where they lie."""
+        """True: epochs read them from the data set's files or arrays."""
         return True
 
     @property
     def evaluate(self) -> Evaluate | None:
-        """In sweeps, too."""
+        """Streamed evaluation."""
         return self._run.evaluate
 
     def start(self, loop: LoopState, arrays: TrainingArrays | None) -> None:  # noqa: ARG002
-        """Computes what is the same in every epoch."""
+        """Compute the values that are the same in every epoch."""
         begin = time.perf_counter()
         _ = self._run.training
         loop.spend("train", time.perf_counter() - begin)
@@ -68,24 +68,24 @@ class StreamedRunner(EpochRunner):
 
     @property
     def servers(self) -> tuple[ServerMetrics, ...]:
-        """Nothing."""
+        """Empty."""
         return ()
 
     def drain(self, epochs: int) -> int:
-        """Between two epochs everything can be saved."""
+        """See `EpochRunner`. The state can be saved after every epoch."""
         return epochs
 
     def carried(self) -> Carried | None:
-        """Nothing."""
+        """See `EpochRunner`."""
         return None
 
     def report(self) -> dict[str, Any] | None:
-        """Nothing."""
+        """See `EpochRunner`."""
         return None
 
     def finish(self) -> None:
-        """Nothing."""
+        """See `EpochRunner`."""
 
     def close(self) -> None:
-        """Lets go of files, memory and threads."""
+        """Release files, memory and threads."""
         self._run.close()
