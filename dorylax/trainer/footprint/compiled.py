@@ -1,7 +1,7 @@
-"""What XLA assigns to the functions of a run, and the guess that spares compiling them.
+"""Memory that XLA assigns to the functions of a run, and an upper estimate that avoids compiling them.
 
-The functions compiled here are those that training calls, on shapes instead of arrays, and they are kept: a run that
-is let through does not compile them again.
+The functions compiled here are those that training calls, on shapes instead of arrays, and they stay cached: a run that
+passes the check does not compile them again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _CLEARLY = 0.5
 def compiled_on_shapes(
     functions: StepFunctions, gradient: Gradient, parts: ModelParts, shape: DataShape, *, community: bool
 ) -> tuple[Compiled | None, int, float]:
-    """The memory of the functions, the bytes that compiling them has added to this process, and the seconds it took.
+    """Return the functions' memory, the bytes that compiling them added to this process, and the seconds spent.
 
-    None where JAX computes on an accelerator, with its own memory, or operation by operation, for debugging.
+    The memory is None if JAX uses an accelerator, which has its own memory, or runs operation by operation for debugging.
     """
     if jax.default_backend() != "cpu" or debugged():
         return None, 0, 0.0
@@ -68,10 +68,10 @@ def tree_bytes(tree: Any) -> int:
 
 
 def clearly_fits(shape: DataShape, parts: ModelParts, there: int) -> bool:
-    """Whether a generous guess is far below the memory that is left.
+    """Whether a generous estimate is far below the available memory.
 
-    It is six copies of the data and, of the width of all parameters together, twice an array with a row per edge
-    (messages and attention, with their gradients) and eight times one with a row per vertex.
+    The estimate is six copies of the data, plus arrays as wide as all parameters together: two with a row per edge (messages
+    and attention, with their gradients) and eight with a row per vertex.
     """
     widths = sum(leaf.shape[-1] if leaf.ndim else 1 for leaf in jax.tree.leaves(parts.params))
     rows = 4 * (2 * widths * shape.num_edges + 8 * (widths + shape.num_features) * shape.num_vertices)

@@ -1,4 +1,4 @@
-"""What the processes of a run hold in memory whose servers are hosts, and the check before they are started."""
+"""Estimates the memory of a run's processes if its servers are hosts, and checks it before they start."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def estimate_hosts(
     loads: bool = True,
     row_normalise: bool = False,
 ) -> Estimate:
-    """What hosts and driver would hold: on this machine all together, on a cluster each by itself. Nothing is compiled.
+    """Estimate the memory of hosts and driver without compiling: together on this machine, or each by itself on a cluster.
 
     Args:
-        config: of the pipeline.
-        program: what graph servers run.
-        parameters: bytes of the parameters and of the optimizer's state.
-        shape: of the data set.
-        shards: those of the hosts; None where the driver has the data set, and writes them.
-        loads: whether the driver is still to load it.
-        row_normalise: whether its features are then scaled.
+        config: Configuration of the pipeline.
+        program: Plans that graph servers run.
+        parameters: Bytes of the parameters and of the optimizer's state.
+        shape: Shape of the data set.
+        shards: Existing shards; None: the driver has the data set and writes shards.
+        loads: Whether the driver has yet to load it.
+        row_normalise: Whether its features are then scaled.
     """
     here = config.hosts != "ray"
     hosts = Counter(map(_composition, spread(config.servers, config.parameter_servers, config.num_hosts)))
@@ -73,17 +73,17 @@ def check_hosts(
     optimizer: optax.GradientTransformation,
     data: Dataset | ShardedData,
 ) -> None:
-    """Refuses hosts that do not fit, before they are started.
+    """Refuse hosts that do not fit into memory, before they start.
 
     Args:
-        config: of the pipeline.
-        program: what graph servers run.
-        parts: the model.
-        optimizer: an optax transformation.
-        data: the data set, or where its shards are.
+        config: Configuration of the pipeline.
+        program: Plans that graph servers run.
+        parts: The model.
+        optimizer: An optax transformation.
+        data: The data set, or the location of its shards.
 
     Raises:
-        MemoryLimitError: all processes together need more than there is, or one on a node more than `ray.memory`.
+        MemoryLimitError: All processes together need more than there is, or one on a node more than `ray.memory`.
     """
     shards = data if isinstance(data, ShardedData) else None
     shape = data.summary.shape if isinstance(data, ShardedData) else DataShape.of(data)
@@ -101,11 +101,11 @@ def parameter_bytes(parts: ModelParts, optimizer: optax.GradientTransformation) 
 def _driver(
     shape: DataShape, process: Process, more: dict[str, int] | None, *, loads: bool, row_normalise: bool
 ) -> tuple[tuple[Phase, ...], dict[str, int]]:
-    """The driver's phases before hosts are started, and the data that it keeps; `more` is held while it cuts, if it does."""
+    """Return the driver's phases before hosts start, and its remaining data; `more` is held while it cuts shards."""
     if more is None:
         return (), {}
     base: dict[str, Any] = {LIBRARIES: process.libraries}
-    data = {"data set": sum(shape.copy().values())} if loads else {}  # else in memory already
+    data = {"data set": sum(shape.copy().values())} if loads else {}  # otherwise already in memory
     cut = Phase("cut", base | data | more)
     if not loads:
         return (cut,), data
@@ -114,13 +114,13 @@ def _driver(
 
 
 def _composition(host: tuple[MemberSpec, ...]) -> tuple[int, int]:
-    """How many graph servers and parameter servers live in it."""
+    """Return the numbers of a host's graph servers and parameter servers."""
     graph = sum(member.role == "graph" for member in host)
     return graph, len(host) - graph
 
 
 def _host(kind: tuple[int, int], servers: dict[str, dict[str, int]], base: int) -> Phase:
-    """A host of so many graph servers and parameter servers."""
+    """Return the memory of a host with so many graph servers and parameter servers."""
     found = {LIBRARIES: base}
     for count, role in zip(kind, servers, strict=True):
         found |= {name: count * size for name, size in servers[role].items() if count}

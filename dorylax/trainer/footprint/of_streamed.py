@@ -1,4 +1,4 @@
-"""What a run would hold in memory and on disk, and move in an epoch, if its data are streamed; from their sizes alone."""
+"""Estimates memory, disk space and traffic of a streamed run, from the sizes of its data alone."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_ou
 @final
 @dataclasses.dataclass(frozen=True)
 class StreamedEstimate:
-    """A run that is streamed.
+    """Estimate of a streamed run.
 
     Attributes:
-        layouts: what stays in memory.
-        base: bytes that the process holds besides.
+        layouts: Layouts of the programs.
+        base: Bytes that the process holds in addition.
     """
 
     layouts: Layouts
@@ -36,13 +36,13 @@ class StreamedEstimate:
 
     @property
     def memory(self) -> int:
-        """Bytes in memory at most."""
+        """Peak bytes in memory."""
         training, evaluation = self.layouts
         return self.base + max(training.bytes, training.lasting_bytes + evaluation.bytes)
 
     @property
     def edges(self) -> int:
-        """Edges that an epoch goes through."""
+        """Number of edges traversed in an epoch."""
         return self.layouts.training.index_reads * self.layouts.training.num_edges
 
     @property
@@ -52,7 +52,7 @@ class StreamedEstimate:
 
     @property
     def width(self) -> int:
-        """Columns of what an epoch mostly gathers: the widest value that is whole, or a block of one."""
+        """Width of most gathers in an epoch: columns of the widest whole value or block."""
         training = self.layouts.training
         row_bytes = training.program.analysis.row_bytes
         columns: list[int] = [row_bytes[var] // type_of(var).dtype.itemsize for var in training.epoch.whole]
@@ -60,11 +60,11 @@ class StreamedEstimate:
 
     @property
     def disk(self) -> int:
-        """Bytes of files while it runs."""
+        """Bytes of files during the run."""
         return sum(layout.scratch_bytes for layout in self.layouts)
 
     def to_dict(self) -> dict[str, Any]:
-        """The estimate as JSON values; bytes."""
+        """Return the estimate as JSON values, in bytes."""
         training = self.layouts.training
         return {
             "memory": self.memory,
@@ -91,22 +91,22 @@ class StreamedEstimate:
 def estimate_streamed(
     found: Estimate, parts: ModelParts, objective: Objective, limit: Limit, scratch: Path | None
 ) -> StreamedEstimate:
-    """What a run would take, whose data do not fit.
+    """Estimate a run whose data do not fit into memory.
 
     Args:
-        found: what it would take in memory.
-        parts: the model.
-        objective: what is minimised.
-        limit: what the process may use.
-        scratch: where its files will go; None if nobody has said, and the disk is taken to have room.
+        found: Estimate of the run in memory.
+        parts: The model.
+        objective: Loss and metric.
+        limit: Memory limit of the process.
+        scratch: Folder for its files; None: not known, and the disk is assumed to be large enough.
 
     Raises:
-        SplitError: the model cannot be split.
-        NotStreamedError: it does not fit in this way either, or its data cannot even be loaded.
+        SplitError: The model cannot be split.
+        NotStreamedError: The streamed run does not fit either, or its data cannot even be loaded.
     """
     shape = found.shape
     load = found.phases[0]
-    # The system takes back pages of mapped files where memory is scarce.
+    # The system evicts pages of mapped files if memory is scarce.
     stays = load.total - sum(load.parts.get(name, 0) for name in _mapped_parts(shape))
     if load.name == "load" and stays > limit.bytes:
         raise NotStreamedError(
@@ -132,7 +132,7 @@ def estimate_streamed(
 
 
 def _labelled_edges(shape: DataShape) -> int | None:
-    """As of `edges_from_labelled`, on average; of all vertices, which takes most, where it is not known how many train."""
+    """Expected `edges_from_labelled`; all edges, the upper bound, if the number of training vertices is unknown."""
     V, train = shape.num_vertices, shape.num_labelled
     if not shape.symmetric or train == V:
         return None

@@ -1,4 +1,4 @@
-"""The memory of a trainer that has its data already, before it begins."""
+"""Estimates the memory of a trainer that has already loaded its data, before it begins."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def estimate_trainer(
     community: bool,
     edge_ids: bool,
 ) -> tuple[Estimate | None, float]:
-    """Estimates the memory of training on loaded data.
+    """Estimate the memory of training on loaded data.
 
     Args:
-        functions: of the model and the optimizer.
-        gradient: how gradients are computed.
-        parts: the model.
-        data: the data set.
+        functions: Step functions of the model and the optimizer.
+        gradient: Gradient function.
+        parts: The model.
+        data: The data set.
         limit: Memory limit of the process.
         community: Whether training reorders the data.
-        edge_ids: whether the model reads edge ids.
+        edge_ids: Whether the model reads edge ids.
 
     Returns:
-        The estimate, None where training clearly fits; and the seconds spent on compiling what training will use.
+        The estimate, or None if training clearly fits; and the seconds spent on compiling functions for training.
     """
     shape = dataclasses.replace(DataShape.of(data), edge_ids=edge_ids)
     if clearly_fits(shape, parts, limit.bytes - resident_bytes()):
         return None, 0.0
-    # The data are counted apart: those that are there are no part of the libraries.
+    # The data are counted separately, so that resident data do not count as libraries.
     data.release()
     ordered = community and is_ordered(data)
     libraries = max(0, resident_bytes() - held(shape, ordered=ordered))
@@ -54,11 +54,11 @@ def estimate_trainer(
 
 
 def refusal(found: Estimate, *, community: bool) -> str:
-    """The error message for a run that does not fit, with remedies.
+    """Return the error message for a run that does not fit, with remedies.
 
     Args:
         found: The estimate.
-        community: whether its data will be reordered.
+        community: Whether its data will be reordered.
     """
     ways = []
     if community:

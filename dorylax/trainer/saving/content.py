@@ -1,4 +1,4 @@
-"""What a checkpoint holds of a run's state, and the state that comes of it."""
+"""Conversion between a run's state and the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from dorylax.runs.result import EpochRecord, Timings
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
 from dorylax.trainer.saving.description import path_name
 
-# Of what `describe_run` says, what parameters need to be of use: the data may be others.
-# Of the data, what checkpoints of earlier versions do not say.
+# Parts of `data` in a run's description that checkpoints of earlier versions lack.
 _UNSAID = ("data.multilabel", "data.targets", "data.class_names")
+# Parts of the description that must match for parameters to be usable, possibly on other data.
 _OF_PARAMETERS = ("model", "parameters.", "state.", "optimizer_state.", "settings.model.")
-# Of a checkpoint: a group of arrays and an entry of the record, where a pipeline had something to carry.
+# Name of a checkpoint's group of arrays, and of an entry of its record, for a pipeline's carried state.
 _CARRIED = PARTS_GROUP
 
 
 def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """The arrays and the record to save; `run` is from `describe_run`."""
+    """Return the arrays and the record to save; `run` is from `describe_run`."""
     trees = {
         "params": loop.params,
         "opt_state": loop.opt_state,
@@ -53,16 +53,17 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
 def from_checkpoint(
     checkpoint: Checkpoint, like: LoopState, run: Mapping[str, Any], *, to_predict: bool = False
 ) -> LoopState:
-    """The state that was saved.
+    """Return the saved state.
 
     Args:
-        checkpoint: read and verified.
-        like: a state of this run (a fresh one), for structure.
-        run: from `describe_run`.
-        to_predict: only the parameters are wanted, perhaps for other data: compare only what they need.
+        checkpoint: The checkpoint, read and verified.
+        like: A fresh state of this run, which gives the structure.
+        run: Description from `describe_run`.
+        to_predict: Whether only the parameters are needed, possibly for other data; only parts that affect them are
+            compared.
 
     Raises:
-        CheckpointMismatchError: it belongs to another run; names what differs.
+        CheckpointMismatchError: The checkpoint belongs to another run; the message names the differences.
     """
     record = checkpoint.record
     changed = differences(record["run"], run)
@@ -91,12 +92,12 @@ def from_checkpoint(
         timings=Timings(**record["timings"]),
         diverged=record["diverged"],
         carried=Carried(arrays.get(_CARRIED, {}), record[_CARRIED], checkpoint.parts) if _CARRIED in record else None,
-        report=record.get("report"),  # earlier versions left it to summary.json alone
+        report=record.get("report"),  # absent in checkpoints of earlier versions
     )
 
 
 def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
-    """Says in the user's terms why parameters do not fit a data set."""
+    """Raise an error in the user's terms if numbers of features or classes differ."""
     there, here = checkpoint.record["run"]["data"], run["data"]
     if any(there[width] != here[width] for width in ("features", "classes")):
         raise CheckpointMismatchError(
@@ -106,7 +107,7 @@ def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
 
 
 def _named(tree: Tree) -> dict[str, Any]:
-    """Path → array; random keys as their words."""
+    """Return path → array, with random keys as their key data."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {path_name(path): jax.random.key_data(leaf) if is_key(leaf) else leaf for path, leaf in leaves}
 

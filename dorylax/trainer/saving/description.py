@@ -1,4 +1,4 @@
-"""What makes a run the run it is: what must be the same for a checkpoint to be continued."""
+"""Description of a run that must match for a checkpoint to be continued."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def describe_run(
     seed: int,
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What must be the same for a checkpoint to be continued, as JSON values.
+    """Describe a run, as JSON values, by everything that must match for a checkpoint to be continued.
 
     Args:
-        parts: the model.
-        opt_state: the optimizer's state (arrays or their abstract shapes); what made it cannot be compared.
-        data: the data set, or what is known of it.
-        seed: the run's seed.
-        settings: anything else, from the configuration.
+        parts: The model.
+        opt_state: The optimizer's state (arrays or abstract arrays); the optimizer itself is not comparable.
+        data: The data set, or the location of its shards.
+        seed: The run's seed.
+        settings: Other settings that must match.
     """
     found = dict(data.summary.description if isinstance(data, ShardedData) else describe_data(data))
     inputs = found.pop("inputs")
@@ -51,5 +51,5 @@ def _types(tree: Tree) -> dict[str, str]:
 
 
 def path_name(path: Any) -> str:
-    """A key path of JAX as a name, parts joined by points."""
+    """Convert a key path of JAX to a name, with parts joined by dots."""
     return jax.tree_util.keystr(path, simple=True, separator=".") or "value"

@@ -1,9 +1,10 @@
-"""Where a run's checkpoints are: in its directory, or in another place, there below a name of the run's own.
+"""Places of a run's checkpoints: its directory, or a uniquely named folder in another place.
 
-The name is the end of the directory's path and eight digits of all of it: every sweep has a `runs/KEY`, every `dorylax
-train` a `seed-0`, and any number of them may have one `train.checkpoints`. environment.json notes the place, so that a
-directory that was moved or copied finds its checkpoints. It goes on in a place of its own: only `run.json` in a place says
-whose the place is, and nobody else writes or deletes there.
+The name is the end of the directory's path and eight digits of the hash of the whole path. It must be unique because every
+sweep has a `runs/KEY`, every `dorylax train` a `seed-0`, and any number of them may share one `train.checkpoints`.
+environment.json
+notes the place, so that a moved or copied directory finds its checkpoints. It continues in a place of its new path: only the run named
+in a place's `run.json` writes or deletes there.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _DIGITS = 8
 
 
 class Places(NamedTuple):
-    """The places of a run's checkpoints, as `open_storage` takes them.
+    """Places of a run's checkpoints, as for `open_storage`.
 
     Attributes:
-        path: of the run directory, by which the run is known.
-        place: where they go from now on.
-        former: where else there may be some, since the setting may change, or the directory move, when the run goes on.
-        noted: where a process of the run has been before, and has left `run.json`; None: nowhere but in its directory.
-        inside: whether `place` is in the run directory.
+        path: Path of the run directory, which identifies the run.
+        place: Place of new checkpoints.
+        former: Other places that may hold checkpoints, since the setting or the directory's path may have changed.
+        noted: Place in which an earlier process of the run left a `run.json`; None: none but the run directory.
+        inside: Whether `place` is in the run directory.
     """
 
     path: Path
@@ -47,17 +48,17 @@ class Places(NamedTuple):
 
     @classmethod
     def of(cls, directory: RunDirectory, checkpoints: str | None, kept_as: Path | None = None) -> Places:
-        """Those of a run, as its directory is before anything is written.
+        """Determine the places of a run from its directory, before anything is written.
 
         Args:
-            directory: of the run.
-            checkpoints: the setting `train.checkpoints`.
-            kept_as: the path by which the run is known, where the directory is a copy to work in; None: its own.
+            directory: The run directory.
+            checkpoints: The setting `train.checkpoints`.
+            kept_as: Path that identifies the run if the directory is a working copy; None: the directory's path.
         """
         path = Path(kept_as or directory.path).absolute()
         before, noted = _before(directory)
         inside = str(directory.checkpoints_path.absolute())
-        if noted is None and before is not None:  # of a damaged environment.json
+        if noted is None and before is not None:  # environment.json is damaged
             noted = _below(before, path)
         place = inside if checkpoints is None else _below(checkpoints, path)
         former = tuple(one for one in dict.fromkeys((inside, noted or inside)) if one != place)
@@ -69,23 +70,23 @@ class Places(NamedTuple):
         return directory is not None and os.path.realpath(directory) == os.path.realpath(self.path)
 
     def note(self) -> dict[str, str] | None:
-        """For environment.json; None where they are in the run directory."""
+        """Return the entry for environment.json; None if checkpoints are in the run directory."""
         return None if self.inside else {"place": self.place, "directory": str(self.path)}
 
     def owner(self) -> bytes:
-        """For `run.json`: whose the place is, each time another content."""
+        """Return the content of `run.json`, which names the owner of the place and is different at each call."""
         fields = {"schema": _SCHEMA, "directory": str(self.path), "host": socket.gethostname()}
         return json.dumps(sealed({**fields, "id": secrets.token_hex(8)}), indent=1).encode() + b"\n"
 
 
 def described(owner: bytes) -> str:
-    """The run that a `run.json` names, in words."""
+    """Describe in words the run that a `run.json` names."""
     fields = _owner(owner)
     return f"the run in {fields['directory']} on {fields['host']}" if fields else "another run"
 
 
 def _owner(content: bytes) -> dict[str, str]:
-    """The directory and host in a `run.json`; nothing if it is damaged."""
+    """Return the directory and host in a `run.json`; empty if it is damaged."""
     try:
         fields = unsealed(json.loads(content), without=0)
         return {name: str(fields[name]) for name in ("directory", "host")}
@@ -94,11 +95,11 @@ def _owner(content: bytes) -> dict[str, str]:
 
 
 def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
-    """Whether there are any of the run that was in a directory, which may be gone.
+    """Whether checkpoints exist of the run in a directory, which may itself be gone.
 
     Raises:
-        OSError: the place cannot be listed.
-        AwsError: S3 cannot be asked.
+        OSError: The place cannot be listed.
+        AwsError: S3 refuses the request.
     """
     return bool(place_at(Places.of(RunDirectory(path), checkpoints).place).numbers())
 
@@ -110,7 +111,7 @@ def _below(checkpoints: str, path: Path) -> str:
 
 
 def _before(directory: RunDirectory) -> tuple[str | None, str | None]:
-    """The setting that the run had, and the place that is noted."""
+    """Return the run's former setting and the noted place."""
     setting: Any = None
     place: Any = None
     with contextlib.suppress(RunDirectoryError):  # damaged
