@@ -1,6 +1,6 @@
-"""Training, on one machine or by a pipeline: `Trainer`, what it returns, and what may watch it.
+"""Training on one machine or with a pipeline: `Trainer`, its results, and the observer interface.
 
-Names load on first use, so that reading a run's records (`dorylax.runs.metrics`) does not pull in Flax.
+Names load on first use, so that reading a run's records (`dorylax.runs.metrics`) does not import Flax.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user's model, taken apart for the user's data: which inputs it takes, and values for its parameters."""
+"""Takes the user's model apart for the user's data: the inputs that it takes, and values of its parameters."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ def parts_of(
     rngs: tuple[str, ...] = ("dropout",),
     seed: int = 0,
 ) -> ModelParts:
-    """A model's parts, with values on the host: `fit` must be able to start again, and the user may go on with their own.
+    """Return a model's parts, with values copied to the host.
+
+    The copies allow `fit` to restart, and leave the user's model unchanged.
 
     Args:
-        model: a Flax NNX or Linen module, or a function `f(params, graph, x, …)`.
-        data: what it will run on; shapes alone will do, unless a Linen module has to be initialised.
-        params: the parameters of a function; of a Linen module its parameters or variables, by default initialised.
-        rngs: names of the random streams of a Linen module.
-        seed: of parameters that are initialised here.
+        model: A Flax NNX or Linen module, or a function `f(params, graph, x, …)`.
+        data: Data for the model; abstract arrays suffice, unless a Linen module needs initialisation.
+        params: Parameters of a function; of a Linen module its parameters or variables, by default initialised.
+        rngs: Names of the random streams of a Linen module.
+        seed: Seed for initialising parameters.
 
     Raises:
-        TypeError: none of these kinds, parameters that are not the model's, or given apart for an NNX module.
-        ValueError: no parameters, or an input that the model needs and the data lack.
+        TypeError: The model is of another kind, the parameters are not the model's, or an NNX module is given parameters.
+        ValueError: There are no parameters, or the data lack an input that the model needs.
     """
     if isinstance(model, nnx.Module) and params is not None:
         raise ModelKindError(f"params= is for Linen modules and functions: {type(model).__name__} holds its own")
@@ -72,10 +74,10 @@ def parts_of(
 def further_inputs(
     data: Dataset | TaskData | AbstractData, keywords: Keywords, model: str = "the model"
 ) -> dict[str, Any]:
-    """The further inputs of a data set that a model takes, by name, in the order of `DataSpec.named`.
+    """Return name → further input, for the inputs of a data set that a model takes, in the order of `DataSpec.named`.
 
     Raises:
-        MissingInputError: the model needs one that there is not.
+        MissingInputError: The data lack an input that the model needs.
     """
     there = {**data.vertex_inputs, **data.edge_inputs}
     for name in keywords.required:
@@ -89,12 +91,12 @@ def further_inputs(
 
 
 def made_by_task(data: Dataset | TaskData | AbstractData) -> tuple[str, ...]:
-    """Names of the inputs that only the task has made, so that a model gets them only by its signature."""
+    """Names of inputs made by the task, which a model receives only if its signature names them."""
     return data.of_task if isinstance(data, TaskData) else ()
 
 
 def with_ids_if_needed(data: Dataset | TaskData | AbstractData, call: Callable[[CompressedGraph], Result]) -> Result:
-    """What a call gives on a graph without edge ids, which take up to 12 bytes an edge; with them where it needs them."""
-    with contextlib.suppress(Exception):  # whatever else is wrong is raised again
+    """Call a function on the graph without edge ids (up to 12 bytes per edge), or with them if that fails."""
+    with contextlib.suppress(Exception):  # an error that is not about edge ids occurs again below
         return call(data.graph.without_edge_ids())
     return call(data.graph)

@@ -1,4 +1,4 @@
-"""What follows from the settings of training: what a continued run may change, and when a run is over."""
+"""Consequences of the training settings: which of them a continued run may change, and when a run stops."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dorylax.runs.metric import METRICS
 from dorylax.runs.result import EpochRecord, Stopped
 from dorylax.serverless.config import TensorConfig
 
-# Settings that change no number of an epoch that is trained already: a run may be continued with others. An order of
-# vertices that does change numbers is part of what checkpoints compare.
+# Settings that do not affect finished epochs, so that a continued run may change them. An order of vertices that changes
+# numbers is compared separately, as part of the checkpoints.
 _FREE = frozenset(
     {
         "data.verify",
@@ -30,7 +30,8 @@ _FREE = frozenset(
         "pipeline.trace",
     }
 )
-# Where and how many tasks run at a time; in virtual time that is the cluster's speed. Two change how sums are formed.
+# Settings for placing and scheduling tasks; in virtual time they determine the cluster's speed. Two affect how sums are
+# formed.
 _FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.num_hosts", "pipeline.graph_threads"} | (
     {*map(TensorConfig.key, TensorConfig.options()), *map(RayConfig.key, RayConfig.options())}
     - {"tensor.backend", "tensor.streaming"}
@@ -38,12 +39,12 @@ _FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.num_hosts", "pipeline.gra
 
 
 def free_settings(pipeline: PipelineConfig | None) -> frozenset[str]:
-    """The dotted settings that may change when a run is continued."""
+    """Return the dotted settings that a continued run may change."""
     return _FREE | _FREE_ON_THE_REAL_CLOCK if pipeline is not None and pipeline.clock == "real" else _FREE
 
 
 def stop_reason(train: TrainConfig, history: Sequence[EpochRecord], best: int | None) -> Stopped | None:
-    """Why training is over after these epochs, of which `best` is the best so far; None while it is not."""
+    """Return the reason to stop after these epochs, of which `best` is the best; None to continue."""
     if best is not None and history[best].validated:
         value, judge = history[best].score("val"), METRICS[history[best].judge]
         if train.goal is not None and value is not None and judge.reaches(value, train.goal):

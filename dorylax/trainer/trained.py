@@ -1,4 +1,4 @@
-"""A model with trained parameters, apart from the trainer and the data that it was trained on."""
+"""A model with trained parameters, independent of the trainer and its data."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from dorylax.trainer.step.compiled import Compiled
 
 @final
 class UnfitInputError(DorylaxError, ValueError):
-    """A graph, features or further inputs that the trained model cannot be called with."""
+    """A graph, features or further inputs do not fit the trained model."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class InputSpec:
-    """What a trained model is called with besides the graph.
+    """Inputs of a trained model other than the graph.
 
     Attributes:
-        num_features: F, of `x [V, F]`.
-        further: by name, bool, int32 or float32.
+        num_features: F, the number of columns of `x [V, F]`.
+        further: Name → further input, of type bool, int32 or float32.
     """
 
     num_features: int
@@ -47,7 +47,7 @@ class InputSpec:
 
     @classmethod
     def of(cls, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> InputSpec:
-        """That of a model on the data that it trains on."""
+        """Return the specification of a model on its training data."""
         groups = {"vertex": data.vertex_inputs, "edge": data.edge_inputs}
         there = {name: (per, array) for per, arrays in groups.items() for name, array in arrays.items()}
         made = made_by_task(data)
@@ -58,16 +58,16 @@ class InputSpec:
         return cls(data.num_features, further)
 
     def checked(self, graph: Any, x: Any, given: Mapping[str, Any]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Features float32 `[V, F]` and further inputs by name, of the types that the model was trained with.
+        """Check inputs; return features float32 `[V, F]` and name → further input, with the types of the training data.
 
         Args:
-            graph: V vertices, E edges; inputs per edge may be among its `edge_data`.
-            x: `[V, F]`, in any form that a `Dataset` takes.
-            given: further inputs, likewise.
+            graph: V vertices, E edges; its `edge_data` may hold inputs per edge.
+            x: Features `[V, F]`, in any form that a `Dataset` accepts.
+            given: Name → further input, in any form that a `Dataset` accepts.
 
         Raises:
-            UnfitInputError: one is missing, or is not what the model was trained with.
-            GraphError: values that a `Dataset` would refuse.
+            UnfitInputError: An input is missing, or differs in kind from the training data.
+            GraphError: A `Dataset` would refuse the values.
         """
         if not isinstance(graph, CompressedGraph):
             raise UnfitInputError(
@@ -107,16 +107,16 @@ class InputSpec:
 
 @final
 class TrainedModel:
-    """A model with the parameters of one epoch; nothing of it changes when the trainer goes on.
+    """A model with the parameters of one epoch, unaffected by further training.
 
     Args:
-        parts: the model, as it was taken apart.
-        params: of the epoch, on the host.
-        state: what it carries besides, likewise.
-        spec: what it is called with.
-        edge_ids: whether it reads edge ids.
-        data: what it is trained on is called.
-        row_normalise: whether its features were row-normalised by what made the trainer.
+        parts: The model's parts.
+        params: Parameters of the epoch, on the host.
+        state: The model's other state, on the host.
+        spec: Inputs of the model.
+        edge_ids: Whether the model reads edge ids.
+        data: Name of the training data.
+        row_normalise: Whether the trainer's configuration row-normalised the features.
     """
 
     def __init__(
@@ -175,11 +175,11 @@ class TrainedModel:
 
 
 class _Passes(NamedTuple):
-    """Exact forward passes of the model as it is: `(params, state, streams, (graph, x, further inputs)) -> …`.
+    """Exact forward passes of the unmodified model: `(params, state, streams, (graph, x, further inputs)) -> …`.
 
     Attributes:
-        output: what the model gives, floating arrays as float32.
-        recorded: what its layers give, by name.
+        output: The model's output, floating arrays as float32.
+        recorded: Name → output of a layer.
     """
 
     output: Compiled
@@ -187,7 +187,7 @@ class _Passes(NamedTuple):
 
 
 def _passes(structure: ModelStructure) -> _Passes:
-    """Those of a model: one object for equal structures, so that each size of graph is compiled once."""
+    """Return the passes of a model: one object for equal structures, so that each size of graph is compiled once."""
     try:
         return _cached(cast(Hashable, structure))
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""What can be wrong with a trainer's arguments, found before anything is computed or written."""
+"""Checks of a trainer's arguments before anything is computed or written."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dorylax.trainer.step.objective import Objective
 
 
 def check_arguments(data: Any, optimizer: Any, observers: Sequence[Any]) -> None:
-    """Raises TypeError or ValueError, naming the argument."""
+    """Raise TypeError, naming the argument, if data, optimizer or observers have the wrong type."""
     if not isinstance(data, Dataset | ShardedData):
         raise TypeError(f"data must be a dorylax.Dataset, got {type(data).__name__}; dorylax.load(name) gives one")
     if not callable(getattr(optimizer, "init", None)) or not callable(getattr(optimizer, "update", None)):
@@ -43,7 +43,7 @@ def check_arguments(data: Any, optimizer: Any, observers: Sequence[Any]) -> None
 
 
 def check_stops(data: Dataset | TaskData | ShardedData, train: TrainConfig) -> None:
-    """Raises ConfigError where a run is to stop by validation, and nothing validates."""
+    """Raise ConfigError if a stopping rule needs validation, and no vertex is in the validation mask."""
     for name, value in (
         ("target_accuracy", train.target_accuracy),
         ("target", train.target),
@@ -54,13 +54,13 @@ def check_stops(data: Dataset | TaskData | ShardedData, train: TrainConfig) -> N
 
 
 def check_trains(data: Dataset | TaskData | ShardedData) -> None:
-    """Raises GraphError where nothing trains, as of data without labels."""
+    """Raise GraphError if no example is in the training mask, as for data without labels."""
     if not mask_counts(data)[0]:
         raise GraphError(f"{data.name} has no labels: training needs some, predict does not")
 
 
 def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None) -> None:
-    """Raises TaskError where a task whose examples are no vertices is asked for together with what knows only vertices."""
+    """Raise TaskError if a task whose examples are not vertices is combined with features for vertex tasks only."""
     name = type(task).__name__
     if pipeline is not None:
         raise TaskError(
@@ -78,7 +78,7 @@ def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None
 
 
 def check_target(objective: Objective, train: TrainConfig) -> None:
-    """Raises ValueError where an accuracy is to be reached, and there is none."""
+    """Raise ValueError if a target accuracy is given and runs are judged by another metric."""
     if train.target_accuracy is not None and objective.metric not in ACCURACIES:
         raise ValueError(
             f"train.target_accuracy = {train.target_accuracy} needs an accuracy, and loss={objective.name} is judged by its "
@@ -89,7 +89,7 @@ def check_target(objective: Objective, train: TrainConfig) -> None:
 def check_metric_defined(
     objective: Objective, data: Dataset | TaskData | ShardedData, pipeline: PipelineConfig | None
 ) -> None:
-    """Raises ValueError where the metric is not defined on one of the masks, or cannot be computed where the data lie."""
+    """Raise ValueError if the metric is undefined on one of the masks, or cannot be computed on hosts' separate rows."""
     if not objective.measure.additive and pipeline is not None and pipeline.hosts != "inline":
         raise MetricError(
             f"train.metric = {objective.metric} needs the outputs of all vertices at once, and with pipeline.hosts = "
@@ -100,7 +100,7 @@ def check_metric_defined(
 
 
 def check_keep_checkpoints(keep_checkpoints: int) -> None:
-    """Raises ValueError unless it is a whole number ≥ 1."""
+    """Raise ValueError unless it is an integer ≥ 1."""
     if isinstance(keep_checkpoints, bool) or not isinstance(keep_checkpoints, int):
         raise ValueError(f"keep_checkpoints must be a whole number ≥ 1, got {shown(keep_checkpoints)}")
     if keep_checkpoints < 1:
@@ -108,7 +108,7 @@ def check_keep_checkpoints(keep_checkpoints: int) -> None:
 
 
 def check_run_directory(train: TrainConfig, run_directory: str | os.PathLike[str] | None, *, resume: bool) -> None:
-    """Raises ValueError where something is asked for that needs a run directory, and there is none."""
+    """Raise ValueError if an option needs a run directory, and there is none."""
     if run_directory is not None:
         return
     if resume:
@@ -122,7 +122,7 @@ def check_run_directory(train: TrainConfig, run_directory: str | os.PathLike[str
 
 
 def check_pipeline(pipeline: Any, data: Any) -> None:
-    """Raises TypeError where it is no pipeline's configuration, nor None; ValueError where it cannot train on shards."""
+    """Raise TypeError unless it is a pipeline's configuration or None, and ConfigError if it cannot train on shards."""
     if isinstance(data, ShardedData) and isinstance(pipeline, PipelineConfig | None):
         hosts = None if pipeline is None else pipeline.hosts
         if hosts in (None, "inline"):
@@ -135,11 +135,11 @@ def check_pipeline(pipeline: Any, data: Any) -> None:
 
 
 class Checked(NamedTuple):
-    """What is known of a model after one look at its shapes.
+    """Properties of a model found by one abstract forward pass.
 
     Attributes:
-        edge_ids: whether it reads edge ids: without them a graph takes up to 12 bytes an edge less.
-        row_outputs: whether all that it returns has a row per vertex.
+        edge_ids: Whether it reads edge ids; without them, a graph needs up to 12 fewer bytes per edge.
+        row_outputs: Whether all its outputs have a row per vertex.
     """
 
     edge_ids: bool
@@ -147,11 +147,11 @@ class Checked(NamedTuple):
 
 
 def check_model(functions: StepFunctions, parts: ModelParts, data: Dataset | TaskData | AbstractData) -> Checked:
-    """Traces one forward pass on shapes alone.
+    """Trace one forward pass on abstract arrays.
 
     Raises:
-        ValueError: the output or the loss has another shape than it must have.
-        TypeError: they are no floating arrays, or the model changes its structure while it runs.
+        ValueError: The output or the loss has the wrong shape.
+        TypeError: The output or the loss is not floating-point, or the model changes its structure while it runs.
     """
     model = (parts.params, parts.streams, parts.state)
     named = further_inputs(data, parts.keywords, parts.name)
