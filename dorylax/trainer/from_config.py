@@ -1,4 +1,4 @@
-"""From a resolved configuration to data, model and optimizer, as `Trainer.from_config` and the commands need them."""
+"""Builds data, model and optimizer from a resolved configuration, for `Trainer.from_config` and the commands."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from dorylax.user_code.references import executed_sha256, place_of
 
 
 def prepare_data(config: DataConfig, normalised: Path | None = None, *, known: Labels | None = None) -> Dataset:
-    """Loads the data set that the `data` section names, and row-normalises its features if set.
+    """Load the data set that the `data` section names, and row-normalise its features if set.
 
     Args:
-        config: the section.
-        normalised: a file for the normalised features; None holds them in memory.
+        config: The section.
+        normalised: File for the normalised features; None: they are held in memory.
         known: As for `dorylax.graph.datasets.load`.
 
     Raises:
-        ValueError, OSError: as `dorylax.graph.datasets.load` does.
+        ValueError, OSError: As for `dorylax.graph.datasets.load`.
     """
     options: dict[str, Any] = {name: getattr(config, name) for name in ("split", "split_seed", "verify")}
     if config.size is not None:
@@ -46,11 +46,11 @@ def prepare_data(config: DataConfig, normalised: Path | None = None, *, known: L
 
 
 def shards_for(config: RunConfig) -> ShardedData | None:
-    """The shards of a run's data, if its hosts read them and the data set need not be loaded.
+    """Return the shards of a run's data if its hosts read them; the data set is then not loaded.
 
     Raises:
-        ConfigError: The shards are of other data than the `data` section names.
-        GraphError, OSError: as `ShardedData.find` does.
+        ConfigError: The shards hold other data than the `data` section names.
+        GraphError, OSError: As for `ShardedData.find`.
     """
     pipeline = config.pipeline
     if pipeline is None or pipeline.hosts == "inline" or pipeline.partition is None:
@@ -75,16 +75,16 @@ def shards_for(config: RunConfig) -> ShardedData | None:
 
 
 def data_settings(config: DataConfig) -> dict[str, Any]:
-    """The settings of the `data` section that decide which data are loaded, as JSON values."""
+    """Return the settings of the `data` section that determine the loaded data, as JSON values."""
     return {key: value for key, value in config.to_dict().items() if key != "verify"}
 
 
 def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
-    """The model that the `model` section describes, for this data set, with parameters from `train.seed`.
+    """Build the model that the `model` section describes for this data set, with parameters from `train.seed`.
 
     Raises:
         ConfigError: The reference does not give a model, or the options do not exist.
-        UntrustedCodeError: a folder names it, which is not trusted.
+        UntrustedCodeError: The model is named by an untrusted folder.
     """
     named = config.model.model_dump(include=set(config.model.options()) - {"name"}, exclude_none=True)
     options = named | config.model.own
@@ -96,19 +96,19 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
 
 
 def abstract_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
-    """`build_model` with abstract arrays, which need 0 bytes, or with real ones for a class that needs values."""
+    """Run `build_model` on abstract arrays, which need 0 bytes, or on real ones for a class that needs values."""
     try:
         model: nnx.Module = nnx.eval_shape(lambda: build_model(config, data))
-    except Exception:  # tracers, arrays from outside the trace, or a fault of the class, which comes again
+    except Exception:  # tracers, arrays from outside the trace, or an error of the class, which occurs again
         return build_model(config, data)
     return model
 
 
 def build_optimizer(config: RunConfig) -> optax.GradientTransformation:
-    """The optimizer of the `optimizer` section: one object for equal sections, so that compiled steps are shared.
+    """Return the optimizer of the `optimizer` section: one object for equal sections, so that compiled steps are shared.
 
     Raises:
-        UntrustedCodeError: a folder names it, which is not trusted.
+        UntrustedCodeError: The optimizer is named by an untrusted folder.
     """
     return _optimizer(config.optimizer.model_copy(update={"name": config.located(config.optimizer.name)}))
 
@@ -119,7 +119,7 @@ def _optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def user_code(config: RunConfig) -> UserCode:
-    """The files of user code that model and optimizer, once built, have come from."""
+    """Return the files of user code from which model and optimizer were built."""
     files = {place_of(name): place_of(config.located(name)) for name in config.references}
     return {
         place: {"file": str(Path(file).absolute()), "sha256": sha256}
@@ -129,6 +129,6 @@ def user_code(config: RunConfig) -> UserCode:
 
 
 def settings(config: RunConfig) -> dict[str, Any]:
-    """The dotted settings that a continued run must share; see `free_settings`."""
+    """Return the dotted settings that a continued run must share; see `free_settings`."""
     free = free_settings(config.pipeline)
     return {key: value for key, value in config.dotted().items() if key not in free}

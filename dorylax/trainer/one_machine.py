@@ -1,4 +1,4 @@
-"""What one machine trains with: the data in their order in memory, and how a gradient is computed."""
+"""Data and gradient function of one machine: vertices in their order in memory, and the way gradients are computed."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ class OneMachine:
     """State that one machine's step shares with evaluations of a pipeline; each part is made at its first use.
 
     Args:
-        functions: of the model and its optimizer.
-        parts: the model.
-        data: as the user gave them; shards allow `order` and `forward` only.
-        single: how.
+        functions: Step functions of the model and its optimizer.
+        parts: The model.
+        data: The user's data; shards support only `order` and `forward`.
+        single: Settings of one machine's step.
         checked: Results of the model check.
-        evaluates_only: whether something else trains.
-        scratch: where files of a run go that does not fit into memory, if the settings do not say.
+        evaluates_only: Whether something else trains.
+        scratch: Folder for the files of a streamed run, unless the settings name one.
 
     Attributes:
-        order_seconds: spent on putting the data in order, once `arrays` has been read.
+        order_seconds: Seconds spent on reordering the data, once `arrays` has been read.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class OneMachine:
 
     @property
     def order(self) -> Literal["given", "community"]:
-        """Of vertices in memory.
+        """Order of vertices in memory.
 
         Raises:
             OrderError: The settings ask for communities, and the model cannot be split.
@@ -88,13 +88,13 @@ class OneMachine:
 
     @property
     def streamed(self) -> StreamedRun | None:
-        """What trains and evaluates where the run does not fit into memory; None where it fits, or cannot be streamed."""
+        """The streamed run, which trains and evaluates if the data do not fit into memory; None if not streamed."""
         if not self._decided:
             self.decide()
         return self._streamed
 
     def decide(self) -> None:
-        """Decides whether the run streams: by what there is now, until it has begun."""
+        """Decide from the present memory whether the run streams; the decision may change until the run begins."""
         self._decided = True
         data, limit = self._data, self._single.limit
         ignores = self._evaluates_only or self._single.memory == "ignore"
@@ -116,7 +116,7 @@ class OneMachine:
             self._stream(data, limit, f"{refusal(found, community=community)}. It", "either")
 
     def _stream(self, data: Dataset, limit: Limit | None, otherwise: str, *more: str) -> None:
-        """Has the run stream; where it cannot, it is refused with `otherwise` and why."""
+        """Make the run stream; if that is impossible, note a refusal that starts with `otherwise` and gives the reason."""
         try:
             if self._single.only_in_memory:
                 raise NotStreamedError(self._single.only_in_memory)
@@ -132,7 +132,7 @@ class OneMachine:
 
     @cached_property
     def _order_in_memory(self) -> Literal["given", "community"]:
-        """Where all is in memory."""
+        """Order of vertices if all data are in memory."""
         return effective_order(self._single.order, shapes_of(self._data), self._by_rows)
 
     @property
@@ -142,7 +142,7 @@ class OneMachine:
         return self._data
 
     def _by_rows(self) -> bool:
-        if not self._row_outputs:  # of anything else nobody could say whose rows they are
+        if not self._row_outputs:  # outputs without a row per vertex cannot be put back in order
             return False
         if self._evaluates_only:
             return self._functions.forward(self._parts, self._spec).by_rows
@@ -150,7 +150,7 @@ class OneMachine:
 
     @property
     def forward(self) -> Forward:
-        """How the model is evaluated on `arrays`."""
+        """Forward pass for evaluations on `arrays`."""
         if not self._evaluates_only:
             return self.choose_gradient()[0].forward
         plain = self.order == "given"
@@ -164,7 +164,7 @@ class OneMachine:
 
     @property
     def training_arrays(self) -> TrainingArrays:
-        """`arrays` without all but the training graphs, where examples are graphs: others must not influence the loss."""
+        """`arrays` restricted to the training graphs if examples are graphs, so that others do not influence the loss."""
         data = self._whole
         if not isinstance(data, TaskData) or data.graph.graph_of is None or data.train_mask.all():
             return self.arrays
@@ -172,16 +172,16 @@ class OneMachine:
         return TrainingArrays.of(trained, keywords=self._parts.keywords, edge_ids=self._edge_ids)
 
     def choose_gradient(self) -> tuple[Gradient, float]:
-        """How gradients are computed, and the seconds spent on tracing now.
+        """Return the gradient function, and the seconds spent on tracing now.
 
         Warns:
-            UserWarning: the model cannot be split, and trains as plain jit.
+            UserWarning: The model cannot be split, and trains as plain jit.
         """
         if self._gradient is not None:
             return self._gradient, 0.0
         gradient: Gradient = self._functions.plain
         seconds = 0.0
-        if self._single.optimize and not debugged("jax_disable_jit"):  # under which the user's own code must run
+        if self._single.optimize and not debugged("jax_disable_jit"):  # with it, the user's code must run
             try:
                 gradient, seconds = self._functions.optimised(self._parts, self._spec, gathered=self._single.gathered)
             except SplitError as error:
@@ -200,11 +200,11 @@ class OneMachine:
     def _spec(self) -> DataSpec:
         """The data specification for tracing a program for one machine."""
         data = shapes_of(self._data)
-        assert not isinstance(data, TaskData)  # no program is made of other examples
+        assert not isinstance(data, TaskData)  # programs cover vertex tasks only
         return dataclasses.replace(DataSpec.of(data, self._parts.keywords), edge_ids_fit=self._edge_ids)
 
     def outputs(self, params: Tree, state: Tree) -> Any:
-        """The model's outputs, as float32: row i for row i of the data that were given."""
+        """Return the model's outputs, as float32: row i for row i of the given data."""
         if self.streamed is not None:
             with contextlib.closing(self.streamed) as run:
                 return run.outputs(params, state)
@@ -223,10 +223,10 @@ class OneMachine:
         return jax.tree.map(lambda leaf: leaf[rows], output)
 
     def check_memory(self) -> float:
-        """Before anything large is made; seconds spent on compiling what training will use.
+        """Check the memory before large arrays are made; return the seconds spent on compiling functions for training.
 
         Raises:
-            MemoryLimitError: training will need more memory than there is.
+            MemoryLimitError: Training will need more memory than there is.
         """
         if "arrays" in self.__dict__:
             return 0.0

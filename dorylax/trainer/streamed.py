@@ -1,6 +1,6 @@
-"""One machine with too little memory for a run: its programs, laid out for what there is, and started when they are needed.
+"""A run on one machine with too little memory: its programs, laid out for the memory limit and started on demand.
 
-What trains and what evaluates share the memory, the cut of the rows, and what both compute once.
+Training and evaluation share the memory, the cut of the rows, and values computed once.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ from dorylax.streaming.units import Units
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.objective import Objective
 
-# What compiling a program's stages, and running them, adds to a process, and what allocators do not give back.
+# Memory of compiled and running stages, and the share of memory that allocators do not return.
 _COMPILED = 192 << 20
 _MIB = 1 << 20
 _KEPT_BY_ALLOCATORS = 0.03
 
 
 class Programs(NamedTuple):
-    """What runs: an epoch, and the exact forward pass of evaluations."""
+    """Programs of an epoch, and of the exact forward pass of evaluations."""
 
     training: Program
     evaluation: Program
 
 
 def programs(parts: ModelParts, spec: DataSpec, objective: Objective, *, hoists: bool) -> Programs:
-    """The programs of a model.
+    """Trace the programs of a model.
 
     Args:
-        parts: the model.
-        spec: what it is traced on.
-        objective: what is minimised.
-        hoists: whether what never changes (Â·X) is computed once.
+        parts: The model.
+        spec: Data specification for tracing.
+        objective: Loss and metric.
+        hoists: Whether unchanging values (Â·X) are computed once.
 
     Raises:
-        SplitError: it cannot be split.
+        SplitError: The model cannot be split.
     """
     passes = [name for name in PASSES if hoists or name != "hoist"]
     training = optimise(trace(parts, spec, loss=objective.rows, metrics=None), passes)
@@ -69,14 +69,14 @@ def programs(parts: ModelParts, spec: DataSpec, objective: Objective, *, hoists:
 
 
 class Layouts(NamedTuple):
-    """What stays in memory of either."""
+    """Layouts of the two programs."""
 
     training: Layout
     evaluation: Layout
 
 
 class Plan(NamedTuple):
-    """How a run streams."""
+    """Plan of a streamed run."""
 
     programs: Programs
     units: Units
@@ -84,19 +84,18 @@ class Plan(NamedTuple):
 
 
 def plan_within(room: int, plan: Callable[[bool, bool], Plan], folder: Path) -> Plan:
-    """A plan whose files the disk has room for.
+    """Find a plan whose files fit on the disk.
 
-    What never changes is computed once, and is read from a file in every epoch, and so are the edges from vertices with a
-    label, where something goes through them alone. Where there is no room for such files, the one or the other is computed
-    anew in every epoch.
+    Unchanging values are computed once and read from a file in every epoch, as are the edges of labelled vertices if a sweep
+    traverses only those. If such files do not fit, one or both are computed in every epoch instead.
 
     Args:
-        room: bytes.
-        plan: makes one; whether what never changes is computed once, and whether edges are kept apart.
-        folder: whose room it is.
+        room: Free bytes.
+        plan: Makes a plan, given whether unchanging values are computed once and whether edges are kept separately.
+        folder: Folder on the disk, for the error message.
 
     Raises:
-        SplitError, NotStreamedError: as `plan`; or there is not enough room either way.
+        SplitError, NotStreamedError: As for `plan`; or no plan fits on the disk.
     """
     for hoists, keeps_apart in itertools.product((True, False), repeat=2):
         found = plan(hoists, keeps_apart)
@@ -110,7 +109,7 @@ def plan_within(room: int, plan: Callable[[bool, bool], Plan], folder: Path) -> 
 
 
 def edges_from_labelled(data: Dataset) -> int | None:
-    """How many edges come from vertices that train; None: all, or that is not known without a look at the edges."""
+    """Count the edges from training vertices; None: all train, or counting would need a pass over the edges."""
     mask = data.train_mask
     if not data.graph.symmetric or mask.all():
         return None
@@ -118,7 +117,7 @@ def edges_from_labelled(data: Dataset) -> int | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What the disk has room for, on which a folder is or will be."""
+    """Free bytes on the disk of a folder, which need not exist yet."""
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     return shutil.disk_usage(there).free
 
@@ -133,26 +132,26 @@ def lay_out_both(
     mapped: frozenset[str],
     labelled_edges: int | None,
 ) -> Layouts:
-    """What stays in memory of a run.
+    """Lay out both programs within a memory limit.
 
     Args:
-        pair: the programs.
-        units: the cut of the rows.
-        limit: what the process may hold, in bytes.
-        base: what it holds without them.
-        symmetric: whether every edge comes with its reverse.
-        mapped: names of the inputs that lie in files, `INDEX` among them.
-        labelled_edges: as of `lay_out`, for what trains.
+        pair: The programs.
+        units: The cut of the rows.
+        limit: Memory limit of the process, in bytes.
+        base: Memory of the process without the programs, in bytes.
+        symmetric: Whether every edge comes with its reverse.
+        mapped: Names of the inputs stored in files, `INDEX` included.
+        labelled_edges: As for `lay_out`, for training.
 
     Raises:
-        NotStreamedError: one of them cannot be streamed, or not within that; says how much it takes at least.
+        NotStreamedError: A program cannot be streamed, or not within the limit; the message gives the minimum.
     """
-    # One thread more than there are cores: a thread that waits for XLA computes nothing.
+    # One thread more than there are cores, since a thread waiting for XLA does not compute.
     options: Any = {"symmetric": symmetric, "mapped": mapped, "threads": cores() + 1}
 
     def within(memory: int) -> Layouts:
         budget = round(memory * (1 - _KEPT_BY_ALLOCATORS)) - base - _COMPILED
-        # What training keeps in memory between its sweeps is there while an evaluation runs.
+        # Values that training keeps between its sweeps stay in memory during an evaluation.
         least = lay_out(pair.evaluation, units, budget, **options).needs
         training = lay_out(pair.training, units, budget, beside=least, labelled_edges=labelled_edges, **options)
         return Layouts(training, lay_out(pair.evaluation, units, budget - training.lasting_bytes, **options))
@@ -177,19 +176,19 @@ def lay_out_both(
 
 @final
 class StreamedRun:
-    """A run whose data are streamed.
+    """A run with streamed data.
 
     Args:
-        parts: the model.
-        data: the data set, in the order in which it was given.
-        spec: what its programs are traced on.
-        objective: what is minimised and reported.
-        limit: what the process may use.
-        scratch: where its files go; None: where the system keeps temporary ones.
+        parts: The model.
+        data: The data set, in the given order.
+        spec: Data specification for tracing.
+        objective: Loss and metric.
+        limit: Memory limit of the process.
+        scratch: Folder for its files; None: the system's temporary folder.
 
     Raises:
-        SplitError: the model cannot be split.
-        NotStreamedError: the data or the model cannot be streamed, not within the limit, or the disk has too little room.
+        SplitError: The model cannot be split.
+        NotStreamedError: The data or the model cannot be streamed, or not within the limit, or the disk is too small.
     """
 
     def __init__(
@@ -207,10 +206,10 @@ class StreamedRun:
         def plan(hoists: bool, keeps_apart: bool) -> Plan:
             pair = programs(parts, spec, objective, hoists=hoists)
             if reads_edge_order(*pair):
-                _ = data.graph.edge_order  # made on first use, and in memory from then on
+                _ = data.graph.edge_order  # made on first use, so that the estimate includes it
             units = units_for(as_int64(data.graph.incoming.offsets), *pair)
             data.release()
-            give_back_freed_memory()  # what compiling the step took that did not fit
+            give_back_freed_memory()  # left from compiling the step that did not fit
             how: Any = {"symmetric": data.graph.symmetric, "mapped": self._mapped()}
             how["labelled_edges"] = edges_from_labelled(data) if keeps_apart else None
             return Plan(pair, units, lay_out_both(pair, units, limit.bytes, resident_bytes(), **how))
@@ -223,15 +222,15 @@ class StreamedRun:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """Of the program that trains."""
+        """Passes of the training program."""
         return self._programs.training.passes
 
     @property
     def training(self) -> StreamedProgram:
-        """What trains, ready.
+        """The training program, started at first use.
 
         Raises:
-            OSError: the disk is full, or a file cannot be read.
+            OSError: The disk is full, or a file cannot be read.
         """
         if self._training is None:
             self._training = StreamedProgram(self.layouts.training, self._stream_data(), self._place())
@@ -239,10 +238,10 @@ class StreamedRun:
 
     @property
     def evaluation(self) -> StreamedProgram:
-        """What evaluates, ready.
+        """The evaluation program, started at first use.
 
         Raises:
-            OSError: as `training`.
+            OSError: As for `training`.
         """
         if self._evaluation is None:
             self._evaluation = StreamedProgram(
@@ -272,7 +271,7 @@ class StreamedRun:
             chosen = pad(np.stack([mask[first:last] for mask in masks]), 1, 1, count, size, zero=True)
             sums, found = jax.device_get(judge(rows, labels, chosen))
             exact = np.issubdtype(np.asarray(sums).dtype, np.integer)
-            sums = np.asarray(sums, None if exact else np.float64)  # rounded sums are added up in float64
+            sums = np.asarray(sums, None if exact else np.float64)  # floating-point sums are added up in float64
             total, nan = sums if total is None else total + sums, nan | bool(found)
 
         self._forward(params, state, take)
@@ -282,7 +281,7 @@ class StreamedRun:
         return total, nan
 
     def outputs(self, params: Tree, state: Tree) -> Any:
-        """The model's outputs for all vertices, floating ones as float32: in files that have no name, mapped."""
+        """Return the model's outputs for all vertices, floating ones as float32, mapped from unnamed files."""
         V = self._data.graph.num_vertices
         found: Any = None
 
@@ -297,7 +296,7 @@ class StreamedRun:
         return found
 
     def close(self) -> None:
-        """Lets go of files, memory and threads; it can be used again."""
+        """Release files, memory and threads; later uses start again."""
         for program in (self._evaluation, self._training):
             if program is not None:
                 program.close()
@@ -307,7 +306,7 @@ class StreamedRun:
             self._folder = None
 
     def _forward(self, params: Tree, state: Tree, take: Callable[[int, Any, int, int], None]) -> None:
-        """Hands over the output of each unit, as the model returns it, with the bounds of its rows."""
+        """Call `take` with each unit's output, as the model returns it, and the bounds of its rows."""
         traced = self._programs.evaluation.traced
         places = {var: k for k, var in enumerate(self.layouts.evaluation.outputs)}
 
@@ -323,7 +322,7 @@ class StreamedRun:
         return StreamData(data.graph, [np.asarray(array) for array in inputs], data.labels, data.train_mask)
 
     def _mapped(self) -> frozenset[str]:
-        """Inputs that lie in files."""
+        """Names of inputs stored in files."""
         data = self._data
         arrays = {"features": data.features, "labels": data.labels, INDEX: data.graph.incoming.neighbours}
         arrays |= further_inputs(data, self._parts.keywords)
@@ -332,7 +331,7 @@ class StreamedRun:
     def _mapped_zeros(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         with tempfile.TemporaryFile(dir=self._place()) as file:
             size = max(1, math.prod(shape) * np.dtype(dtype).itemsize)
-            if hasattr(os, "posix_fallocate"):  # a disk that is full must say so here: later it would end the process
+            if hasattr(os, "posix_fallocate"):  # a full disk raises here; later, it would kill the process
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
                 os.truncate(file.fileno(), size)

@@ -1,9 +1,9 @@
-"""The order of vertices in memory that one machine trains in.
+"""The order of vertices in memory in which one machine trains.
 
-Rows are gathered faster where neighbours lie close, as long as they do not all fit in cache anyway. The order changes
-no vertex's id, so neither what dropout drops nor whose row is whose; sums over neighbours are added in another order,
-which rounds otherwise. That holds for programs, which were proved to treat every row by itself. Any other function may hold
-rows of its own (edges' ends, a table), which are in the order that was given.
+Gathers are faster if neighbours lie close together, unless all rows fit in the cache. The order changes no vertex's id, so
+dropout drops the same elements and rows keep their owners. Sums over neighbours are added in another order, which changes
+their rounding. This holds for programs, which provably treat every row by itself. Any other function may hold rows of its
+own (edges' ends, a table) in the given order.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from dorylax.graph.mapped import release
 from dorylax.graph.task_data import TaskData
 
 CACHE_BYTES = 32 * 2**20
-"""Features of more bytes than this do not count as fitting in cache."""
+"""Maximum bytes of features that count as fitting in the cache."""
 
 _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDictionary()
 
 
 @final
 class OrderError(DorylaxError, ValueError):
-    """An order of rows that a model cannot be trained in."""
+    """A model cannot be trained in the requested order of rows."""
 
 
 def effective_order(
     order: Order, data: Dataset | TaskData | AbstractData, by_rows: Callable[[], bool]
 ) -> Literal["given", "community"]:
-    """What an order means for a data set and what runs on it.
+    """Resolve an order for a data set and a model.
 
     Args:
-        order: as asked for. "auto" is "community" where the features have more than `CACHE_BYTES` bytes, 4·V·F, unless the
-            data were reordered already (that order was somebody's choice), and wherever `by_rows` does not hold.
-        data: the data set.
-        by_rows: whether all that would run on them, evaluations included, was proved to treat every row by itself; called
-            only where that decides.
+        order: The requested order. "auto" gives "community" if the features have more than `CACHE_BYTES` bytes (4·V·F), the
+            data were not reordered before (by the user's choice), and `by_rows` holds; otherwise "given".
+        data: The data set.
+        by_rows: Whether all computations on the data, evaluations included, provably treat every row by itself; called
+            only if the result depends on it.
 
     Raises:
-        OrderError: "community", and `by_rows` does not hold.
+        OrderError: The order is "community", and `by_rows` does not hold.
     """
     fits = 4 * data.features.size <= CACHE_BYTES or data.graph.vertex_ids is not None
     if order == "given" or (order == "auto" and fits):
@@ -64,15 +64,15 @@ def effective_order(
 
 
 def is_ordered(data: Dataset) -> bool:
-    """Whether the data set in order of communities is there already."""
+    """Whether the data set has already been put in community order."""
     return data in _reordered
 
 
 def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> tuple[Dataset | TaskData, float]:
-    """The data set in an order, and the seconds spent on it now: trainers of one data set share the result.
+    """Put the data set in an order; return it and the seconds spent now. Trainers of one data set share the result.
 
-    The order of a large graph is kept in the cache directory for other processes; see `graph.partition.order_cache`. Of
-    a memory-mapped data set nothing stays resident beside the reordered one.
+    The order of a large graph is cached on disk for other processes; see `graph.partition.order_cache`. The pages of a
+    memory-mapped data set are released, so that only the reordered one stays resident.
     """
     if order == "given":
         return data, 0.0
@@ -83,14 +83,14 @@ def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> 
     if data in _reordered:
         return _reordered[data], 0.0
     begin = time.perf_counter()
-    release(data.features)  # resident since they were checked, and not needed to find communities
+    release(data.features)  # resident since their check, and not needed to find communities
     _reordered[data] = data.reorder(partition.cached_locality_order(data.graph))
     data.release()
     return _reordered[data], time.perf_counter() - begin
 
 
 def rows_of(data: Dataset | TaskData, ordered: Dataset | TaskData) -> np.ndarray:
-    """Where each row of a data set is in the same data in another order, `[V]`."""
+    """Return the position of each row of a data set in the same data in another order, `[V]`."""
     place = np.empty(data.graph.num_vertices, np.int64)
     place[_ids(ordered)] = np.arange(data.graph.num_vertices)
     rows: np.ndarray = place[_ids(data)]
