@@ -1,4 +1,4 @@
-"""One epoch of a run, whoever trains it: trained, checked, evaluated where it is due, and recorded."""
+"""Runs one epoch with any runner: train, check, evaluate if due, and record."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _WHAT_TO_TRY = (
 
 
 def run_epoch(runner: EpochRunner, evaluation: Evaluation, train: TrainConfig, loop: LoopState) -> EpochRecord:
-    """Runs the next epoch and adds it to the state.
+    """Run the next epoch and add it to the state.
 
     Raises:
-        TrainingError: the loss is NaN or infinite, or an output is NaN or the loss of an evaluation not finite after the
-            update; the state is then marked as diverged, and the epoch is not in its history.
+        TrainingError: The loss is NaN or infinite, or, after the update, an output is NaN or the loss of an evaluation is
+            not finite. The state is then marked as diverged, and its history lacks the epoch.
     """
     epoch = loop.epochs
     loss, seconds, dollars = runner.run(loop)

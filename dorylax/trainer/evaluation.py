@@ -1,4 +1,4 @@
-"""How good a run's parameters are: one exact forward without dropout, compiled once, outside training time."""
+"""Evaluation of a run's parameters by an exact forward pass without dropout, compiled once, outside training time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from dorylax.trainer.step.objective import Objective
 
 @final
 class OneMachineEvaluation:
-    """Evaluates one run, here, on the whole data set.
+    """Evaluates one run on this machine, on the whole data set.
 
     Args:
-        functions: of the run's model.
-        forward: how outputs are computed.
-        kept: what training keeps on the device.
-        arrays: the data set on the device.
-        streams: the model's random streams.
-        loop: a state like those that will be evaluated; the time it takes to compile is charged to it.
-        only_here: arrays that nothing reads between two evaluations; those that are memory-mapped are then given back.
+        functions: Step functions of the run's model.
+        forward: Forward pass that computes outputs.
+        kept: Arrays that training keeps on the device.
+        arrays: The data set on the device.
+        streams: The model's random streams.
+        loop: A state with the structure of those to evaluate; the compile time is added to its timings.
+        only_here: Arrays that only evaluations read; the pages of memory-mapped ones are released after each evaluation.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class OneMachineEvaluation:
 
 @final
 class Evaluation:
-    """Judges versions, wherever they are evaluated.
+    """Computes the metric of an evaluation, wherever that runs.
 
     Args:
-        objective: what is reported.
-        evaluate: computes it.
-        counts: how many vertices each of the three masks has.
+        objective: Loss and metric.
+        evaluate: Evaluates parameters.
+        counts: Numbers of vertices of the three masks.
 
     Attributes:
-        metric: what it gives.
+        metric: Name of the metric.
     """
 
     def __init__(self, objective: Objective, evaluate: Evaluate, counts: Sequence[int]) -> None:
@@ -75,10 +75,10 @@ class Evaluation:
         self._score, self._evaluate, self._counts = objective.score, evaluate, counts
 
     def __call__(self, params: Tree, state: Tree) -> list[float | None] | None:
-        """The metric on the three masks, None where one is empty.
+        """Compute the metric on the three masks.
 
         Returns:
-            Those; None instead where an output is NaN, or a number is not finite.
+            The values, with None for an empty mask. None instead if an output is NaN or a value is not finite.
         """
         sums, nan = self._evaluate(params, state)
         scores = [self._score(sums, mask) if count else None for mask, count in enumerate(self._counts)]

@@ -1,4 +1,4 @@
-"""What changes while a run trains."""
+"""State of a run that changes while it trains."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from dorylax.runs.result import EpochRecord, Timings, best_epoch, improves
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Carried:
-    """What a runner must find again to go on bit for bit, besides what the run's state holds.
+    """State of a runner that it needs, in addition to the `LoopState`, to continue bit for bit.
 
     Attributes:
-        arrays: name → NumPy array.
+        arrays: Name → NumPy array.
         record: JSON values.
-        parts: by name, those that others have written and will read; or who has them written where the state is saved.
+        parts: By name, parts that other processes have written and will read; or a writer that has them written when the
+            state is saved.
     """
 
     arrays: dict[str, np.ndarray]
@@ -36,23 +37,22 @@ class Carried:
 @final
 @dataclasses.dataclass
 class LoopState:
-    """A run between two epochs.
+    """State of a run between two epochs.
 
     Attributes:
-        params: current parameters, on the device.
-        opt_state: the optimizer's state.
-        state: the model's other carried state.
-        history: the epochs so far.
-        best: the record of the best epoch so far; None before any evaluation.
-        best_params: copies, on the host, of `params` and
-        best_state: of `state` after the best epoch that is evaluated however long the run is; those of the start before
-            any such evaluation.
-        best_is_last: the best epoch is the last, and is evaluated only because it is: its parameters are `params`, and
-            a run of more epochs, which does not evaluate it, still has its own best in `best_params`.
-        timings: seconds so far, over all processes of the run.
-        diverged: the last step gave NaN or infinity; such a state can be looked at but not trained on.
-        carried: what the runner had besides when this state was saved; None where it had nothing.
-        report: what a summary would have said then about how the epochs were run; None where there was nothing to say.
+        params: Current parameters, on the device.
+        opt_state: State of the optimizer.
+        state: The model's other carried state.
+        history: Records of the epochs so far.
+        best: Record of the best epoch so far; None before any evaluation.
+        best_params: Copies of `params` on the host after the best regularly evaluated epoch; the initial ones before any.
+        best_state: Copies of `state` on the host after that epoch.
+        best_is_last: Whether the best epoch is the last one and was evaluated only for that reason. Its parameters are then
+            `params`, while `best_params` still hold the best of the regular evaluations, for a run that continues.
+        timings: Seconds so far, over all processes of the run.
+        diverged: Whether the last step gave NaN or infinity; such a state can be inspected but not trained.
+        carried: The runner's additional state when this state was saved; None if it had none.
+        report: The summary's report on the epochs when this state was saved; None if there was none.
     """
 
     params: Tree
@@ -70,7 +70,7 @@ class LoopState:
 
     @property
     def epochs(self) -> int:
-        """How many epochs are finished; also the number of the next."""
+        """Number of finished epochs, which is also the number of the next epoch."""
         return len(self.history)
 
     @property
@@ -81,18 +81,18 @@ class LoopState:
         return (self.params, self.state) if current else (self.best_params, self.best_state)
 
     def copy(self) -> LoopState:
-        """The same state in arrays of its own, which training may use up."""
+        """Return the same state in new arrays, which training may donate."""
         current = (self.params, self.opt_state, self.state)
         params, opt_state, state = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), current)
         history = list(self.history)
         return dataclasses.replace(self, params=params, opt_state=opt_state, state=state, history=history)
 
     def add(self, record: EpochRecord, *, regular: bool = True) -> None:
-        """Appends an epoch whose update is already in `params`, and keeps a copy if it is the best so far.
+        """Append an epoch whose update is already in `params`, and keep a copy if it is the best so far.
 
         Args:
-            record: of the epoch.
-            regular: False where it is evaluated only because it is the last.
+            record: Record of the epoch.
+            regular: False if it is evaluated only because it is the last.
         """
         self.history.append(record)
         if improves(record, self.best):
@@ -101,12 +101,12 @@ class LoopState:
                 self.best_params, self.best_state = to_host(self.params), to_host(self.state)
 
     def go_on(self, train: TrainConfig) -> None:
-        """Makes a restored state what it would be after as many epochs of a run with these settings.
+        """Turn a restored state into the state that a run with these settings has after as many epochs.
 
-        Where they go on past what was the last epoch, its evaluation is forgotten, unless they evaluate it too.
+        If the run continues past its former last epoch, the evaluation of that epoch is dropped, unless it is regular.
 
         Raises:
-            RunDirectoryError: they end before, or where an epoch was trained that they evaluate and was not.
+            RunDirectoryError: The settings end the run earlier, or right after an epoch that lacks its final evaluation.
         """
         if self.epochs > train.epochs:
             raise RunDirectoryError(
@@ -125,12 +125,12 @@ class LoopState:
         self.best, self.best_is_last = None if number is None else self.history[number], False
 
     def spend(self, what: str, seconds: float) -> None:
-        """Adds to one of the timings."""
+        """Add to one of the timings."""
         self.timings = dataclasses.replace(self.timings, **{what: getattr(self.timings, what) + seconds})
 
 
 def to_host(tree: Tree) -> Tree:
-    """Copies on the host, not views: the next step takes the buffers that those would look at."""
+    """Copy to the host; views would break, because the next step donates their buffers."""
     return jax.tree.map(lambda leaf: leaf if is_key(leaf) else np.array(leaf), tree)
 
 

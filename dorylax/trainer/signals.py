@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM and Ctrl-C become flags that the training loop reads between epochs."""
+"""Stop requests: SIGTERM and Ctrl-C set flags that the training loop reads between epochs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from dorylax import hang_up
 
 @final
 class StopRequests:
-    """Context in which the first SIGTERM and the first Ctrl-C only set a flag; handlers are put back at its end.
+    """Context in which the first SIGTERM and the first Ctrl-C only set a flag; handlers are restored at its end.
 
     Args:
-        terminate: whether SIGTERM is watched for; else it does what it always does.
+        terminate: Whether to watch SIGTERM; otherwise its handler stays.
 
-    A second one acts at once, whatever the epoch waits for (workers that hang, say): Ctrl-C raises KeyboardInterrupt;
-    SIGTERM does what it did before the context and, where that returns or was to end the process, raises SystemExit.
-    SIGHUP is a SIGTERM, but never a second one (`dorylax.hang_up`).
-    Outside the main thread, where Python allows no handlers, the context does nothing; a SIGINT handler that is not
-    Python's own is left alone.
+    A second signal acts immediately, even if the epoch waits for hanging workers. Ctrl-C raises KeyboardInterrupt. SIGTERM
+    runs its former handler; if that returns, or if the default action would end the process, it raises SystemExit. SIGHUP
+    counts as SIGTERM, but never as a second one (`dorylax.hang_up`). Outside the main thread, where Python allows no
+    handlers, the context does nothing. A SIGINT handler other than Python's default stays.
 
     Attributes:
-        terminate: SIGTERM has come.
-        interrupt: Ctrl-C has come.
+        terminate: Whether SIGTERM has arrived.
+        interrupt: Whether Ctrl-C has arrived.
     """
 
     def __init__(self, *, terminate: bool = True) -> None:
@@ -53,15 +52,15 @@ class StopRequests:
             signal.signal(*self._previous.popitem())
 
     def pass_on(self, *, stopped: bool, answered: bool = False) -> None:
-        """After the context: sends on what is still to be acted on, to the handlers that were there before.
+        """Pass on unhandled signals to the former handlers, after the context.
 
         Args:
-            stopped: whether SIGTERM stopped the work and is thereby dealt with. One that came too late for that must
-                not be swallowed.
-            answered: whether whoever pressed Ctrl-C has an answer; else it is raised.
+            stopped: Whether SIGTERM stopped the work and so has been handled. A SIGTERM that arrived too late for that is
+                passed on.
+            answered: Whether the caller answers Ctrl-C; otherwise it is raised.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C has come, and is not answered.
+            KeyboardInterrupt: Ctrl-C has arrived and is not answered.
         """
         if self.interrupt and not answered:
             raise KeyboardInterrupt
@@ -70,12 +69,12 @@ class StopRequests:
 
     @property
     def any(self) -> bool:
-        """Whether either has come."""
+        """Whether either signal has arrived."""
         return self.terminate or self.interrupt
 
     def _install(self, number: signal.Signals, handler: Any) -> None:
         previous = signal.signal(number, handler)
-        # None: a handler that was not installed from Python and cannot be put back.
+        # None: the handler was not installed from Python, so Python cannot restore it.
         self._previous[number] = signal.SIG_DFL if previous is None else previous
 
     def _on_terminate(self, number: int, frame: FrameType | None) -> None:
