@@ -57,7 +57,7 @@ class StopRequests:
         Args:
             stopped: Whether SIGTERM stopped the work and so has been handled. A SIGTERM that arrived too late for that is
                 passed on.
-            answered: Whether the caller answers Ctrl-C; otherwise it is raised.
+            answered: Whether the caller handles Ctrl-C; otherwise it is raised.
 
         Raises:
             KeyboardInterrupt: Ctrl-C has arrived and is not answered.
