@@ -1,4 +1,4 @@
-"""What a model is to dorylax, whatever library wrote it: pure functions of trees of arrays."""
+"""The model interface of dorylax, independent of libraries: pure functions of trees of arrays."""
 
 from __future__ import annotations
 
@@ -12,55 +12,55 @@ import jax
 from dorylax.errors import DorylaxError
 
 Tree = Any
-"""Nested dicts (or other pytrees) of arrays, or of their shapes."""
+"""Nested dicts (or other pytrees) of arrays or abstract arrays."""
 
 
 class ModelKindError(DorylaxError, TypeError):
-    """Not a model of a kind that dorylax knows."""
+    """The model is of an unsupported kind."""
 
 
 class NoParametersError(DorylaxError, ValueError):
-    """A model without anything to train."""
+    """There are no parameters to train."""
 
 
 @runtime_checkable
 class ModelStructure(Protocol):
-    """The static half of a model, hashable: equal for two models of the same class, sizes and settings."""
+    """Static part of a model, hashable: equal for two models of the same class, sizes and settings."""
 
     def apply_train(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> tuple[Any, Tree]:
-        """One forward pass with dropout: the model's output and its new state."""
+        """Run one forward pass with dropout; return the model's output and its new state."""
         ...
 
     def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
-        """One exact forward pass, without dropout and without updating anything: the model's output."""
+        """Run one exact forward pass, without dropout and without updates; return the model's output."""
         ...
 
     def apply_recorded(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> dict[str, Any]:
-        """One such pass: what its layers give, arrays by name (`recording.name_of`).
+        """Run one exact forward pass; return the outputs of its layers, as `recording.name_of` → array.
 
         Raises:
-            TypeError: a model without layers.
+            TypeError: There are no layers to record.
         """
         ...
 
     def bound(self, params: Tree, streams: Tree, state: Tree) -> Any:
-        """The model as the user would call it without dropout, with these values in it."""
+        """Return the model with these values, ready for the user to call without dropout."""
         ...
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Keywords:
-    """Which inputs beside graph and features a model takes, by name.
+    """Keyword inputs of a model, in addition to graph and features.
 
     Attributes:
-        names: those that its signature has.
-        required: those of them without a default.
-        any: whether it takes whatever there is (`**kwargs`).
+        names: Names in its signature.
+        required: Those names without a default.
+        any: Whether it accepts any keyword (`**kwargs`).
     """
 
     names: tuple[str, ...] = ()
@@ -69,12 +69,12 @@ class Keywords:
 
     @classmethod
     def of(cls, call: inspect.Signature, *, given: int, apart: Collection[str] = ()) -> Keywords:
-        """Those of a signature.
+        """Read the keywords from a signature.
 
         Args:
-            call: of the model.
-            given: how many of its first parameters are passed by position.
-            apart: names that are no data.
+            call: Signature of the model.
+            given: Number of its first parameters that are passed by position.
+            apart: Names of parameters that are not data.
         """
         named = {
             name: entry.default is entry.empty
@@ -86,24 +86,24 @@ class Keywords:
         return cls(tuple(named), tuple(name for name, required in named.items() if required), every)
 
     def taken(self, there: Collection[str], *, apart: Collection[str] = ()) -> tuple[str, ...]:
-        """Those of the inputs that there are which the model takes; of those `apart` only what its signature names."""
+        """Select the available inputs that the model takes; those in `apart` only if its signature names them."""
         return tuple(sorted(name for name in there if name in self.names or (self.any and name not in apart)))
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class ModelParts:
-    """A model taken apart.
+    """A model's static part and its arrays.
 
     Attributes:
-        name: of its class or function.
-        structure: its static half.
-        params: what is trained.
-        streams: random keys and counters, as they are before any epoch.
-        state: what it keeps between epochs besides parameters (batch statistics, say), and constants.
-        keywords: what it takes by name.
-        switched_off: what of it does not train because of a flag of the model as a whole, and how to switch it on; empty
-            where nothing such can be told.
+        name: Name of its class or function.
+        structure: Static part.
+        params: Parameters to train.
+        streams: Random keys and counters, as before any epoch.
+        state: Constants, and values kept between epochs other than parameters (such as batch statistics).
+        keywords: Keyword inputs.
+        switched_off: Message about a flag of the whole model that disables training behaviour, with the remedy; empty if
+            none was found.
     """
 
     name: str
@@ -116,21 +116,21 @@ class ModelParts:
 
 
 def signature(tree: Tree) -> Any:
-    """A hashable description of a tree of arrays: structure, shapes and dtypes."""
+    """Return a hashable description of a tree of arrays: structure, shapes and dtypes."""
     leaves, treedef = jax.tree.flatten(tree)
     return treedef, tuple(jax.typeof(leaf) for leaf in leaves)
 
 
-# What models call the argument that says whether they train, and its value when they do.
+# Usual names of the argument for training mode, and its value in training.
 _TRAINING_FLAGS = {"train": True, "training": True, "is_training": True, "deterministic": False}
 
 
 def training_flags(parameters: Collection[str], *, training: bool) -> dict[str, bool]:
-    """The keyword by which a callable with these parameters is told whether it trains; {} if there is none."""
+    """Return the keyword that sets training mode in a callable with these parameters, and its value; {} if there is none."""
     found = [name for name in _TRAINING_FLAGS if name in parameters]
     return {name: _TRAINING_FLAGS[name] is training for name in found}
 
 
 def flags_to_give(parameters: Mapping[str, inspect.Parameter]) -> tuple[str, ...]:
-    """The flags that a Flax module is to be called with: not those whose default None leaves it to its attributes."""
+    """Return the flags to pass to a Flax module, without those whose default None defers to its attributes."""
     return tuple(name for name, entry in parameters.items() if name in _TRAINING_FLAGS and entry.default is not None)

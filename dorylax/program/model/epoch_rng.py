@@ -1,8 +1,8 @@
 """Randomness of an epoch: a pure function of (model's streams, seed, epoch), never carried from epoch to epoch.
 
-Flax keeps a key and a counter per random stream and counts every draw. A trainer that carried the counters would draw
-other numbers after a restart or when intervals run in another order. Instead the streams of each epoch are made anew:
-counter 0, key folded with seed and epoch. Rows fold their own ids later (`dorylax.ops.row_random`).
+Flax keeps a key and a counter per random stream and counts every draw. With carried counters, draws would differ after a
+restart or in another order of intervals. Instead, each epoch starts with new streams: counter 0, key folded with seed and
+epoch. Rows fold their ids later (`dorylax.ops.row_random`).
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import jax.numpy as jnp
 
 
 def epoch_rng(streams: Any, seed: Any, epoch: Any) -> Any:
-    """The random streams of one epoch.
+    """Return the random streams of one epoch.
 
     Args:
-        streams: pytree of the model's `nnx.RngState` values: typed keys (of any shape) and integer counters.
-        seed: integer in 0 … 2³²-1, or a uint32 scalar array.
-        epoch: likewise.
+        streams: Pytree of the model's `nnx.RngState` values: typed keys (of any shape) and integer counters.
+        seed: Integer in 0 … 2³²-1, or a uint32 scalar array.
+        epoch: Integer in 0 … 2³²-1, or a uint32 scalar array.
 
     Returns:
-        The same tree: each key `fold_in(fold_in(key, seed), epoch)`, each counter 0.
+        A tree of the same structure: each key is `fold_in(fold_in(key, seed), epoch)`, each counter 0.
     """
 
     def renew(leaf: Any) -> Any:

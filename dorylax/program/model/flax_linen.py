@@ -1,4 +1,4 @@
-"""A Flax Linen module taken apart. Its parameters are those of `module.init`, whose shapes need no data."""
+"""Takes a Flax Linen module apart. Abstract evaluation of `module.init` gives its parameters' shapes without data."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from dorylax.program.model.recording import flat, name_of
 @final
 @dataclasses.dataclass(frozen=True)
 class LinenStructure:
-    """The static half of a Linen model, which holds no arrays.
+    """Static part of a Linen model, without arrays.
 
     Attributes:
-        module: as it trains.
-        evaluated: as it is evaluated: a flag among its attributes says so.
-        flags: the keywords by which a call is told whether it trains.
+        module: The module in training mode.
+        evaluated: The module in evaluation mode, as far as its attributes set the mode.
+        flags: Keywords that set the mode in a call.
     """
 
     module: linen.Module
@@ -40,7 +40,7 @@ class LinenStructure:
 
     @classmethod
     def of(cls, module: linen.Module) -> LinenStructure:
-        """That of a module, whose own flags stay as they are; those that are None are its caller's to say."""
+        """Build the structure of a module: set flags stay for training, and flags of None follow the mode."""
         fields = [field.name for field in dataclasses.fields(module)]
         open_flags = [name for name in fields if getattr(module, name) is None]
         call = inspect.signature(module.__call__).parameters
@@ -55,7 +55,7 @@ class LinenStructure:
     def apply_train(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> tuple[Any, Tree]:
-        """One forward pass with dropout: the model's output and its new state."""
+        """See `ModelStructure`."""
         variables = {"params": params, **state}
         named |= training_flags(self.flags, training=True)
         if not state:
@@ -64,7 +64,7 @@ class LinenStructure:
         return output, {**state, **updated}
 
     def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
-        """One exact forward pass, without dropout and without updating anything: the model's output."""
+        """See `ModelStructure`."""
         del streams
         named |= training_flags(self.flags, training=False)
         return self.evaluated.apply({"params": params, **state}, graph, *inputs, **named)
@@ -72,7 +72,7 @@ class LinenStructure:
     def apply_recorded(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> dict[str, Any]:
-        """One such pass: what its layers give and sow, arrays by name."""
+        """See `ModelStructure`. Includes values that layers sow."""
         del streams
         named |= training_flags(self.flags, training=False)
         options: dict[str, Any] = {"capture_intermediates": True, "mutable": ["intermediates"]}
@@ -81,12 +81,12 @@ class LinenStructure:
         return flat({name_of([part for part in path if part != "__call__"]): values for path, values in found.items()})
 
     def bound(self, params: Tree, streams: Tree, state: Tree) -> linen.Module:
-        """The module with these variables; its call is told that it does not train by what its signature has for that."""
+        """Return the module with these variables; the caller still passes any flag in its call signature."""
         del streams
         return self.evaluated.bind({"params": params, **state})
 
     def init(self, key: Any, streams: Tree, graph: Any, *inputs: Any, **named: Any) -> dict[str, Tree]:
-        """The variables that a module begins with."""
+        """Return the module's initial variables."""
         named |= training_flags(self.flags, training=True)
         variables = dict(self.module.init({"params": key, **streams}, graph, *inputs, **named))
         variables.pop("intermediates", None)
@@ -100,18 +100,18 @@ def take_apart(
     named: Mapping[str, Any] | None = None,
     rngs: tuple[str, ...] = ("dropout",),
 ) -> ModelParts:
-    """Splits a Linen module; parameters and state are shapes (`jax.ShapeDtypeStruct`), not values.
+    """Take a Linen module apart; parameters and state are abstract arrays (`jax.ShapeDtypeStruct`).
 
     Args:
-        module: called as `module(graph, *inputs, **named)`, with a keyword `train`, `training`, `is_training` or
-            `deterministic` if it has one of these.
-        graph: the graph it is initialised with; arrays or shapes.
-        inputs: likewise.
-        named: likewise.
-        rngs: names of its random streams besides `params`.
+        module: Module called as `module(graph, *inputs, **named)`, with a keyword `train`, `training`, `is_training` or
+            `deterministic` if its signature has one.
+        graph: Graph for its initialisation, of arrays or abstract arrays.
+        inputs: Positional inputs for its initialisation.
+        named: Keyword inputs for its initialisation.
+        rngs: Names of its random streams other than `params`.
 
     Raises:
-        ValueError: it has no parameters.
+        ValueError: There are no parameters.
     """
     streams = {name: jax.random.key(k) for k, name in enumerate(rngs)}
     structure = LinenStructure.of(module)
@@ -126,19 +126,19 @@ def take_apart(
 def initialised(
     parts: ModelParts, variables: Tree, seed: int, graph: Any, *inputs: Any, named: Mapping[str, Any]
 ) -> ModelParts:
-    """With values in the place of shapes.
+    """Replace abstract arrays with values.
 
     Args:
-        parts: a Linen module's.
-        variables: values that are there already: the parameters, or `{"params": …, "batch_stats": …}` with those of other
-            collections that there are; None for none.
-        seed: of what is drawn.
-        graph: what the module is called with. The forward pass is compiled away, but for what values depend on.
-        inputs: likewise.
-        named: likewise.
+        parts: Parts of a Linen module.
+        variables: Existing values: the parameters, or `{"params": …, "batch_stats": …}` with any other collections; None: no
+            values.
+        seed: Seed of newly drawn values.
+        graph: Graph for the initialisation. Compilation removes the parts of the forward pass that no value depends on.
+        inputs: Positional inputs for the initialisation.
+        named: Keyword inputs for the initialisation.
 
     Raises:
-        ValueError: the variables are not the module's; names the first that differs.
+        ValueError: The variables are not the module's; the message names the first difference.
     """
     shapes = {"params": parts.params, **parts.state}
     given = {} if variables is None else dict(variables) if "params" in variables else {"params": variables}
@@ -154,7 +154,7 @@ def initialised(
 
 
 def _check(model: str, collection: str, given: Tree, wanted: Tree) -> None:
-    """Compares shapes; a type is the user's choice."""
+    """Compare shapes; the user chooses dtypes."""
     there, here = (
         {jax.tree_util.keystr(path): list(np.shape(leaf)) for path, leaf in jax.tree.leaves_with_path(tree)}
         for tree in (given, wanted)
@@ -166,7 +166,7 @@ def _check(model: str, collection: str, given: Tree, wanted: Tree) -> None:
 
 
 def keywords_of(module: linen.Module) -> Keywords:
-    """Which inputs beside graph and features it takes by name."""
+    """Return the module's keyword inputs, in addition to graph and features."""
     return Keywords.of(inspect.signature(module.__call__), given=2)
 
 

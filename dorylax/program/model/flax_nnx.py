@@ -1,7 +1,7 @@
-"""A Flax NNX model taken apart: static structure, and plain trees of arrays that can be jitted, donated and saved.
+"""Takes a Flax NNX model apart: static structure, and plain trees of arrays that can be jitted, donated and saved.
 
-Trees are nested dicts of arrays (`{"convs": {0: {"kernel": …}}}`), not `nnx.State`: JAX flattens dicts in C++ at every
-call, and optax masks see ordinary keys.
+Trees are nested dicts of arrays (`{"convs": {0: {"kernel": …}}}`), not `nnx.State`: JAX flattens dicts in C++ at every call,
+and optax masks see ordinary keys.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from dorylax.program.model.base import (
 )
 from dorylax.program.model.recording import Recorder, flat
 
-# The attributes by which `Module.eval` switches layers off, for which they are then True.
+# Attributes that `Module.eval` sets to True to switch layers off.
 _SWITCHES = ("deterministic", "use_running_average")
-# What a model keeps between epochs besides parameters (batch statistics, say); values sown while it runs are dropped.
+# Values kept between epochs other than parameters (such as batch statistics); values sown during a call are dropped.
 _CARRIED = nnx.All(nnx.Not(nnx.Param), nnx.Not(nnx.RngState), nnx.Not(nnx.Intermediate))
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class NnxStructure:
-    """The static half of a model, hashable: equal for two models of the same class, sizes and settings.
+    """Static part of an NNX model, hashable: equal for two models of the same class, sizes and settings.
 
     Attributes:
-        train: as it was given.
-        evaluate: after `Module.eval`.
-        flags: the keywords by which a call is told whether it trains.
+        train: The model in training mode.
+        evaluate: The model after `Module.eval`.
+        flags: Keywords that set the mode in a call.
     """
 
     train: nnx.GraphDef[Any]
@@ -48,20 +48,20 @@ class NnxStructure:
     def apply_train(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> tuple[Any, Tree]:
-        """One forward pass with dropout: the model's output and its new state."""
+        """See `ModelStructure`."""
         model = nnx.merge(self.train, params, streams, state)
         output = model(graph, *inputs, **named, **training_flags(self.flags, training=True))
         return output, _pure(nnx.state(model, _CARRIED))
 
     def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
-        """One exact forward pass, without dropout and without updating anything: the model's output."""
+        """See `ModelStructure`."""
         model = nnx.merge(self.evaluate, params, streams, state)
         return model(graph, *inputs, **named, **training_flags(self.flags, training=False))
 
     def apply_recorded(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> dict[str, Any]:
-        """One such pass: what its layers give and sow, arrays by name."""
+        """See `ModelStructure`. Includes values that layers sow."""
         model = nnx.merge(self.evaluate, params, streams, state)
         recorder = Recorder(model)
         with recorder.recording():
@@ -69,21 +69,21 @@ class NnxStructure:
         return flat(recorder.found)
 
     def bound(self, params: Tree, streams: Tree, state: Tree) -> nnx.Module:
-        """A new module with these values, after `Module.eval`."""
+        """Return a new module with these values, after `Module.eval`."""
         params, streams, state = jax.tree.map(jax.numpy.asarray, (params, streams, state))
         model: nnx.Module = nnx.merge(self.evaluate, params, streams, state)
         return model
 
 
 def take_apart(model: Any) -> ModelParts:
-    """Splits a Flax NNX model, which stays as it is.
+    """Take a Flax NNX model apart, and leave it unchanged.
 
-    It trains with the flags that its layers have: what the user froze (`use_running_average`, `deterministic`) stays
-    frozen. A flag of None, which leaves it to the call, trains.
+    It trains with its layers' flags: layers that the user froze (`use_running_average`, `deterministic`) stay frozen. A flag
+    of None, which defers to the call, is set for training.
 
     Raises:
-        TypeError: not a Flax NNX module, or one that cannot be called.
-        ValueError: it has no parameters.
+        TypeError: The model is not a callable Flax NNX module.
+        ValueError: There are no parameters.
     """
     if not isinstance(model, nnx.Module) or not callable(model):
         kind = model.__name__ if isinstance(model, type) else type(model).__name__
@@ -109,12 +109,12 @@ def take_apart(model: Any) -> ModelParts:
 
 
 def keywords_of(model: Any) -> Keywords:
-    """Which inputs beside graph and features it takes by name."""
+    """Return the model's keyword inputs, in addition to graph and features."""
     return Keywords.of(inspect.signature(model), given=2)
 
 
 def put_back(model: nnx.Module, params: Tree, state: Tree) -> None:
-    """Writes parameters and carried state into the user's model."""
+    """Write parameters and carried state into the user's model."""
     for tree in (params, state):
         nnx.update(model, jax.tree.map(jax.numpy.asarray, tree))
 
@@ -124,15 +124,15 @@ def _pure(state: Any) -> Tree:
 
 
 def _switches(model: nnx.Module) -> list[tuple[Any, str, bool | None]]:
-    """Every layer's flags."""
+    """Return every layer's flags."""
     layers = [layer for _, layer in nnx.iter_modules(model)]
     return [(layer, name, vars(layer)[name]) for layer in layers for name in _SWITCHES if name in vars(layer)]
 
 
 def _switched_off(model: nnx.Module) -> str:
-    """What says that a model is in evaluation mode as a whole: dropout of a rate, and not a single layer that trains.
+    """Return a message if the whole model is in evaluation mode: it has dropout of rate > 0, and every flag is True.
 
-    One frozen layer among others is the user's choice, and frozen statistics alone may be.
+    A single frozen layer among others, or frozen statistics alone, may be the user's choice.
     """
     switches = _switches(model)
     if any(value is not True for _, _, value in switches):

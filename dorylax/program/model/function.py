@@ -1,4 +1,4 @@
-"""A plain function `f(params, graph, *inputs)` as a model."""
+"""Takes a plain function `f(params, graph, *inputs)` as a model."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from dorylax.program.model.base import (
 @final
 @dataclasses.dataclass(frozen=True)
 class FunctionStructure:
-    """The static half of a plain function: the function itself."""
+    """Static part of a plain function: the function itself."""
 
     function: Callable[..., Any]
 
     def apply_train(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> tuple[Any, Tree]:
-        """One forward pass with randomness: the output, and a state, which functions do not have."""
+        """See `ModelStructure`. The state stays unchanged, since functions have none."""
         return self.function(params, graph, *inputs, **streams, **named, **self._flags(training=True)), state
 
     def apply_evaluate(self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any) -> Any:
-        """One exact forward pass: the output."""
+        """See `ModelStructure`."""
         del state
         return self.function(params, graph, *inputs, **streams, **named, **self._flags(training=False))
 
     def apply_recorded(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> dict[str, Any]:
-        """A function has no layers.
+        """Refuse, since functions lack layers.
 
         Raises:
-            ModelKindError: always.
+            ModelKindError: Always.
         """
         del params, streams, state, graph, inputs, named
         name = name_of(self.function)
@@ -54,7 +54,7 @@ class FunctionStructure:
         )
 
     def bound(self, params: Tree, streams: Tree, state: Tree) -> Callable[..., Any]:
-        """`functools.partial` of the function, called as `(graph, *inputs)`."""
+        """Return `functools.partial` of the function, called as `(graph, *inputs)`."""
         del state
         return functools.partial(self.function, params, **streams, **self._flags(training=False))
 
@@ -63,15 +63,15 @@ class FunctionStructure:
 
 
 def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
-    """Takes a function as a model.
+    """Take a function as a model.
 
     Args:
-        function: `f(params, graph, *inputs)`; it is given a random key as `key` if it has an argument of that name, and
-            told whether it trains by `train`, `training`, `is_training` or `deterministic`.
-        params: its parameters: arrays or shapes.
+        function: `f(params, graph, *inputs)`. It receives a random key if it has an argument `key`, and the mode if it has
+            an argument `train`, `training`, `is_training` or `deterministic`.
+        params: Its parameters: arrays or abstract arrays.
 
     Raises:
-        ValueError: there are no parameters.
+        ValueError: There are no parameters.
     """
     name = name_of(function)
     if not jax.tree.leaves(params):
@@ -81,21 +81,21 @@ def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
 
 
 def keywords_of(function: Callable[..., Any]) -> Keywords:
-    """Which inputs beside graph and features it takes by name."""
+    """Return the function's keyword inputs, in addition to graph and features."""
     return Keywords.of(inspect.signature(function), given=3, apart=("key", *_bound(function)))
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What messages call it."""
+    """Return the function's name for messages."""
     named = function.func if isinstance(function, functools.partial) else function
     return str(getattr(named, "__name__", type(named).__name__))
 
 
 def _parameters(function: Callable[..., Any]) -> list[str]:
-    """Those that a call may still give."""
+    """Return the parameters that a call may still set."""
     return [name for name in inspect.signature(function).parameters if name not in _bound(function)]
 
 
 def _bound(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names that `functools.partial` has given already: somebody's choice."""
+    """Return the keywords that the user has fixed with `functools.partial`."""
     return tuple(function.keywords) if isinstance(function, functools.partial) else ()

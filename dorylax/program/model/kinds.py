@@ -1,4 +1,4 @@
-"""Which kind of model something is."""
+"""Dispatches on the kind of a model: Flax NNX module, Flax Linen module, or function."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def take_apart(
     params: Tree = None,
     rngs: tuple[str, ...] = ("dropout",),
 ) -> ModelParts:
-    """A Flax NNX module, a Flax Linen module or a plain function, taken apart.
+    """Take a Flax NNX module, a Flax Linen module or a plain function apart.
 
     Args:
-        model: the model; `ModelParts` are returned as they are.
-        graph: what it will be called with: arrays, or shapes.
-        inputs: likewise.
-        named: likewise, by keyword.
-        params: the parameters of a plain function: arrays or shapes.
-        rngs: names of the random streams of a Linen module.
+        model: The model; `ModelParts` are returned unchanged.
+        graph: Graph for the model, of arrays or abstract arrays.
+        inputs: Positional inputs, arrays or abstract arrays.
+        named: Keyword inputs, arrays or abstract arrays.
+        params: Parameters of a plain function: arrays or abstract arrays.
+        rngs: Names of the random streams of a Linen module.
 
     Raises:
-        TypeError: none of these kinds.
-        ValueError: it has no parameters.
+        TypeError: The model is of another kind.
+        ValueError: There are no parameters.
     """
     if isinstance(model, ModelParts):
         return model
@@ -45,10 +45,10 @@ def take_apart(
 
 
 def keywords_of(model: Any) -> Keywords:
-    """Which inputs beside graph and features a model takes by name.
+    """Return a model's keyword inputs, in addition to graph and features.
 
     Raises:
-        TypeError: none of these kinds.
+        TypeError: The model is of another kind.
     """
     if isinstance(model, ModelParts):
         return model.keywords

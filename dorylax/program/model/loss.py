@@ -1,7 +1,7 @@
-"""Masked losses, and the metric of classes: one label per vertex, or several.
+"""Masked losses, and metrics of classes with one label per vertex or several.
 
-Which of the two is read off the labels: int32 `[V]` are classes, float32 `[V, C]` are 0/1 indicators. Targets, of a
-regression, are floating `[V]` or `[V, T]`. Everything is a pure function of arrays and may be traced.
+The labels' type decides: int32 `[V]` are classes, float32 `[V, C]` are 0/1 indicators. Regression targets are floating-point
+`[V]` or `[V, T]`. All functions are pure and may be traced.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from jaxtyping import Array, Bool, Float, Float32, Int32
 Labels = Int32[Array, " V"] | Float32[Array, "V C"]
 
 RowFunction = Callable[[Any, Any], Any]
-"""`(model's output, labels) -> rows [V, …]`: a loss, or what metrics sum."""
+"""`(model's output, labels) -> rows [V, …]`: a loss, or the summands of a metric."""
 
 
 def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, " V"]:
-    """The loss of each vertex, `[V]`, in float32 (float64 for float64 logits).
+    """Return the loss of each vertex, `[V]`, in float32 (float64 for float64 logits).
 
     Softmax cross-entropy for classes; for indicators the sigmoid cross-entropy, averaged over the C labels.
 
     Args:
         logits: `[V, C]`, any float type.
-        labels: classes int32 `[V]` (anything outside 0 … C-1 where the vertex does not count) or indicators float32
-            `[V, C]`.
+        labels: Classes int32 `[V]` (any value outside 0 … C-1 for vertices without a label) or indicators float32 `[V, C]`.
     """
     wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     if labels.ndim == 1:
@@ -40,33 +39,33 @@ def cross_entropy(logits: Float[Array, "V C"], labels: Labels) -> Float[Array, "
 
 
 def binary_cross_entropy(logits: Float[Array, " N"], labels: Float[Array, " N"]) -> Float[Array, " N"]:
-    """The sigmoid cross-entropy of each example, of labels 0 and 1, in float32 (float64 for float64 logits)."""
+    """Return the sigmoid cross-entropy of each example with label 0 or 1, in float32 (float64 for float64 logits)."""
     wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     rows: Array = optax.sigmoid_binary_cross_entropy(wide, labels)
     return rows
 
 
 def squared_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
-    """(output - target)² of each vertex, `[V]`, averaged over its T targets; output `[V]`, `[V, 1]` or `[V, T]`."""
+    """Return (output - target)² of each vertex, `[V]`, averaged over its T targets; output `[V]`, `[V, 1]` or `[V, T]`."""
     rows: Array = _mean_of_row(jnp.square(_difference(output, targets)))
     return rows
 
 
 def absolute_error(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
-    """abs(output - target) of each vertex, as `squared_error`."""
+    """Return abs(output - target) of each vertex, with shapes as for `squared_error`."""
     rows: Array = _mean_of_row(jnp.abs(_difference(output, targets)))
     return rows
 
 
 def huber(output: Any, targets: Float[Array, "V ..."]) -> Float[Array, " V"]:
-    """`d²/2` where `d = abs(output - target)` is at most 1, `d - 1/2` beyond, as `squared_error` (Huber, 1964)."""
+    """Return `d²/2` for `d = abs(output - target)` ≤ 1, else `d - 1/2`, as `squared_error` (Huber, 1964)."""
     difference = _difference(output, targets)
     rows: Array = _mean_of_row(optax.huber_loss(difference, jnp.zeros_like(difference)))
     return rows
 
 
 def _difference(output: Any, targets: Any) -> Any:
-    """Refuses to broadcast: [V, 1] - [V] would compare every vertex with every other."""
+    """Subtract without broadcasting: [V, 1] - [V] would compare every vertex with every other."""
     if not hasattr(output, "shape"):
         raise TypeError(f"the model must return one array like the targets, got {type(output).__name__}")
     flat = (output.shape[1:], targets.shape[1:]) in (((1,), ()), ((), (1,)))
@@ -84,29 +83,29 @@ def _mean_of_row(rows: Any) -> Any:
 def masked_loss(
     output: Any, labels: Any, mask: Bool[Array, " V"], loss: Callable[[Any, Any], Any] = cross_entropy
 ) -> Float[Array, ""]:
-    """Mean of a loss over the chosen vertices, of which there is at least one.
+    """Return the mean of a loss over the chosen vertices, at least one.
 
     Args:
-        output: of the model.
+        output: Output of the model.
         labels: `[V, …]`.
-        mask: the vertices, bool `[V]`.
+        mask: The chosen vertices, bool `[V]`.
         loss: `(output, labels) -> [V]`.
     """
-    # `where`, not a product: 0 · inf of a vertex that does not count would be NaN.
+    # `where`, not a product, since 0 · inf of an excluded vertex would be NaN.
     return jnp.where(mask, loss(output, labels), 0).sum() / mask.sum()
 
 
 def masked_sums(rows: Float[Array, " V"], masks: Bool[Array, "M V"]) -> Float[Array, "M 2"]:
-    """Sum over each mask's vertices, and how many there are; masks bool `[M, V]`."""
+    """Return the sum over each mask's vertices, and their number; masks bool `[M, V]`."""
     sums = jax.vmap(lambda mask: jnp.where(mask, rows, 0).sum())(masks)
     return jnp.stack([sums, masks.sum(axis=1).astype(rows.dtype)], axis=1)
 
 
 def confusion(logits: Float[Array, "V C"], labels: Labels) -> Int32[Array, "V 3"]:
-    """True positives, false positives and false negatives of each vertex over all classes, `[V, 3]`.
+    """Return true positives, false positives and false negatives of each vertex over all classes, `[V, 3]`.
 
-    A label is predicted where it is the first largest logit (classes; none where one is NaN), or where its logit is > 0
-    (indicators).
+    For classes, the first largest logit is predicted, or no class if a logit is NaN. For indicators, every label with a
+    logit > 0 is predicted.
     """
     if labels.ndim == 1:
         hit = _is_first_largest(logits, labels)
@@ -117,10 +116,10 @@ def confusion(logits: Float[Array, "V C"], labels: Labels) -> Int32[Array, "V 3"
 
 
 def _is_first_largest(logits: Any, labels: Any) -> Any:
-    """Whether a vertex's class has the first largest logit, and none is NaN, bool `[V]`.
+    """Return whether a vertex's class has the first largest logit, and none is NaN, bool `[V]`.
 
-    Not `argmax(logits) == labels`: XLA makes a loop of that which takes 170 ns for 50 classes on a CPU, and this 20. A
-    logit is not compared with itself, which XLA may have computed twice and rounded in two ways.
+    Not `argmax(logits) == labels`, which XLA compiles to a loop that takes 170 ns for 50 classes on a CPU, against 20 ns
+    here. A logit is not compared with itself, because XLA may compute it twice with different rounding.
     """
     known = jnp.clip(labels, 0, logits.shape[1] - 1)[:, None]
     own, classes = jnp.take_along_axis(logits, known, axis=1), jnp.arange(logits.shape[1])[None]
@@ -129,15 +128,15 @@ def _is_first_largest(logits: Any, labels: Any) -> Any:
 
 
 def confusion_counts(logits: Float[Array, "V C"], labels: Labels, masks: Bool[Array, "M V"]) -> Int32[Array, "M 3"]:
-    """Sums of `confusion` over each mask's vertices; masks bool `[M, V]`."""
+    """Return the sums of `confusion` over each mask's vertices; masks bool `[M, V]`."""
     rows = confusion(logits, labels)
     return jax.vmap(lambda mask: jnp.where(mask[:, None], rows, 0).sum(axis=0, dtype=jnp.int32))(masks)
 
 
 def micro_f1(counts: Int32[np.ndarray, " 3"]) -> float:
-    """2 TP / (2 TP + FP + FN), a fraction; 0 where nothing is true and nothing predicted.
+    """Return 2 TP / (2 TP + FP + FN), a fraction; 0 if no label is true or predicted.
 
-    With one label per vertex a miss is one false positive and one false negative, so this is the accuracy.
+    With one label per vertex, a miss is one false positive and one false negative, so this is the accuracy.
     """
     hits, false_positives, false_negatives = (int(count) for count in counts)
     total = 2 * hits + false_positives + false_negatives

@@ -1,7 +1,7 @@
-"""What the layers of a Flax NNX model give while it runs: their outputs, and what they sow.
+"""Records outputs and sown values of the layers of a Flax NNX model while it runs.
 
-`nnx.capture`, which is of Flax 0.12.8, changes the classes of modules for everybody while it records. Here single modules
-get a class of their own, so that another thread may train a model of the same kind meanwhile.
+`nnx.capture` of Flax 0.12.8 changes the classes of all modules in the process while it records. Here, only the
+recorded modules get a new class, so that another thread may train a model of the same kind meanwhile.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import jax
 from flax import nnx
 
 OUTPUT = "output"
-"""What the model itself gives."""
+"""Name of the model's own output."""
 
 _RECORDER: contextvars.ContextVar[Recorder | None] = contextvars.ContextVar("recorder", default=None)
 
 
 @final
 class Recorder:
-    """Keeps what the modules of one model give.
+    """Records the values of one model's modules.
 
     Args:
-        model: it is changed, and of no other use afterwards.
+        model: The model; it is changed and must not be used otherwise.
 
     Attributes:
-        found: values by name, in the order in which they came.
+        found: Name → values, in the order of recording.
     """
 
     def __init__(self, model: nnx.Module) -> None:
@@ -41,7 +41,7 @@ class Recorder:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """While this is open, modules tell."""
+        """Context in which modules record."""
         token = _RECORDER.set(self)
         try:
             yield
@@ -49,10 +49,10 @@ class Recorder:
             _RECORDER.reset(token)
 
     def record(self, module: nnx.Module, name: str | None, value: Any) -> None:
-        """Keeps a value: the module's output, or one that it has sown under a name.
+        """Record a module's output, or a value that it has sown under a name.
 
-        Copies that a transformation (`nnx.scan`, `nnx.remat`) has made of a module are unknown here: what they compute is
-        not to be seen outside of it.
+        Copies of a module made by a transformation (`nnx.scan`, `nnx.remat`) are skipped, since their values do not exist
+        outside of it.
         """
         path = self._paths.get(id(module))
         if path is not None:
@@ -60,12 +60,12 @@ class Recorder:
 
 
 def name_of(path: Sequence[Any], name: str | None = None) -> str:
-    """What a value is called: `convs.0` is the output of `model.convs[0]`, `convs.0.attention` something that it sows."""
+    """Return the name of a value: `convs.0` is the output of `model.convs[0]`, `convs.0.attention` a value that it sows."""
     return ".".join([*map(str, path), *([] if name is None else [name])]) or OUTPUT
 
 
 def flat(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Arrays by name; where there are several of a name, they are numbered: `convs.0.1`."""
+    """Return name → array; several values of one name are numbered: `convs.0.1`."""
     arrays = {}
     for name, values in found.items():
         leaves = jax.tree.leaves_with_path(values[0] if len(values) == 1 else list(values))
@@ -77,7 +77,7 @@ def flat(found: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _watched(kind: type[nnx.Module]) -> type[nnx.Module]:
-    """A class as another one, whose modules tell what they give."""
+    """Derive a class whose modules record their values."""
 
     def told(self: nnx.Module, *args: Any, **options: Any) -> Any:
         result = kind.__call__(self, *args, **options)
@@ -92,7 +92,7 @@ def _watched(kind: type[nnx.Module]) -> type[nnx.Module]:
         recorder.record(self, name, value)
         return True
 
-    # By `__captures__` a layer knows that what it sows is kept, as under `nnx.capture` (`dorylax.layers.attention`).
+    # By `__captures__` a layer finds that sown values are kept, as under `nnx.capture` (`dorylax.layers.attention`).
     members: dict[str, Any] = {"sow": sow, "__captures__": (), "__module__": kind.__module__}
     if any("__call__" in vars(base) for base in kind.__mro__):
         members["__call__"] = told

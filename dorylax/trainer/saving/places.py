@@ -2,9 +2,8 @@
 
 The name is the end of the directory's path and eight digits of the hash of the whole path. It must be unique because every
 sweep has a `runs/KEY`, every `dorylax train` a `seed-0`, and any number of them may share one `train.checkpoints`.
-environment.json
-notes the place, so that a moved or copied directory finds its checkpoints. The run then continues in the place of its new
-path: only the run named in a place's `run.json` writes or deletes there.
+environment.json notes the place, so that a moved or copied directory finds its checkpoints. The run then continues in the
+place of its new path: only the run named in a place's `run.json` writes or deletes there.
 """
 
 from __future__ import annotations
