@@ -1,1 +1,1 @@
-"""What a step is cut into: tasks, what crosses between them, and what is known of the values that decide it."""
+"""Tasks of a step: the cut into tasks, the values that cross between them, and the analyses that decide it."""

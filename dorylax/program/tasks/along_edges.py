@@ -1,4 +1,4 @@
-"""What graph operators read, and what of it belongs to the vertex at the other end of an edge."""
+"""Operands of graph operators, and those that belong to the vertex at the other end of an edge."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dorylax.ops.row_operators import operator_on_rows
 
 
 def is_push(equation: JaxprEqn) -> bool:
-    """Whether an operator sums per source what lies with the destinations, whose servers sum first."""
+    """Whether an operator sums, per source, values stored with the destinations, whose servers sum first."""
     return operator_on_rows(equation.primitive.name).is_push(equation.params)
 
 
 def read_along(equation: JaxprEqn) -> tuple[Direction, Role]:
-    """Along which edges an operator reads rows of others, and by which of its operands.
+    """Return the edges along which an operator reads rows of other vertices, and the role of those operands.
 
-    Of a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval has itself.
+    For a push, "own" are the rows of sources and "neighbour" those of destinations, which the interval holds.
     """
     operator = operator_on_rows(equation.primitive.name)
     return ("in", "own") if is_push(equation) else (operator.side(equation.params), "neighbour")
 
 
 def dense_operands(equation: JaxprEqn) -> list[tuple[Var, Role]]:
-    """The operands of an operator that are no part of the graph, and whose row an entry reads of each."""
+    """Return the operator's operands other than the graph, each with the row that an entry reads of it."""
     found = operator_on_rows(equation.primitive.name).roles(equation.params)
     return [(atom, role) for atom, role in zip(equation.invars, found, strict=False) if isinstance(atom, Var)]
 
 
 def travelling(equation: JaxprEqn) -> list[Var]:
-    """The rows that servers send each other for an operator; none for one that only runs on a whole graph."""
+    """Return the rows that servers send each other for an operator; none for one that only runs on a whole graph."""
     if OPERATORS[equation.primitive.name].compute_rows is None:
         return []
     _, through = read_along(equation)

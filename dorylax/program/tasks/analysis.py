@@ -1,4 +1,4 @@
-"""What is known about the values of a step: row types, what depends on the loss, on parameters, on rows at all."""
+"""Analyses of a step's values: row types, and dependence on the loss, on parameters, and on rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dorylax.program.rows.types import Rows, RowType, Summed
 from dorylax.program.rows.unlabelled import without_unlabelled
 from dorylax.program.tracing.traced import Traced
 
-# Row-free results of these are made again in each stage that reads them: cheaper than to ship them.
+# Each stage that reads row-free results of these recomputes them, which is cheaper than sending them.
 _CHEAP = frozenset(
     {
         "abs",
@@ -94,53 +94,53 @@ _CHEAP = frozenset(
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class StepAnalysis:
-    """Analyses of `traced.step`, each made when first asked for.
+    """Analyses of `traced.step`, each computed on first use.
 
     Args:
-        traced: what they are about.
+        traced: The traced model.
     """
 
     traced: Traced
 
     @cached_property
     def types(self) -> dict[Var, RowType]:
-        """The row type of every value."""
+        """Row type of every value."""
         row_types = [entry.row_type for entry in self.traced.inputs]
         return infer(self.traced.step.jaxpr, row_types, phase="" if not self.traced.trains else "in the gradient: ")
 
     @cached_property
     def row_bytes(self) -> dict[Var, int]:
-        """Bytes of one row of every value that has rows. Kept, since sizes of symbols take long to work out."""
+        """Bytes per row of every value that has rows. Cached, since sizes of symbols take long to compute."""
         one = dict.fromkeys(SYMBOLS.values(), 1)
         return {var: value_bytes(var.aval, one) for var, found in self.types.items() if isinstance(found, Rows)}
 
     @cached_property
     def backward(self) -> frozenset[Var]:
-        """Values of the backward pass: what depends on the cotangent of the loss."""
+        """Values of the backward pass, which depend on the cotangent of the loss."""
         return self._reached(self.traced.variables("loss_scale"))
 
     @cached_property
     def weighted(self) -> frozenset[Var]:
-        """Rows that depend on the vertices' weights, as cotangents do: where these are 0, so are sums over them."""
+        """Rows that depend on the vertices' weights, as cotangents do: if the weights are 0, so are sums over them."""
         return self._reached(self.traced.variables("weights", "real"), through_sums=False)
 
     @cached_property
     def without_unlabelled(self) -> frozenset[Var]:
-        """Rows and sums over rows of which vertices without a label have no part: see `rows/unlabelled.py`."""
+        """Rows and sums over rows to which vertices without a label contribute nothing: see `rows/unlabelled.py`."""
         return without_unlabelled(self.traced.step.jaxpr, self.traced.variables("weights"), self.types)
 
     @cached_property
     def constant(self) -> frozenset[Var]:
-        """Values that depend on data alone, neither on parameters nor on the epoch."""
+        """Values that depend only on data, neither on parameters nor on the epoch."""
         entries = zip(self.traced.step.jaxpr.invars, self.traced.inputs, strict=True)
         changing = self._reached([var for var, entry in entries if not entry.of_data])
         return frozenset(self.types.keys() - changing)
 
     @cached_property
     def of_rows(self) -> frozenset[Var]:
-        """Values that depend on something that has rows; rows that do not are all alike, but for which are padding.
+        """Values that depend on rows that differ, other than by padding.
 
-        A sum over all rows is one value for all.
+        A sum over all rows does not count, since it is one value for all.
         """
         entries = zip(self.traced.step.jaxpr.invars, self.traced.inputs, strict=True)
         return self._reached(
@@ -151,15 +151,15 @@ class StepAnalysis:
 
     @cached_property
     def order(self) -> dict[int, int]:
-        """Each equation's place in the step, by the equation's id."""
+        """Position of each equation in the step, by the equation's id."""
         return {id(equation): k for k, equation in enumerate(self.traced.step.jaxpr.eqns)}
 
     def type_of(self, atom: Any) -> RowType | None:
-        """The row type of an operand; None for literals."""
+        """Row type of an operand; None for literals."""
         return None if is_literal(atom) else self.types[atom]
 
     def floats(self, equation: JaxprEqn) -> bool:
-        """Whether the equation is copied into every task that reads it: rows that are all alike, cheap row-free values."""
+        """Whether every task that reads the equation copies it: rows that are all alike, or cheap row-free values."""
         return id(equation) in self._floating
 
     @cached_property

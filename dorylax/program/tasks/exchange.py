@@ -1,4 +1,4 @@
-"""What graph servers send each other: the values that a graph operator reads, or sums, across edges."""
+"""Values that graph servers send each other because a graph operator reads or sums them across edges."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dorylax.program.tasks.split_model import SplitModel
 
 
 class Exchange(NamedTuple):
-    """A value of which a server sends one row to every server that has the row's vertex as a ghost, or to its owner.
+    """A value whose rows a server sends to every server with the row's vertex as a ghost, or to the vertex's owner.
 
     Attributes:
-        var: the value, rows of vertices.
-        direction: over which edges the ghosts are that it is sent for.
-        constant: whether it is sent once, before training.
+        var: The value, rows of vertices.
+        direction: Direction of the edges to the ghosts.
+        constant: Whether it is sent once, before training.
     """
 
     var: Var
@@ -26,7 +26,7 @@ class Exchange(NamedTuple):
 
 
 def exchanges(program: SplitModel) -> Iterator[Exchange]:
-    """All exchanges of a program: of rows that are read through edges, and of sums per source for their owners."""
+    """Yield all exchanges of a program: rows read through edges, and sums per source for their owners."""
     inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
     constants = {var for var, entry in inputs if entry.of_data}
     for task, interface in zip(program.tasks, program.interfaces, strict=True):

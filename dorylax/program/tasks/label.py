@@ -2,9 +2,8 @@
 
 Thorpe et al., "Dorylus: Affordable, Scalable, and Accurate GNN Training with Distributed CPU Servers
 and Serverless Threads", OSDI 2021: GA gathers along edges into vertices, SC scatters vertices' values to edges, AV
-is arithmetic per vertex, AE per edge; ∇ marks the backward pass. They say what a task does: a gather of the backward
-pass is ∇GA, whichever operator it is the derivative of. GS, a sum over all vertices or edges in the middle of a model, is
-ours.
+is arithmetic per vertex, AE per edge; ∇ marks the backward pass. Names describe a task's work: a gather in the backward
+pass is ∇GA, whichever operator it differentiates. GS, a sum over all vertices or edges within a model, is our addition.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from dorylax.program.tasks.split_model import SplitModel
 
 
 def task_label(program: SplitModel, index: int) -> str:
-    """A task's name: GA, SC, AV, AE, with ∇ in the backward pass and `AV+∇AV` where both passes are one stage.
+    """Return a task's name: GA, SC, AV, AE, with ∇ in the backward pass and `AV+∇AV` if both passes are one stage.
 
-    Graph operators that only count edges are "count", sums over all rows GS; the driver's tasks are "setup" (once), "begin"
-    and "end" (of an epoch), and "between" where it computes with completed sums, or with what is to be completed.
+    Graph operators that only count edges are "count", sums over all rows GS. The driver's tasks are "setup" (once), "begin"
+    and "end" (of an epoch), and "between" if they compute with completed sums, or with parts of sums still to complete.
     """
     task = program.tasks[index]
     if task.kind == "driver":

@@ -1,9 +1,9 @@
 """Cuts a step into tasks: one graph task per graph operator, and between them stages of row-wise arithmetic.
 
-A value's level is the longest path to it of graph operators and of sums over all rows that are completed. All row-wise
-equations of one space and one level make one stage, so stages are as few as they can be: a stage reads only earlier
-stages, graph operators and sums. All sums of one level are completed by one task, so that intervals meet once for them.
-What has no rows and costs little, and rows that are all alike, are copied into every stage that reads them.
+A value's level is the number of graph operators and completed sums over all rows on the longest path to it. All row-wise
+equations of one space and one level form one stage, so there are as few stages as possible: a stage reads only earlier
+stages, graph operators and sums. One task completes all sums of one level, so that intervals meet once for them. Cheap
+values without rows, and rows that are all alike, are copied into every stage that reads them.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from dorylax.program.tasks.task import Task, When, phased, tidy
 
 
 def partition(analysis: StepAnalysis, *, settle: bool, hoist: bool, fuse: bool) -> tuple[Task, ...]:
-    """The tasks of a step, in an order in which they may run.
+    """Cut a step into tasks, in a valid order of execution.
 
     Args:
-        analysis: of the step.
-        settle: whether rows that depend on data alone, and that graph operators read along edges, are computed once.
-        hoist: whether graph operators that depend on data alone, and what leads to and from them, run once.
-        fuse: whether forward and backward arithmetic of one level make one stage.
+        analysis: Analysis of the step.
+        settle: Whether rows that depend only on data, and that graph operators read along edges, are computed once.
+        hoist: Whether graph operators that depend only on data, and the equations around them, run once.
+        fuse: Whether forward and backward arithmetic of one level form one stage.
     """
     return _Partition(analysis, _once(analysis, settle=settle, hoist=hoist), fuse).tasks()
 
 
-# What a level consists of, in the order in which it runs: arithmetic on completed sums, stages, arithmetic on the parts of
-# sums that are about to be completed, and what leads to the next level.
+# The parts of a level, in their order of execution: arithmetic on completed sums, stages, arithmetic on parts of sums before
+# they are completed, sums, and the graph operators that lead to the next level.
 _KINDS = ("driver", "vertex", "edge", "parts", "sum", "graph")
 _DRIVER, _VERTEX, _EDGE, _PARTS, _SUM, _GRAPH = range(len(_KINDS))
 
 
 @dataclasses.dataclass(frozen=True, order=True)
 class _Slot:
-    """Where an equation goes; slots sort into the order in which they run."""
+    """Position of an equation in the order of execution."""
 
     when: int  # 0 once, 1 every epoch
-    part: int  # 0 driver's beginning, 1 rows, 2 driver's end
+    part: int  # 0 driver at the beginning, 1 rows, 2 driver at the end
     level: int
     kind: int  # of _KINDS
     phase: int  # 0 forward (and both), 1 backward
@@ -114,7 +114,7 @@ class _Partition:
 
     @cached_property
     def _between(self) -> frozenset[Var]:
-        """Values without rows that stages, graph operators and completed sums need: not to be left to the epoch's end."""
+        """Values without rows that stages, graph operators and completed sums need before the end of the epoch."""
         found: set[Var] = set()
         types = self._analysis.types
         for equation in reversed(self._equations):
@@ -126,7 +126,7 @@ class _Partition:
         return frozenset(found)
 
     def _materialised(self) -> list[Var]:
-        """Rows that are all alike but are read by a graph operator, or are an output: some stage must write them."""
+        """Rows that are all alike but that a graph operator or an output reads, so that a stage must write them."""
         readers = [atom for equation in self._equations if is_graph_operator(equation) for atom in equation.invars]
         return [
             var
@@ -141,7 +141,7 @@ class _Partition:
 
     def _task(self, slot: _Slot, members: list[int]) -> Task:
         own = set(members)
-        # With the floating equations that they read.
+        # Include the floating equations that they read.
         stack = list(members)
         while stack:
             for atom in self._equations[stack.pop()].invars:
@@ -171,7 +171,7 @@ def _space(analysis: StepAnalysis, var: Var) -> Space:
 
 
 def _once(analysis: StepAnalysis, *, settle: bool, hoist: bool) -> frozenset[Var]:
-    """Constant values that are computed once: those on a path to what travels, through an operator, or both."""
+    """Return constant values to compute once: those on a path to rows that travel, through an operator, or both."""
     equations = analysis.traced.step.jaxpr.eqns
     constant = [
         equation
@@ -187,6 +187,6 @@ def _once(analysis: StepAnalysis, *, settle: bool, hoist: bool) -> frozenset[Var
         chosen.update(analysis.constant.intersection(travelling(equation)))
     for equation in reversed(constant):
         if any(var in chosen for var in equation.outvars):
-            chosen.update(equation.outvars)  # all of them: one equation runs once or in every epoch
+            chosen.update(equation.outvars)  # all of them, since an equation runs either once or in every epoch
             chosen.update(variables(equation.invars))
     return frozenset(chosen)

@@ -1,4 +1,4 @@
-"""`SplitModel`: a model as an ordered list of tasks, with what crosses between them."""
+"""`SplitModel`: a model as an ordered list of tasks, with the values that cross between them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dorylax.program.tasks.task import Interface, Task, closed_task, interfaces
 from dorylax.program.tracing.traced import Traced
 
 AnySplit = TypeVar("AnySplit", bound="SplitModel")
-"""What a pass is given, and gives back: users hold a `Program`, and get one."""
+"""Type of a pass's argument and result: passes return a `Program` for a `Program`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitModel:
-    """A traced model, split: all that passes, estimates, artefacts and pipelines read.
+    """A traced model split into tasks, as used by passes, estimates, artefacts and pipelines.
 
     Attributes:
-        traced: what is computed: inputs, outputs, equations.
-        tasks: who computes it, in an order in which tasks may run.
-        passes: the passes that were applied, in order.
+        traced: Inputs, outputs and equations of the step.
+        tasks: Its tasks, in a valid order of execution.
+        passes: Applied passes, in order.
     """
 
     traced: Traced
@@ -32,46 +32,46 @@ class SplitModel:
 
     @classmethod
     def of(cls, traced: Traced, passes: tuple[str, ...] = ()) -> Self:
-        """Splits a traced model.
+        """Split a traced model.
 
         Args:
-            traced: the model.
-            passes: the passes applied so far, of which the split heeds "settle", "hoist" and "fuse".
+            traced: The model.
+            passes: Passes applied so far; "settle", "hoist" and "fuse" affect the split.
 
         Raises:
-            SplitError: its gradient mixes rows.
+            SplitError: The model's gradient mixes rows.
         """
         return cls(traced, ()).split_again(passes)
 
     def split_again(self, passes: tuple[str, ...]) -> Self:
-        """The same step split as these passes, on record from now on, ask for."""
+        """Return the same step split according to these passes, which become the recorded ones."""
         wanted = {name: name in passes for name in ("settle", "hoist", "fuse")}
         tasks = partition(self.analysis, **wanted)
         return self._changed(tasks=tasks, passes=passes)
 
     def with_passes(self, passes: tuple[str, ...]) -> Self:
-        """The same tasks, with other passes on record."""
+        """Return the same tasks with other recorded passes."""
         return self._changed(passes=passes)
 
     def with_tasks(self, tasks: tuple[Task, ...]) -> Self:
-        """The same step in other tasks."""
+        """Return the same step with other tasks."""
         return self._changed(tasks=tasks)
 
     def _changed(self, **changes: Any) -> Self:
         changed = dataclasses.replace(self, **changes)
-        changed.__dict__["analysis"] = self.analysis  # of the step, which is the same
+        changed.__dict__["analysis"] = self.analysis  # the step is the same
         return changed
 
     @cached_property
     def analysis(self) -> StepAnalysis:
-        """What is known about the values of the step."""
+        """Analyses of the values of the step."""
         return StepAnalysis(self.traced)
 
     @cached_property
     def interfaces(self) -> list[Interface]:
-        """What each task reads and writes, in the order of the tasks."""
+        """Values that each task reads and writes, in the order of the tasks."""
         return interfaces(self.tasks, self.traced.step.jaxpr.outvars)
 
     def function_of(self, index: int) -> ClosedJaxpr:
-        """Task `index` as a function of what it reads, giving what it writes; shapes are symbolic."""
+        """Return task `index` as a function from the values it reads to the values it writes; shapes are symbolic."""
         return closed_task(self.tasks[index], self.interfaces[index])

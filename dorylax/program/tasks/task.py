@@ -1,4 +1,4 @@
-"""The tasks of a program. A task holds equations; what crosses between tasks follows from who reads what (`Interface`)."""
+"""The tasks of a program. A task holds equations; the values that cross between tasks follow from them (`Interface`)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ class Task:
         kind: "graph" is one graph operator, run by graph servers; "stage" is row-wise arithmetic, run interval by
             interval; "driver" is arithmetic without rows (parameters, keys, sums over rows); "sum" completes sums over all
             rows, for which all intervals meet.
-        when: once before training, or in every epoch.
-        phase: forward or backward pass, or both where they are fused.
-        level: graph operators and complete sums on the longest path to it, counted from what is there at the start of the
-            epoch.
-        place: who runs it.
-        space: whose rows a stage computes, or a graph operator gives; None where there are none.
-        equations: in order. The same equation may be in several tasks, which then all compute it.
+        when: Once before training, or in every epoch.
+        phase: Forward or backward pass, or both if they are fused.
+        level: Number of graph operators and complete sums on the longest path to it from the start of the epoch.
+        place: Process that runs it.
+        space: Space of the rows that a stage computes, or a graph operator returns; None without rows.
+        equations: Equations in order. Several tasks may contain, and compute, the same equation.
     """
 
     kind: Kind
@@ -45,12 +44,12 @@ class Task:
 
     @cached_property
     def defined(self) -> frozenset[Var]:
-        """What its equations compute."""
+        """Values that its equations compute."""
         return frozenset(var for equation in self.equations for var in equation.outvars)
 
     @cached_property
     def read(self) -> tuple[Var, ...]:
-        """What it needs from elsewhere, in order of first use."""
+        """Values that it needs from elsewhere, in order of first use."""
         own = self.defined
         operands = (var for equation in self.equations for var in variables(equation.invars))
         return tuple(var for var in dict.fromkeys(operands) if var not in own)
@@ -59,11 +58,11 @@ class Task:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Interface:
-    """What crosses a task's boundary.
+    """Values that cross a task's boundary.
 
     Attributes:
-        reads: values from the program's inputs and from earlier tasks, in order of first use.
-        writes: values that later tasks or the program's outputs read.
+        reads: Values from the program's inputs and from earlier tasks, in order of first use.
+        writes: Values that later tasks or the program's outputs read.
     """
 
     reads: tuple[Var, ...]
@@ -71,7 +70,7 @@ class Interface:
 
 
 def interfaces(tasks: Sequence[Task], outputs: Iterable[Any]) -> list[Interface]:
-    """The interface of each task; a value computed in several tasks is read from the first of them."""
+    """Return the interface of each task; a value computed in several tasks is read from the first of them."""
     home: dict[Var, int] = {}
     for k, task in enumerate(tasks):
         for var in task.defined:
@@ -89,7 +88,7 @@ def interfaces(tasks: Sequence[Task], outputs: Iterable[Any]) -> list[Interface]
 
 
 def tidy(tasks: Sequence[Task], outputs: Iterable[Any]) -> tuple[Task, ...]:
-    """Without equations that nobody needs, and without tasks that are then empty."""
+    """Remove unused equations, and tasks that are then empty."""
     first: dict[Var, int] = {}
     for k, task in enumerate(tasks):
         for var in task.defined:
@@ -110,12 +109,12 @@ def tidy(tasks: Sequence[Task], outputs: Iterable[Any]) -> tuple[Task, ...]:
 
 
 def phased(tasks: Sequence[Task], outputs: Iterable[Any], backward: frozenset[Var]) -> tuple[Task, ...]:
-    """With the phase of each task: that of what it writes, whatever it computes on the way.
+    """Set the phase of each task from the values that it writes.
 
     Args:
-        tasks: the tasks.
-        outputs: of the program.
-        backward: the values of the backward pass.
+        tasks: The tasks.
+        outputs: Outputs of the program.
+        backward: Values of the backward pass.
     """
     found = []
     for task, interface in zip(tasks, interfaces(tasks, outputs), strict=True):
@@ -126,5 +125,5 @@ def phased(tasks: Sequence[Task], outputs: Iterable[Any], backward: frozenset[Va
 
 
 def closed_task(task: Task, interface: Interface) -> ClosedJaxpr:
-    """The task as a function of what it reads, giving what it writes."""
+    """Return the task as a function from the values it reads to the values it writes."""
     return close(interface.reads, interface.writes, task.equations)
