@@ -1,1 +1,1 @@
-"""A program as one function, which a single machine trains with."""
+"""A program as one function, for training on a single machine."""

@@ -1,11 +1,11 @@
-"""The arithmetic around a gather, done by the gather.
+"""Folds the arithmetic around a gather into the gather.
 
     scale ⊙ (gather_sum(h) + loops ⊙ h)
 
-is how layers normalise: GCN and its kin, means, GIN without a scale. XLA cannot fuse what surrounds a custom call with it,
-so each product and sum here would read and write V rows again. `fold` finds this in a flat jaxpr, forwards or backwards,
-and writes `gather_scaled` in its place. It changes rounding, and nothing else; and as `gather_scaled` has no
-derivative, it comes after differentiation.
+is the usual normalisation of layers: GCN and its kin, means, GIN without a scale. XLA cannot fuse other operations with a
+custom call, so each product and sum here would read and write V rows again. `fold` finds this in a flat jaxpr, forwards or
+backwards, and writes `gather_scaled` in its place. It changes only rounding. It must follow differentiation, since
+`gather_scaled` lacks a derivative.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from dorylax.program.jaxpr.builder import Builder
 from dorylax.program.jaxpr.simplify import without_dead
 
 _SUMS = ("add", "add_any")
-_ONES = None  # as loops: nothing needs to be read
+_ONES = None  # as loops: no array to read
 
 
 def fold(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same function, with sums over neighbours, own rows and factors of rows in one operator where they meet.
+    """Return the same function, with sums over neighbours, own rows and row factors merged into one operator if they meet.
 
     Args:
-        closed: a flat jaxpr of definite sizes.
+        closed: A flat jaxpr of definite sizes.
     """
     reading = _Reading(closed)
     equations = closed.jaxpr.eqns
@@ -50,14 +50,14 @@ def fold(closed: ClosedJaxpr) -> ClosedJaxpr:
 @final
 @dataclasses.dataclass(frozen=True)
 class _Match:
-    """What is folded.
+    """Equations to fold.
 
     Attributes:
-        gather: the sum over neighbours.
-        end: the last equation that is folded with it.
-        own: whether the row's own values are added.
-        loops: their factors, a column or a scalar; `_ONES`.
-        factors: what the sum is multiplied with, or divided by: columns or scalars.
+        gather: The sum over neighbours.
+        end: The last equation that is folded with it.
+        own: Whether the row's own values are added.
+        loops: Factors of the row's own values, a column or a scalar; `_ONES`: all 1.
+        factors: Multipliers and divisors of the sum, columns or scalars.
     """
 
     gather: JaxprEqn
@@ -68,7 +68,7 @@ class _Match:
 
 
 class _Reading:
-    """Who defines and who reads the values of a jaxpr."""
+    """Definitions and readers of the values of a jaxpr."""
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         self._made: dict[Var, JaxprEqn] = {}
@@ -80,7 +80,7 @@ class _Reading:
         self._outputs = frozenset(variables(closed.jaxpr.outvars))
 
     def match(self, gather: JaxprEqn) -> _Match | None:
-        """What can be folded with an equation; None if it is no gather or nothing can."""
+        """Return the equations to fold with a gather; None for other equations, or if there are none."""
         if gather.primitive is not gather_sum.primitive:
             return None
         rows = self._rows_of(gather.invars[0])
@@ -114,7 +114,7 @@ class _Reading:
         return readers[0] if len(readers) == 1 and var not in self._outputs else None
 
     def _rows_of(self, atom: Any) -> Any:
-        """What an atom is but for reshapes within rows."""
+        """Return the atom from which another is made by reshapes within rows."""
         while not is_literal(atom) and (made := self._made.get(atom)) is not None:
             if made.primitive.name != "reshape" or not _keeps_rows(made):
                 break
@@ -122,7 +122,7 @@ class _Reading:
         return atom
 
     def _loops(self, term: Any, rows: Any, shape: tuple[int, ...]) -> tuple[bool, Any]:
-        """Whether a term of this shape is `loops ⊙ rows`, and the loops."""
+        """Return whether a term of this shape is `loops ⊙ rows`, and the loops."""
         if type_of(term).shape != shape:
             return False, None
         term = self._rows_of(term)
@@ -140,7 +140,7 @@ class _Reading:
         return False, None
 
     def _column(self, atom: Any, count: int) -> Any:
-        """An atom with one number for each row, or one for all, that is the same along an array of rows; None if none is."""
+        """Return the numbers, one per row or one for all rows, from which an atom is broadcast; None if there are none."""
         shape = type_of(atom).shape
         if shape == () or (shape[0] == count and all(size == 1 for size in shape[1:])):
             return atom
@@ -153,7 +153,7 @@ class _Reading:
         return None
 
     def _constant(self, atom: Any) -> float | None:
-        """The number that all elements of an atom are; None where it is not known."""
+        """Return the number that all elements of an atom equal; None if unknown."""
         while not is_literal(atom):
             made = self._made.get(atom)
             if made is None or made.primitive.name not in ("broadcast_in_dim", "reshape"):
@@ -168,7 +168,7 @@ def _keeps_rows(reshape: JaxprEqn) -> bool:
 
 
 def _write(builder: Builder, found: _Match) -> Any:
-    """Adds the operator; gives its result, in the shape of that of the last equation."""
+    """Add the operator; return its result in the shape of the last equation's result."""
     rows, *structure = found.gather.invars
     count, dtype = type_of(found.gather.outvars[0]).shape[0], type_of(rows).dtype
     shape = type_of(found.end.outvars[0]).shape
@@ -195,7 +195,7 @@ def _write(builder: Builder, found: _Match) -> Any:
 
 
 def _spread(column: Any, count: int) -> Any:
-    """A column or scalar as `[V]`."""
+    """Return a column or scalar as `[V]`."""
     return lax.broadcast(column, (count,)) if column.ndim == 0 else lax.reshape(column, (count,))
 
 

@@ -1,7 +1,7 @@
-"""A program as one function again: what a single machine trains with.
+"""A program as one function, with which a single machine trains.
 
-The same equations after the same passes, without cuts: XLA sees the whole. What the passes hoisted is a function of
-its own, to be run once. What XLA cannot fuse with a gather is folded into it (`fold`).
+It has the same equations after the same passes, without cuts, so that XLA sees the whole. Hoisted equations form a separate
+function that runs once. `fold` merges arithmetic that XLA cannot fuse with a gather into the gather.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from dorylax.program.tracing.arguments import RunData, StepResult, data_values, 
 
 @final
 class ProgramFunction:
-    """Pure functions that may be jitted. Shapes must be those that it was made for.
+    """Pure functions that may be jitted, for fixed shapes.
 
     Args:
-        program: the program.
+        program: The program.
         num_vertices: V.
         num_edges: E.
-        gathered: how an epoch stores the rows that it sums over neighbours (`narrow`). What was hoisted is exact.
+        gathered: Type in which an epoch stores rows for sums over neighbours (`narrow`). Hoisted values are not rounded.
 
     Attributes:
-        reads_rows: whether `step` reads what the model is called with besides the graph, or only what `prepare` made of it.
+        reads_rows: Whether `step` reads the model's inputs other than the graph, instead of only values from `prepare`.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class ProgramFunction:
             if entry.role == "rows" and entry.space == "edge"
         }
         sizes = {SYMBOLS["vertex"]: num_vertices, SYMBOLS["edge"]: num_edges}
-        # Without their equations, what was kept is an input.
+        # Their equations are removed, so kept values are inputs.
         rest = live(
             [equation for equation in jaxpr.eqns if not any(var in kept for var in equation.outvars)], jaxpr.outvars
         )
-        # Values per edge are led from the user's order into slots once, and not in every epoch.
+        # Values per edge are moved from the user's order into slots once, not in every epoch.
         kept |= {var: None for equation in rest for var in variables(equation.invars) if var in by_edge}
         before = close(jaxpr.invars, list(kept), live(jaxpr.eqns, kept))
         given = set(program.traced.variables("rows")) - kept.keys()
@@ -66,14 +66,14 @@ class ProgramFunction:
 
     @property
     def constants(self) -> tuple[Any, ...]:
-        """The arrays that the model closes over; the last of what `step` and `output` take as `kept`."""
+        """Arrays that the model closes over; the last of the arrays that `step` and `output` take as `kept`."""
         return self._traced.constants
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """For each array that `prepare` computes a text that says how: equal texts, equal arrays.
+        """Description of the computation of each array from `prepare`; equal texts mean equal arrays.
 
-        Functions of other programs on the same data may then take it as theirs.
+        Functions of other programs on the same data may then share the array.
         """
         jaxpr, constants = self._before.jaxpr, iter(self._traced.constants)
         roles = {}
@@ -92,7 +92,7 @@ class ProgramFunction:
         return tuple(found)
 
     def prepare(self, data: RunData) -> tuple[Any, ...]:
-        """What is the same in every epoch, for `step`: what was hoisted, and the arrays that the model closes over."""
+        """Compute the unchanging values for `step`: hoisted values, and the arrays that the model closes over."""
         values = data_values(self._traced, data)
         inputs = [values.get(k, 0) for k in range(len(self._traced.inputs))]
         return (*eval_jaxpr(self._before.jaxpr, self._before.consts, *inputs), *self._traced.constants)
@@ -100,22 +100,22 @@ class ProgramFunction:
     def step(
         self, kept: tuple[Any, ...], data: RunData, params: Tree, streams: Tree, state: Tree, *, seed: Any, epoch: Any
     ) -> StepResult:
-        """One epoch: loss, metrics, gradients and new state.
+        """Run one epoch; return loss, metrics, gradients and new state.
 
         Args:
-            kept: of `prepare`.
-            data: the same as there.
-            params: parameters.
-            streams: the model's random streams, as before any epoch.
-            state: its other state.
-            seed: of the run, uint32.
-            epoch: number of the epoch, uint32.
+            kept: Result of `prepare`.
+            data: The data given to `prepare`.
+            params: Parameters.
+            streams: The model's random streams, as before any epoch.
+            state: The model's other state.
+            seed: Seed of the run, uint32.
+            epoch: Number of the epoch, uint32.
         """
         changing = step_values(self._traced, params, streams, state, seed=seed, epoch=epoch)
         return unpack(self._traced, self._run(kept, data, changing), state, data.graph)
 
     def output(self, kept: tuple[Any, ...], data: RunData, params: Tree, streams: Tree, state: Tree) -> Any:
-        """The model's output, of a program traced without a loss."""
+        """Return the model's output, for a program traced without a loss."""
         changing = step_values(self._traced, params, streams, state, seed=0, epoch=0)
         return unpack_output(self._traced, self._run(kept, data, changing), data.graph)
 
@@ -123,7 +123,7 @@ class ProgramFunction:
         values = {**data_values(self._traced, data), **changing}
         count = len(kept) - len(self._traced.constants)
         places = (k for k, entry in enumerate(self._traced.inputs) if entry.role == "constant")
-        values.update(zip(places, kept[count:], strict=True))  # arguments: XLA would fold what it takes for a constant
+        values.update(zip(places, kept[count:], strict=True))  # as arguments, since XLA would fold constants
         inputs = [values[k] for k in self._read]
         results: list[Any] = eval_jaxpr(self._after.jaxpr, self._after.consts, *kept[:count], *inputs)
         return results

@@ -1,8 +1,8 @@
-"""Rows stored in bfloat16 where they are gathered, in a step that computes in float32.
+"""Stores gathered rows in bfloat16, in a step that computes in float32.
 
-What a gather costs is the bytes of the rows that it reads. Each row is rounded once before it is gathered, its own term
-in `gather_scaled` included; sums, factors and results stay float32. Gathers with weights per edge, extrema and
-attention are left as they are.
+The bytes of the rows determine the cost of a gather. Each row is rounded once before it is gathered, including its own term
+in `gather_scaled`; sums, factors and results stay float32. Gathers with weights per edge, extrema and attention stay
+unchanged.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dorylax.ops.primitives.structure import Structure
 from dorylax.program.jaxpr.builder import Builder
 
 Gathered = Literal["float32", "bfloat16"]
-"""How one machine stores rows that are summed over neighbours."""
+"""Type in which one machine stores rows that are summed over neighbours."""
 
 
 def narrow(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same function but for that rounding: sums over neighbours of float32 rows read bfloat16.
+    """Return the same function except for rounding: sums over neighbours of float32 rows read bfloat16.
 
     Args:
-        closed: a flat jaxpr, differentiated already.
+        closed: A flat jaxpr, already differentiated.
     """
     builder = Builder(closed)
     for equation in closed.jaxpr.eqns:
