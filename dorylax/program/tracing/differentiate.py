@@ -1,8 +1,8 @@
-"""From a flat forward jaxpr to one that computes loss and gradients together: forward and backward pass in one list.
+"""Derives loss and gradients from a flat forward jaxpr: forward and backward pass in one list of equations.
 
-Differentiating before splitting, rather than each piece by itself, makes gradients ordinary equations: what is
-checked, hoisted, pruned or moved is so in both directions by the same code. What belongs to the backward pass is what
-depends on the cotangent of the loss, an input of its own (`loss_scale`).
+Differentiation precedes splitting, so that gradients are ordinary equations. The same code then checks, hoists, prunes and
+moves equations in both directions. The backward pass consists of the values that depend on the cotangent of the loss, which
+is a separate input (`loss_scale`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dorylax.program.tracing.traced import Input, Output, whole_outputs
 
 
 class Derived(NamedTuple):
-    """A forward pass and the step made of it, on the same inputs."""
+    """A forward pass and the step derived from it, on the same inputs."""
 
     forward: ClosedJaxpr
     step: ClosedJaxpr
@@ -43,18 +43,18 @@ def differentiate(
     input_gradients: bool,
     fused: bool = False,
 ) -> Derived:
-    """Adds the gradients of the loss.
+    """Add the gradients of the loss.
 
     Args:
-        forward: flat, its first output the loss.
-        inputs: what its inputs are.
-        constants: the values of those of role "constant".
-        outputs: what its outputs are.
-        input_gradients: whether gradients towards arrays of rows are computed, besides those of parameters.
-        fused: whether fused operators stay.
+        forward: Flat forward pass with the loss as its first output.
+        inputs: Descriptions of its inputs.
+        constants: Values of the inputs with role "constant".
+        outputs: Descriptions of its outputs.
+        input_gradients: Whether to compute gradients with respect to arrays of rows, in addition to parameters.
+        fused: Whether fused operators stay.
 
     Raises:
-        SplitError: a gradient mixes rows.
+        SplitError: A gradient mixes rows.
     """
     avals = [var.aval for var in forward.jaxpr.invars]
     wanted = [
@@ -95,7 +95,7 @@ def undifferentiated(
     *,
     fused: bool = False,
 ) -> Derived:
-    """The step of a model without a loss: the forward pass with nothing opaque."""
+    """Build the step of a model without a loss: the forward pass without opaque equations."""
     closed = simplify(flatten(forward, custom=True, row_numbers=RowNumbers.of(inputs), fused=fused))
     closed, entries, values = constants_as_inputs(closed, inputs, constants)
     closed = _splittable(closed, entries, outputs)
@@ -105,7 +105,7 @@ def undifferentiated(
 def _splittable(
     closed: ClosedJaxpr, inputs: tuple[Input, ...], outputs: tuple[Output, ...], *, phase: str = ""
 ) -> ClosedJaxpr:
-    """The same function, right where intervals compute it: sums are whole where they are read, and without padding."""
+    """Complete sums and exclude padding, so that the function stays correct if intervals compute it."""
     closed = complete_sums(closed, inputs, whole=whole_outputs(outputs), phase=phase)
     types = infer(closed.jaxpr, [entry.row_type for entry in inputs], phase=phase)
     return share_reshapes(simplify(without_padding(closed, inputs, types)))

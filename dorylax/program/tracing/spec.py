@@ -1,4 +1,4 @@
-"""What a model is traced on: shapes and dtypes of its rows, and what is known about the graph. No data, no sizes needed."""
+"""Specification of data for tracing: shapes and dtypes of rows, and properties of the graph, without data or sizes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class RowSpec:
     """An array with one row per vertex or per edge.
 
     Args:
-        space: whose rows they are.
-        shape: shape of one row: `(F,)` for features `[V, F]`, `()` for a number per row.
-        dtype: a NumPy dtype or its name.
-        name: what tables and messages call it.
+        space: Whether rows belong to vertices or edges.
+        shape: Shape of one row: `(F,)` for features `[V, F]`, `()` for a number per row.
+        dtype: A NumPy dtype or its name.
+        name: Name in tables and messages.
     """
 
     space: Space
@@ -38,7 +38,7 @@ class RowSpec:
         object.__setattr__(self, "shape", tuple(int(size) for size in self.shape))
 
     def abstract(self, dimensions: Dimensions) -> jax.ShapeDtypeStruct:
-        """The array's symbolic shape and dtype."""
+        """Return the array's symbolic shape and dtype."""
         rows = dimensions.vertices if self.space == "vertex" else dimensions.edges
         return jax.ShapeDtypeStruct((rows, *self.shape), jax.dtypes.canonicalize_dtype(self.dtype))
 
@@ -46,17 +46,17 @@ class RowSpec:
 @final
 @dataclasses.dataclass(frozen=True)
 class DataSpec:
-    """The data of a model: what it is called with, and what its loss compares with.
+    """Data of a model: its inputs, and the labels of its loss.
 
     Args:
-        inputs: what follows the graph in `model(graph, *inputs)`: features, edge features, norms, ….
-        labels: what the loss compares the model's output with, per vertex.
-        named: what the model is called with besides, each as the keyword of its name.
-        self_loops: whether no, some or all vertices have an edge to themselves (`Graph.self_loops`).
-        symmetric: whether every edge comes with its reverse (`Graph.symmetric`).
-        edge_ids_fit: whether edges have int32 ids (`Graph.edge_ids_fit`).
+        inputs: Positional inputs after the graph in `model(graph, *inputs)`: features, edge features, norms, ….
+        labels: Labels with which the loss compares the model's output, per vertex.
+        named: Keyword inputs of the model; the names are the keywords.
+        self_loops: Whether no, some or all vertices have an edge to themselves (`Graph.self_loops`).
+        symmetric: Whether every edge comes with its reverse (`Graph.symmetric`).
+        edge_ids_fit: Whether edges have int32 ids (`Graph.edge_ids_fit`).
         num_vertices: V, for estimates only; a program runs on any size.
-        num_edges: E, likewise.
+        num_edges: E, for estimates only.
     """
 
     inputs: tuple[RowSpec, ...]
@@ -85,18 +85,18 @@ class DataSpec:
 
     @property
     def rows(self) -> tuple[RowSpec, ...]:
-        """All that the model is called with besides the graph, in the order of `RunData.inputs`."""
+        """All inputs of the model after the graph, in the order of `RunData.inputs`."""
         return (*self.inputs, *self.named)
 
     def call(self, rows: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional arguments after the graph, and keywords, from the arrays in the order of `rows`."""
+        """Split arrays in the order of `rows` into positional arguments after the graph, and keywords."""
         count = len(self.inputs)
         names = [entry.name for entry in self.named]
         return tuple(rows[:count]), dict(zip(names, rows[count:], strict=True))
 
     @classmethod
     def of(cls, data: Dataset | AbstractData, keywords: Keywords | None = None) -> DataSpec:
-        """That of a data set: features and labels, and those of its further inputs that a model takes (none by default)."""
+        """Specify a data set: features, labels, and the further inputs that a model takes (none by default)."""
         further: tuple[tuple[Space, Any], ...] = (("vertex", data.vertex_inputs), ("edge", data.edge_inputs))
         there = {
             name: RowSpec(space, array.shape[1:], array.dtype, name)

@@ -1,4 +1,4 @@
-"""An ordinary model, called on symbols, becomes the jaxpr of its step."""
+"""Traces an ordinary model, called on symbols, into the jaxpr of its step."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def trace_model(
     rngs: tuple[str, ...],
     fused: bool,
 ) -> Traced:
-    """Traces a model. Arguments and errors are those of `dorylax.program.trace`."""
+    """Trace a model; see `dorylax.program.trace` for arguments and errors."""
 
     def forward(dimensions: Dimensions) -> _Forward:
         graph = _graph(_graph_arrays(dimensions), _ids(dimensions), data_spec)
@@ -69,7 +69,7 @@ def trace_model(
         if isinstance(error, SplitError | ModelKindError | NoParametersError):
             raise
         if not isinstance(error, _OF_SYMBOLS) and not where_raised(error):
-            raise  # a bug of ours
+            raise  # an error in dorylax
         raise explain(error, data_spec, _on_numbers(forward, data_spec)) from error
 
 
@@ -87,7 +87,7 @@ def _ids(dimensions: Dimensions) -> list[jax.ShapeDtypeStruct]:
 
 
 def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
-    """The graph that a model sees: both directions as arrays of their own, ids always there, values per edge by slot."""
+    """Return the graph that a model sees: separate arrays for both directions, ids always present, edge values by slot."""
     edges = arrays[4] if spec.edge_ids_fit else None
     return Graph(
         arrays[0],
@@ -103,12 +103,12 @@ def _graph(arrays: Sequence[Any], ids: Sequence[Any], spec: DataSpec) -> Graph:
     )
 
 
-# What JAX and the checks of graph operators raise where a model does not go together with symbols.
+# Errors of JAX and of graph operators' checks for models that do not support symbols.
 _OF_SYMBOLS = (TypeError, ValueError, InconclusiveDimensionOperation, IndexError, NotImplementedError)
 
 
 class _Forward(NamedTuple):
-    """The forward pass and the loss of a model at some sizes, which may be symbols."""
+    """Forward pass and loss of a model, for sizes that may be symbols."""
 
     parts: ModelParts
     dimensions: Dimensions
@@ -119,10 +119,10 @@ class _Forward(NamedTuple):
 
 
 def _on_numbers(forward: Callable[[Dimensions], _Forward], spec: DataSpec) -> OnNumbers | None:
-    """The same model at the sizes of its data, where they are known.
+    """Trace the same model at the sizes of its data, if known.
 
     Raises:
-        Exception: the model's own, which fails here too; what a check of ours finds is left to the trace on symbols.
+        Exception: The model raises this error here too. Errors from dorylax's checks are left to the trace on symbols.
     """
     if spec.num_vertices is None or spec.num_edges is None:
         return None
@@ -171,7 +171,7 @@ def _forward(
         "weights": ([Input("weights", "weights", "vertex")], jax.ShapeDtypeStruct((dimensions.vertices,), real)),
     }
     specs, tree = jax.tree.flatten({name: values for name, (_, values) in named.items()})
-    # Dicts flatten by sorted keys; the order of inputs is that of the leaves.
+    # Dicts flatten by sorted keys, so inputs are in the order of the leaves.
     inputs = [entry for name in sorted(named) for entry in named[name][0]]
     trees: dict[str, Any] = {
         "param": jax.tree.structure(parts.params),
@@ -199,7 +199,7 @@ def _forward(
             )
         rows = _checked_rows(loss(output, given["labels"]), dimensions)
         counted = given["weights"] != 0
-        # `where`, not a product: 0 · inf of a vertex that does not count would be NaN.
+        # `where`, not a product, since 0 · inf of an excluded vertex would be NaN.
         total = jnp.where(counted, rows * given["weights"].astype(rows.dtype), 0).sum()
         sums = {} if metrics is None else {"counts": _masked_sum(metrics(output, given["labels"]), counted)}
         trees["metric"] = jax.tree.structure(sums)
@@ -239,7 +239,7 @@ _EFFECTS = ("debug_print", "debug_callback", "io_callback")
 
 
 def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
-    """Checks prints and other callbacks whose results no value needs; a program drops them.
+    """Check prints and other callbacks whose results no value needs; a program drops them.
 
     Args:
         closed: The model.
@@ -265,7 +265,7 @@ def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
 
 
 def _of_labels_alone(equation: JaxprEqn, closed: ClosedJaxpr, inputs: Sequence[Input]) -> bool:
-    """Whether an operation computes with labels, and with nothing that is trained or drawn."""
+    """Whether an operation computes with labels, and not with parameters, random streams or state."""
     roles: dict[Var, set[str]] = {var: {entry.role} for var, entry in zip(closed.jaxpr.invars, inputs, strict=True)}
     for one in closed.jaxpr.eqns:
         found = set().union(*(roles.get(atom, set()) for atom in one.invars if not is_literal(atom)))
@@ -276,7 +276,7 @@ def _of_labels_alone(equation: JaxprEqn, closed: ClosedJaxpr, inputs: Sequence[I
 
 
 def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:
-    """Refuses a key for each row: keys are the driver's, stages get words."""
+    """Refuse a key for each row, since only the driver handles keys, and stages get their words."""
     for equation in closed.jaxpr.eqns:
         for var in equation.outvars:
             found = types[var]
@@ -289,7 +289,7 @@ def _check_keys(closed: ClosedJaxpr, types: Mapping[Var, RowType]) -> None:
 
 
 def _check_outputs(closed: ClosedJaxpr, types: Mapping[Var, RowType], outputs: Sequence[Output]) -> None:
-    """Refuses state with rows, which no server could keep for all."""
+    """Refuse state with rows, which no server could keep for all."""
     for atom, output in zip(closed.jaxpr.outvars, outputs, strict=True):
         found = None if is_literal(atom) else types[atom]
         if isinstance(found, Rows) and output.role == "state":
@@ -344,7 +344,7 @@ def _masked_sum(rows: Any, counted: Any) -> Any:
 def _without_unchanged_state(
     forward: ClosedJaxpr, inputs: Sequence[Input], outputs: tuple[Output, ...]
 ) -> tuple[ClosedJaxpr, tuple[Output, ...]]:
-    """Drops the outputs that are state as it came, which the model only reads."""
+    """Drop outputs of state that the model only reads and returns unchanged."""
     pairs = zip(inputs, forward.jaxpr.invars, strict=True)
     given = {entry.name: var for entry, var in pairs if entry.role == "state"}
     kept = [

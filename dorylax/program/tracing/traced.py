@@ -1,4 +1,4 @@
-"""What a model computes, before it is split: inputs and outputs by role, and the jaxprs of forward pass and step."""
+"""A traced model before it is split: inputs and outputs by role, and the jaxprs of forward pass and step."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 from dorylax.program.tracing.spec import DataSpec
 
 InputRole = Literal[
-    "param",  # trained
+    "param",  # a parameter
     "stream",  # random keys and counters, as before any epoch
-    "state",  # what the model keeps besides parameters
+    "state",  # constants and values that the model carries, other than parameters
     "seed",  # uint32 []
     "epoch",  # uint32 []
     "loss_scale",  # [], the cotangent of the loss; 1 gives gradients of the loss itself
@@ -22,19 +22,19 @@ InputRole = Literal[
     "constant",  # an array that the model closes over
     "graph",  # one of the five arrays of the graph's structure
     "ids",  # int32 [n] or [e]
-    "places",  # int32 [e], where each edge's values lie in the arrays that the user gives
+    "places",  # int32 [e], the position of each edge's values in the user's arrays
     "real",  # bool [n] or [e], False for padding
-    "rows",  # what the model is called with
+    "rows",  # an input of the model, with rows
     "labels",
-    "weights",  # [n], a vertex's share of the loss; 0 where it has no label
+    "weights",  # [n], a vertex's share of the loss; 0 without a label
 ]
 OutputRole = Literal[
     "loss",  # [], Σ weight · loss
-    "metric",  # sums over the vertices whose weight is not 0
+    "metric",  # sums over the vertices with a weight other than 0
     "state",  # new state
-    "gradient",  # of the loss towards a parameter
-    "input_gradient",  # of the loss towards an array of rows
-    "output",  # what the model returns, where there is no loss
+    "gradient",  # of the loss with respect to a parameter
+    "input_gradient",  # of the loss with respect to an array of rows
+    "output",  # the model's output, for a model without a loss
 ]
 
 
@@ -44,9 +44,9 @@ class Input:
     """One input of a program.
 
     Attributes:
-        role: what it is.
-        name: the path of a parameter (`convs/0/kernel`), the name of an array.
-        space: whose rows it has, if any.
+        role: Role of the input.
+        name: Path of a parameter (`convs/0/kernel`), or name of an array.
+        space: Space of its rows; None without rows.
     """
 
     role: InputRole
@@ -55,7 +55,7 @@ class Input:
 
     @property
     def row_type(self) -> RowType:
-        """Its type for the row check."""
+        """Type of the input for the row check."""
         if self.role == "graph":
             return GraphArray()
         return Free() if self.space is None or self.role == "count" else Rows(self.space, 0)
@@ -69,14 +69,14 @@ class Input:
 @final
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """One output of a program: its role and, for gradients and state, the name of the input that it belongs to."""
+    """One output of a program: its role and, for gradients and state, the name of the input it belongs to."""
 
     role: OutputRole
     name: str
 
 
 def whole_outputs(outputs: Sequence[Output]) -> list[int]:
-    """Positions of the outputs that are no sums over what intervals contribute: state, and what the model returns."""
+    """Positions of the outputs that are not sums of the intervals' contributions: state, and the model's output."""
     return [k for k, output in enumerate(outputs) if output.role in ("state", "output")]
 
 
@@ -86,17 +86,17 @@ class Traced:
     """A model with its loss, as jaxprs over symbolic numbers of rows.
 
     Attributes:
-        name: the model's.
-        spec: what it was traced on.
-        dimensions: its symbols.
-        inputs: of both jaxprs, in order.
-        constants: values of the inputs of role "constant".
-        forward: flat; custom derivatives are opaque, so that it can be differentiated.
-        forward_outputs: its outputs: loss, metrics and state, or the model's output where there is no loss.
-        step: flat, nothing opaque: `forward` and the gradients.
-        outputs: those of `step`.
-        trees: tree structures of "param", "stream", "state", "metric" and "output" leaves.
-        fused: whether fused operators are in it, which one machine runs fastest and no pipeline can split.
+        name: Name of the model.
+        spec: Specification of the data.
+        dimensions: Its symbols.
+        inputs: Inputs of both jaxprs, in order.
+        constants: Values of the inputs with role "constant".
+        forward: Flat forward pass; custom derivatives are opaque, so that it can be differentiated.
+        forward_outputs: Outputs of `forward`: loss, metrics and state, or the model's output without a loss.
+        step: Flat jaxpr of `forward` and the gradients, without opaque equations.
+        outputs: Outputs of `step`.
+        trees: Tree structures of "param", "stream", "state", "metric" and "output" leaves.
+        fused: Whether it contains fused operators, which are fastest on one machine but which no pipeline can split.
     """
 
     name: str
@@ -113,9 +113,9 @@ class Traced:
 
     @property
     def trains(self) -> bool:
-        """Whether there is a loss, and with it gradients."""
+        """Whether there is a loss, and so gradients."""
         return any(output.role == "loss" for output in self.outputs)
 
     def variables(self, *roles: InputRole) -> list[Var]:
-        """The inputs of the step that have one of these roles."""
+        """Return the inputs of the step that have one of these roles."""
         return [var for var, entry in zip(self.step.jaxpr.invars, self.inputs, strict=True) if entry.role in roles]

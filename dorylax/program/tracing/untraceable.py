@@ -1,8 +1,8 @@
-"""Why a model cannot be traced on symbols: asked of its trace on numbers, where an array [V, …] of its own fits.
+"""Explains failures of a model on symbols, by a trace on numbers, in which arrays [V, …] from the model's code fit.
 
-The operation that fails on symbols may come long after the one that is to blame: indexing by a permutation gives V rows
-where there were n, and a gather two layers later finds them. The trace on numbers has all operations, so the first one
-at which a number of rows of the model's own enters can be named.
+The operation that fails on symbols may come long after the one at fault: indexing by a permutation gives V rows instead of
+n, and a gather two layers later fails. The trace on numbers contains all operations, so the first operation at which such a
+number of rows enters can be named.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _OF_DATA = ("graph", "ids", "real", "rows", "labels", "weights")
 
 
 class OnNumbers(NamedTuple):
-    """A model's forward pass and loss, traced at the numbers of vertices and edges of its data, and flat."""
+    """Flat forward pass and loss of a model, traced at the numbers of vertices and edges of its data."""
 
     closed: ClosedJaxpr
     inputs: Sequence[Input]
 
 
 class _Source(NamedTuple):
-    """Where a value with a row for each vertex or edge comes from: the data, a parameter, state, or the model's own code."""
+    """Origin of a value with a row for each vertex or edge: the data, a parameter, state, or the model's code."""
 
     kind: Literal["data", "param", "state", "constant"]
     name: str
@@ -45,7 +45,7 @@ class _Source(NamedTuple):
 
 
 class _Culprit(NamedTuple):
-    """The operation at which a number of rows of the model's own enters; `source` is None where rows are indexed."""
+    """Operation at which a number of rows from the model's code enters; `source` is None for indexing of rows."""
 
     equation: JaxprEqn
     space: Space
@@ -53,12 +53,12 @@ class _Culprit(NamedTuple):
 
 
 def explain(error: Exception, spec: DataSpec, found: OnNumbers | None) -> SplitError:
-    """What to raise where a model fails on symbols.
+    """Return the error to raise for a model that fails on symbols.
 
     Args:
-        error: what it raised there.
-        spec: the data.
-        found: the same model on numbers; None where they are not known.
+        error: Error of the model on symbols.
+        spec: Specification of the data.
+        found: The same model on numbers; None if the numbers are not known.
     """
     counts: tuple[tuple[int | None, Space], ...] = ((spec.num_edges, "edge"), (spec.num_vertices, "vertex"))
     sizes = {size: space for size, space in counts if size is not None and size > 1}
@@ -117,7 +117,7 @@ def _culprits(found: OnNumbers, sizes: Mapping[int, Space]) -> Iterator[_Culprit
 
 
 def _indexed(equation: JaxprEqn, sizes: Mapping[int, Space]) -> Space | None:
-    """Whose rows an operation reads by their number, if it does."""
+    """Return the space of the rows that an operation reads by number; None if it does not."""
     if equation.primitive.name not in _INDEXING:
         return None
     space, shape = _space(equation.invars[0], sizes), shape_of(equation.invars[0])
@@ -130,13 +130,13 @@ def _indexed(equation: JaxprEqn, sizes: Mapping[int, Space]) -> Space | None:
 
 
 def _space(atom: Any, sizes: Mapping[int, Space]) -> Space | None:
-    """Whose rows a value has on its first axis, by their number."""
+    """Return the space of a value's first axis, judged by its size."""
     shape = shape_of(atom)
     return sizes.get(shape[0]) if shape else None
 
 
 def _in_words(error: Exception, sizes: Mapping[int, Space]) -> str:
-    """The error itself, with what can be told from its text."""
+    """Return the error's first line, with an explanation derived from its text."""
     first = _first_line(error)
     message = f"cannot trace the model{where_raised(error)}: {first}"
     shapes = re.findall(r"[(\[][\d, ne+*-]+[)\]]", first)
