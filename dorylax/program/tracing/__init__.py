@@ -1,1 +1,1 @@
-"""From an ordinary model to its step: one flat jaxpr of loss and gradients, and what its inputs and outputs mean."""
+"""Tracing: turns an ordinary model into its step, one flat jaxpr of loss and gradients with described inputs and outputs."""

@@ -52,7 +52,7 @@ class StepResult:
         metrics: Sums of the metrics given to `trace`, over the vertices with a weight other than 0.
         gradients: Gradients of the loss, with the structure of the parameters.
         state: New state, with the structure of the old one.
-        input_gradients: Gradients of the loss by name of the input, if the program computes them.
+        input_gradients: Input name → gradient of the loss, if the program computes them.
     """
 
     loss: Any
@@ -158,7 +158,7 @@ def unpack(traced: Traced, values: Sequence[Any], state: Tree, graph: Compressed
 
 
 def unpack_output(traced: Traced, values: Sequence[Any], graph: CompressedGraph | None = None) -> Any:
-    """The model's output, of a program without a loss; arguments as in `unpack`."""
+    """Return the output of a model traced without a loss; arguments as in `unpack`."""
     return jax.tree.unflatten(traced.trees["output"], _in_users_order(traced, values, graph))
 
 

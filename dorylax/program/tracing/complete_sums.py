@@ -1,8 +1,8 @@
-"""Sums over all rows in the middle of a model, as BatchNorm takes them: where their parts must meet.
+"""Completes sums over all rows within a model, such as those of BatchNorm, where they must be whole.
 
-A sum over vertices or edges is computed in parts, one for each interval (`rows.types.Summed`), and parts go through linear
-arithmetic alone. Whatever else reads such a sum needs all of it. `complete_sums` finds these places, in the forward pass
-and in the gradient alike, and writes `global_sum` there.
+A sum over vertices or edges is computed in parts, one for each interval (`rows.types.Summed`), and parts can only go through
+linear arithmetic. Any other reader of such a sum needs all of it. `complete_sums` finds these readers, in the forward pass
+and in the gradient alike, and inserts `global_sum`.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from dorylax.program.tracing.traced import Input
 def complete_sums(
     closed: ClosedJaxpr, inputs: Sequence[Input], *, whole: Sequence[int] = (), phase: str = ""
 ) -> ClosedJaxpr:
-    """Completes sums over rows wherever something reads them that their parts cannot go through one by one.
+    """Complete sums over rows that an equation reads but cannot process part by part.
 
     Args:
-        closed: flat and nothing opaque: a forward pass, or one with its gradient.
-        inputs: what its inputs are.
-        whole: positions of outputs that must be whole, as state must. All others are added up over intervals.
-        phase: what messages begin with.
+        closed: A flat jaxpr without opaque equations: a forward pass, or one with its gradient.
+        inputs: Descriptions of its inputs.
+        whole: Positions of outputs that must be whole, as state must. All other outputs are added up over intervals.
+        phase: Prefix of error messages.
 
     Raises:
-        SplitError: rows are mixed otherwise, or a result that is added up has a term without rows.
+        SplitError: Rows are mixed in another way, or a result that is added up has a term without rows.
     """
     row_types = [entry.row_type for entry in inputs]
     wholes = Wholes(_backward(closed, inputs))
@@ -51,14 +51,14 @@ def complete_sums(
         return closed
     results = [atom for k, atom in enumerate(closed.jaxpr.outvars) if k not in whole]
     if any(_is_term(types, atom) for atom in results):
-        infer(closed.jaxpr, row_types, phase=phase)  # says where the term enters
+        infer(closed.jaxpr, row_types, phase=phase)  # raises an error that locates the term
     at_uses = _completed_at_uses(closed, wholes, ends)
     results = [atom for k, atom in enumerate(at_uses.jaxpr.outvars) if k not in whole]
     return _completed_at_origins(at_uses, infer(at_uses.jaxpr, row_types, phase=phase), results)
 
 
 def _backward(closed: ClosedJaxpr, inputs: Sequence[Input]) -> frozenset[Var]:
-    """Values that depend on the cotangent of the loss. Of a product of two sums, that one may stay in parts."""
+    """Values that depend on the cotangent of the loss. In a product of two sums, such a value may stay in parts."""
     reached = {var for var, entry in zip(closed.jaxpr.invars, inputs, strict=True) if entry.role == "loss_scale"}
     for equation in closed.jaxpr.eqns:
         if any(not is_literal(atom) and atom in reached for atom in equation.invars):
@@ -71,16 +71,16 @@ def _is_sum(types: Mapping[Var, RowType], atom: Any) -> bool:
 
 
 def _is_term(types: Mapping[Var, RowType], atom: Any) -> bool:
-    """Whether it would be added once for each interval."""
+    """Whether an atom is a term that would be added once for each interval."""
     return not is_literal(atom) and isinstance(kind := types[atom], Free) and not kind.zero
 
 
 def _completed_at_uses(closed: ClosedJaxpr, wholes: Wholes, ends: Sequence[int]) -> ClosedJaxpr:
-    """With a complete sum in the place of each operand that must be whole, and of these outputs."""
+    """Insert a complete sum for each operand that must be whole, and for these outputs."""
     jaxpr = closed.jaxpr
     equations: list[JaxprEqn] = []
     made: dict[Var, Var] = {}
-    stands: dict[Var, Var] = {}  # for all that comes later
+    stands: dict[Var, Var] = {}  # replacements for all later equations
 
     def complete(part: Var, like: JaxprEqn) -> Var:
         if part not in made:
@@ -103,9 +103,9 @@ def _completed_at_uses(closed: ClosedJaxpr, wholes: Wholes, ends: Sequence[int])
 
 
 def _completed_at_origins(closed: ClosedJaxpr, types: Mapping[Var, RowType], results: Iterable[Any]) -> ClosedJaxpr:
-    """With sums completed where rows are added up, so that what is computed from them is computed from whole sums.
+    """Complete sums where rows are added up, so that later equations compute with whole sums.
 
-    Not where a part of the sum is itself a result, as a parameter's gradient is, nor where more bytes would travel.
+    Skipped if a part of the sum is itself a result, as a parameter's gradient is, or if more bytes would travel.
     """
     jaxpr = closed.jaxpr
     chosen, early = _lifted(closed, types, results)
@@ -129,7 +129,7 @@ def _completed_at_origins(closed: ClosedJaxpr, types: Mapping[Var, RowType], res
 def _lifted(
     closed: ClosedJaxpr, types: Mapping[Var, RowType], results: Iterable[Any]
 ) -> tuple[frozenset[Var], frozenset[Var]]:
-    """The sums that are whole once others, which are the second result, are completed where they begin."""
+    """Return the sums that are whole once others are completed at their origins, and those others."""
     group: dict[Var, Var] = {}
 
     def find(var: Var) -> Var:

@@ -1,4 +1,4 @@
-"""Arrays that a model closes over become inputs: as constants, XLA would fold them for minutes, stage by stage."""
+"""Turns arrays that a model closes over into inputs, since XLA takes minutes to fold constants, stage by stage."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dorylax.program.tracing.traced import Input
 def constants_as_inputs(
     closed: ClosedJaxpr, inputs: tuple[Input, ...], constants: tuple[Any, ...]
 ) -> tuple[ClosedJaxpr, tuple[Input, ...], tuple[Any, ...]]:
-    """Appends the constants of a jaxpr to its inputs, each array once.
+    """Append the constants of a jaxpr to its inputs, each array once.
 
     Args:
-        closed: the jaxpr.
-        inputs: what its inputs are.
-        constants: the values of those of role "constant".
+        closed: The jaxpr.
+        inputs: Descriptions of its inputs.
+        constants: Values of the inputs with role "constant".
 
     Returns:
-        The jaxpr without constants, its inputs, and the values of those of role "constant".
+        The jaxpr without constants, its inputs, and the values of the inputs with role "constant".
     """
     jaxpr = closed.jaxpr
     places = [var for var, entry in zip(jaxpr.invars, inputs, strict=True) if entry.role == "constant"]
@@ -46,7 +46,7 @@ def constants_as_inputs(
 
 
 def with_unused_inputs(closed: ClosedJaxpr, like: ClosedJaxpr) -> ClosedJaxpr:
-    """The jaxpr with as many inputs as another that has the same first ones; it does not read the others."""
+    """Append unused inputs to a jaxpr, to match another jaxpr with the same first inputs."""
     jaxpr = closed.jaxpr
     others = [fresh_var(var.aval) for var in like.jaxpr.invars[len(jaxpr.invars) :]]
     return close([*jaxpr.invars, *others], jaxpr.outvars, jaxpr.eqns)

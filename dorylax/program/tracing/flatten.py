@@ -1,9 +1,9 @@
-"""Flattening: one list of equations without calls, so that every graph operator is in sight.
+"""Flattens a jaxpr into one list of equations without calls, so that every graph operator is visible.
 
-`jit`, `remat` and other plain calls are inlined; a `scan` is unrolled where it holds something that must be seen (a
-graph operator, randomness or ids of rows, a number of rows, a sum over rows) and stays one equation elsewhere. Custom
-derivatives stay opaque until the model has been differentiated and are inlined then. Fused operators, which are made up of
-others, are written out in those, so that each can be cut by itself; on one machine they stay.
+`jit`, `remat` and other plain calls are inlined. A `scan` is unrolled if it contains a graph operator, randomness or ids of
+rows, a number of rows, or a sum over rows; otherwise it stays one equation. Custom derivatives stay opaque until the model
+has been differentiated and are inlined then. Fused operators are replaced by their component operators, so that each can be
+cut separately; on one machine they stay.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ _CUSTOM = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 def flatten(
     closed: ClosedJaxpr, *, custom: bool, row_numbers: RowNumbers | None = None, fused: bool = False
 ) -> ClosedJaxpr:
-    """A jaxpr of the same values without calls.
+    """Return a jaxpr of the same values without calls.
 
     Args:
-        closed: any jaxpr.
-        custom: whether functions with derivatives of their own are inlined too (and lose these).
-        row_numbers: what replaces equations that depend on a row's number; None keeps them.
-        fused: whether fused operators stay.
+        closed: Any jaxpr.
+        custom: Whether functions with custom derivatives are inlined too (and lose these).
+        row_numbers: Replaces equations that depend on a row's number; None: these stay.
+        fused: Whether fused operators stay.
 
     Raises:
-        SplitError: a graph operator is inside `while`, `cond` or a function with a derivative of its own.
+        SplitError: A graph operator is inside `while`, `cond` or a function with a custom derivative.
     """
     return _Flattener(custom, row_numbers, fused).run(closed)
 
@@ -63,7 +63,7 @@ class _Flattener:
         self._fused = fused
         self._inputs: list[Var] = []
         self._callers: list[JaxprEqn] = []
-        # In a gradient, sums over rows are those of parameters, which nothing inside a loop reads.
+        # In a gradient, sums over rows are gradients of parameters, which no loop reads.
         self._forward = not custom
         self._calls = _CALLS | (_CUSTOM if custom else {})
         self._equations: list[JaxprEqn] = []
@@ -92,7 +92,7 @@ class _Flattener:
         return [read(atom) for atom in jaxpr.outvars]
 
     def _equation(self, equation: JaxprEqn, operands: list[Any]) -> list[Any]:
-        """The results' atoms, after adding what computes them."""
+        """Add the equations that compute an equation's results; return the atoms of the results."""
         name = equation.primitive.name
         if name in self._calls:
             inner = equation.params[self._calls[name]]
@@ -122,7 +122,7 @@ class _Flattener:
         return list(results)
 
     def _called(self, call: JaxprEqn, jaxpr: Jaxpr, consts: Sequence[Any], operands: list[Any]) -> list[Any]:
-        """Inlines a call; what the library traced once, and has no line of its own, is written where it is called."""
+        """Inline a call; equations without a source line, which the library traced once, get the line of the call."""
         known = written_somewhere(call)
         if known:
             self._callers.append(call)
@@ -158,7 +158,7 @@ class _Flattener:
         return [*carry, *outputs]
 
     def _splice(self, fun: Any, operands: list[Any]) -> list[Any]:
-        """Inlines a small function of the operands."""
+        """Inline a small function of the operands."""
         closed = make_jaxpr_of(fun, *(jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in operands))
         return self._inline(closed.jaxpr, closed.consts, operands)
 
@@ -181,7 +181,7 @@ def _stack(*rows: Any) -> Any:
 
 
 def _holds(equation: JaxprEqn, wanted: Any) -> bool:
-    """Whether an inner jaxpr of the equation, however deep, has an equation that is wanted."""
+    """Whether an inner jaxpr of the equation, at any depth, contains a matching equation."""
     return any(
         wanted(inner) or _holds(inner, wanted) for jaxpr in jaxprs_in_params(equation.params) for inner in jaxpr.eqns
     )
@@ -195,7 +195,7 @@ def _must_see(equation: JaxprEqn, *, sums: bool) -> bool:
 
 
 def _adds_up_rows(equation: JaxprEqn) -> bool:
-    """Whether values of different rows are added up; the sum may have to be completed where all can see it."""
+    """Whether an equation adds up values of different rows; such a sum may need completion outside the loop."""
     if equation.primitive.name == "reduce_sum":
         axes = equation.params["axes"]
     elif equation.primitive.name == "dot_general":
@@ -206,7 +206,7 @@ def _adds_up_rows(equation: JaxprEqn) -> bool:
 
 
 def _depends_on_row_number(equation: JaxprEqn) -> bool:
-    """Whether a result depends on where a row lies or how many there are: randomness, ids and numbers of rows."""
+    """Whether a result depends on the position or number of rows: randomness, ids and numbers of rows."""
     name = equation.primitive.name
     if name == "dim_as_value":
         return True

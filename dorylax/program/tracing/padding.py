@@ -1,9 +1,8 @@
-"""Sums over rows leave padding out.
+"""Excludes padding from sums over rows.
 
-A stage is called with one number of rows; what is missing is filled with copies of a real row. Wherever rows become a
-sum, those that are not real are replaced by zeros first: inputs "real", True for every row of the graph, say which are.
-(It would not do to rely on cotangents of 0: a custom derivative may give anything for them.) Where no row is padding,
-XLA drops the selection.
+A stage is called with a fixed number of rows; missing rows are filled with copies of a real row. Before rows are summed,
+padding rows are replaced by zeros: inputs "real", True for every row of the graph, mark the others. Cotangents of 0 would
+not suffice, since a custom derivative may return any value for them. Without padding, XLA drops the selection.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from dorylax.program.tracing.traced import Input
 
 
 def without_padding(closed: ClosedJaxpr, inputs: tuple[Input, ...], types: dict[Var, RowType]) -> ClosedJaxpr:
-    """The same function, with a selection of real rows before each sum over rows.
+    """Insert a selection of real rows before each sum over rows.
 
     Args:
-        closed: loss and gradients, flat.
-        inputs: what its inputs are.
-        types: the row types of its values.
+        closed: Flat jaxpr of loss and gradients.
+        inputs: Descriptions of its inputs.
+        types: Row types of its values.
     """
     entries = list(zip(closed.jaxpr.invars, inputs, strict=True))
     real = {entry.space: var for var, entry in entries if entry.role == "real"}
@@ -40,7 +39,7 @@ def without_padding(closed: ClosedJaxpr, inputs: tuple[Input, ...], types: dict[
             builder.keep(equation)
             continue
         rows = [k for k, atom in enumerate(equation.invars) if _has_rows(atom, types)]
-        # What does not depend on the cotangent is that of the copied row: finite, if the model is.
+        # Values independent of the cotangent are those of the copied row, which are finite if the model is.
         chosen = [k for k in rows if equation.invars[k] in cotangents] or rows
         operands = {k: _selected(builder, equation, k, types, real) for k in chosen}
         builder.keep(equation, operands)
@@ -61,7 +60,7 @@ def _selected(builder: Builder, equation: JaxprEqn, place: int, types: dict[Var,
 
 @functools.lru_cache(maxsize=256)
 def _select(shape: tuple[Any, ...], axis: int, factor: int) -> Callable[[Any, Any], Any]:
-    """One function for equal shapes, so that JAX traces it once."""
+    """Return one function for equal shapes, so that JAX traces it once."""
 
     def select(x: Any, mask: Any) -> Any:
         if factor != 1:

@@ -1,8 +1,8 @@
-"""What depends on a row's number reads it from an input, so that it is the same wherever the row is computed.
+"""Makes values that depend on a row's number read it from an input, so that they do not depend on where the row is computed.
 
-Its number is its place in the user's arrays: of a vertex its id, of an edge its rank among the ids of edges.
+A row's number is its position in the user's arrays: for a vertex its id, for an edge its rank among the ids of edges.
 
-- Random bits for rows are hashed from the row's number: bit-identical to `jax.random.bits` on the graph as it was given.
+- Random bits for rows are hashed from the row's number: bit-identical to `jax.random.bits` on the graph in the given order.
 - `iota` over rows (`jnp.arange(num_vertices)`) becomes their numbers.
 - A number of rows as a value (`x.shape[0]` in arithmetic) becomes that of the whole graph, an input of the program.
 """
@@ -26,14 +26,14 @@ Replacement = tuple[Callable[..., Any], list[Any]]
 
 
 class RowNumbers(NamedTuple):
-    """Which inputs of the traced function are the numbers of rows, and how many rows there are."""
+    """Positions of the traced function's inputs for numbers of rows and for row counts."""
 
     numbers: Mapping[Space, int]  # int32 [n] and [e]
     counts: Mapping[Space, int]  # int32 []
 
     @classmethod
     def of(cls, inputs: Sequence[Input]) -> RowNumbers:
-        """Those among the inputs of a traced model."""
+        """Find them among the inputs of a traced model."""
         found = {(entry.role, entry.space): k for k, entry in enumerate(inputs)}
         return cls(
             numbers={"vertex": found["ids", "vertex"], "edge": found["places", "edge"]},
@@ -41,15 +41,15 @@ class RowNumbers(NamedTuple):
         )
 
     def replace(self, equation: JaxprEqn, operands: Sequence[Any], inputs: Sequence[Any]) -> Replacement | None:
-        """A function, and the operands to call it with, that takes the place of an equation; None to keep it.
+        """Return a function and its operands to replace an equation; None to keep the equation.
 
         Args:
-            equation: any equation of a flat jaxpr.
-            operands: its operands.
-            inputs: the function's inputs.
+            equation: Any equation of a flat jaxpr.
+            operands: Operands of the equation.
+            inputs: Inputs of the traced function.
 
         Raises:
-            SplitError: randomness for rows of a form that cannot be drawn row by row.
+            SplitError: Randomness for rows has a form that cannot be drawn row by row.
         """
         name = equation.primitive.name
         if name == "random_bits":

@@ -1,8 +1,7 @@
-"""What a graph operator reads in one shape and stages read in another is kept once.
+"""Stores a value once that a graph operator reads in one shape and stages read in another.
 
-Graph operators take rows as `[n, H, F]`; models mostly hold `[n, F]`. Both would be written by the stage that makes
-them and shipped. Here the other readers read the operator's operand too, and undo the change of shape, which costs
-nothing.
+Graph operators take rows as `[n, H, F]`; models mostly hold `[n, F]`. The stage that makes them would write and ship both.
+Here the other readers also read the operator's operand, and undo the change of shape, which is free.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from dorylax.program.jaxpr.graph_operators import is_graph_operator
 
 
 def share_reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same function, in which a value that is reshaped for a graph operator is derived from the reshaped one."""
+    """Derive each value that is reshaped for a graph operator from the reshaped value."""
     jaxpr = closed.jaxpr
     makers = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
     operands = (atom for equation in jaxpr.eqns if is_graph_operator(equation) for atom in equation.invars)
-    reshapes: dict[Var, JaxprEqn] = {}  # by the value that is reshaped
+    reshapes: dict[Var, JaxprEqn] = {}  # by the original value
     for atom in operands:
         maker = None if is_literal(atom) else makers.get(atom)
         if maker is None or maker.primitive.name != "reshape":
             continue
         source = makers.get(maker.invars[0])
-        # Not where shapes change in a row: one of them would be moved before what it reads.
+        # Not for consecutive reshapes, one of which would move before the value it reads.
         if source is not None and source.primitive.name != "reshape":
             reshapes.setdefault(maker.invars[0], maker)
     readers: dict[Var, int] = defaultdict(int)
