@@ -1,8 +1,8 @@
 """The contract of a rule, the registry of rules, and an equation as rules see it.
 
-A rule proves, for one equation of a known primitive, what its results are, or refuses. It may rely on what the driver
-(`check.py`) has made sure of: structure arrays enter graph operators only, and rows of vertices and of edges do not
-meet outside graph operators and calls. The driver also compares the rule's answer with the shapes of the results.
+A rule proves, for one equation of a known primitive, the types of its results, or refuses. It may rely on checks of the
+driver (`check.py`): structure arrays enter only graph operators, and rows of vertices and of edges do not meet outside graph
+operators and calls. The driver also compares the rule's answer with the shapes of the results.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from dorylax.program.rows.types import Free, Origin, Rows, RowType, Summed
 
 
 class Scope(NamedTuple):
-    """What is the same for all equations of a jaxpr.
+    """Context shared by all equations of a jaxpr.
 
     Attributes:
-        spaces: the space that each symbol counts.
-        phase: what messages begin with.
-        inside: the loop or branch that the jaxpr is the body of, if any.
-        callers: the calls and loops that the jaxpr is inside of, outermost first.
-        infer: types of a jaxpr's outputs, given those of its inputs.
+        spaces: Space that each symbol counts.
+        phase: Prefix of error messages.
+        inside: Loop or branch whose body the jaxpr is; None outside.
+        callers: Calls and loops that contain the jaxpr, outermost first.
+        infer: Returns the types of a jaxpr's outputs, given those of its inputs.
     """
 
     spaces: Mapping[str, Space]
@@ -37,7 +37,7 @@ class Scope(NamedTuple):
 
 
 def shape_of(atom: Any) -> tuple[Any, ...]:
-    """The shape of a variable or literal; values without one, as tokens, count as scalars."""
+    """Return the shape of a variable or literal; values without one, such as tokens, count as scalars."""
     return getattr(_aval(atom), "shape", ())
 
 
@@ -62,7 +62,7 @@ class Operation:
 
     @property
     def space(self) -> Space:
-        """Whose rows take part; vertices where none do."""
+        """Space of the rows that take part; "vertex" without rows."""
         for _, rows in self.rows:
             return rows.space
         for total in self.sums:
@@ -71,10 +71,10 @@ class Operation:
         return "vertex"
 
     def result_rows(self, k: int = 0) -> Rows | None:
-        """The axis of rows of a result, read off its shape.
+        """Return the axis of rows of a result, judged by its shape.
 
         Raises:
-            RowError: the shape has two such axes, or an odd number of rows.
+            RowError: The shape has two such axes, or a size that does not count rows.
         """
         try:
             return read_axis(self.result_shapes[k], self.scope.spaces)
@@ -82,19 +82,19 @@ class Operation:
             self.refuse(str(error), advice.pairs(self.space))
 
     def dtype(self, k: int) -> Any:
-        """The dtype of an operand."""
+        """Return the dtype of an operand."""
         return _aval(self.equation.invars[k]).dtype
 
     @property
     def result_dtype(self) -> Any:
-        """The dtype of the first result."""
+        """Dtype of the first result."""
         return _aval(self.equation.outvars[0]).dtype
 
     def counts(self, size: Any) -> Rows | None:
-        """What a size in the parameters counts, as axis 0; None for numbers.
+        """Return the rows that a size in the parameters counts, as axis 0; None for numbers.
 
         Raises:
-            RowError: it is not a constant multiple of one symbol.
+            RowError: The size is not a constant multiple of one symbol.
         """
         try:
             return read_axis((size,), self.scope.spaces)
@@ -102,12 +102,12 @@ class Operation:
             self.refuse(f"a part of the {self.space} axis, of size {size}", advice.places(self.space))
 
     def infer(self, jaxpr: Jaxpr, types: Sequence[RowType], *, inside: str | None = None) -> list[RowType]:
-        """The types of the outputs of a jaxpr that this operation runs.
+        """Return the types of the outputs of a jaxpr that this operation runs.
 
         Args:
-            jaxpr: a body, a branch, a function.
-            types: those of its inputs.
-            inside: what messages call the loop or branch, if it is one in which graph operators cannot be.
+            jaxpr: A body, a branch, or a function.
+            types: Types of its inputs.
+            inside: Name of the loop or branch in messages, if it cannot contain graph operators.
         """
         scope = self.scope._replace(callers=(*self.scope.callers, self.equation), inside=inside or self.scope.inside)
         return scope.infer(jaxpr, types, scope)
@@ -115,11 +115,11 @@ class Operation:
     # Ways to refuse
 
     def refuse(self, reason: str, what_to_do: str) -> NoReturn:
-        """Raises the error of an operation that mixes rows."""
+        """Raise the error of an operation that mixes rows."""
         raise self._error(reason, what_to_do, mixing(self.space))
 
     def unsupported(self, reason: str, what_to_do: str = advice.OURS) -> NoReturn:
-        """Raises the error of an operation about which nothing can be proved."""
+        """Raise the error of an operation whose independence of rows cannot be proved."""
         raise self._error(reason, what_to_do, f"cannot be computed {self.space} by {self.space}")
 
     def _error(self, reason: str, what_to_do: str, headline: str) -> RowError:
@@ -127,7 +127,7 @@ class Operation:
         return RowError(self.equation, reason, what_to_do, headline=headline, callers=scope.callers, phase=scope.phase)
 
     def refuse_sum(self, why: str | None = None) -> NoReturn:
-        """Raises the error of a sum over rows that enters this operation."""
+        """Raise the error of a sum over rows that enters this operation."""
         if self.rows:
             default = f"The sum is then used for single {advice.many(self.space)}"
         else:
@@ -138,10 +138,10 @@ class Operation:
                 raise misused_sum(total, self.equation, why or default, callers=scope.callers, phase=scope.phase)
         self.unsupported(f"a sum over {advice.many(self.space)} enters {self.name}", advice.sums(self.space))
 
-    # What many rules need
+    # Common parts of rules
 
     def require_free(self, operands: Iterable[int], what: str) -> None:
-        """Refuses unless these operands have no rows and are no sums over rows."""
+        """Refuse if any of these operands has rows or is a sum over rows."""
         for k in operands:
             kind = self.types[k]
             if isinstance(kind, Summed):
@@ -150,14 +150,15 @@ class Operation:
                 self.refuse(f"{what} that differ from {self.space} to {self.space}", advice.places(self.space))
 
     def summed(self, how: str) -> Summed:
-        """A sum over rows that this operation takes."""
+        """Return the type of a sum over rows that this operation takes."""
         return Summed(Origin(self.equation, self.scope.callers, self.space, how))
 
     def add_up(self, terms: Iterable[int]) -> Summed:
-        """The type of a linear combination of these operands, of which at least one is a sum and none has rows.
+        """Return the type of a linear combination of these operands, at least one of which is a sum.
 
         Raises:
-            RowError: another operand is not known to be zero, so that it would be added once for each part of the rows.
+            RowError: An operand has rows, or is not known to be zero, so that it would be added once for each part of the
+                rows.
         """
         for k in terms:
             kind = self.types[k]
@@ -168,12 +169,12 @@ class Operation:
         return self.sums[0]
 
     def follow(self, axis_of: Callable[[Rows], int | Rows], *, linear: bool, operand: int = 0) -> list[RowType]:
-        """The results' types where rows of one operand keep to themselves and no other operand has any.
+        """Return the results' types if one operand's rows stay separate and no other operand has rows.
 
         Args:
-            axis_of: where an operand's rows are in every result: the axis, or the type if the factor changes.
-            linear: whether the operation is linear in the operand.
-            operand: which operand.
+            axis_of: Position of an operand's rows in every result: the axis, or the type if the factor changes.
+            linear: Whether the operation is linear in the operand.
+            operand: Position of the operand.
         """
         kind = self.types[operand]
         if isinstance(kind, Summed):
@@ -194,7 +195,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*primitives: str) -> Callable[[Rule], Rule]:
-    """Registers a rule for primitives of these names."""
+    """Register a rule for primitives of these names."""
 
     def register(function: Rule) -> Rule:
         for name in primitives:

@@ -1,4 +1,4 @@
-"""Calls of functions that are jaxprs of their own: the function is checked in the place of the call."""
+"""Rules for calls of functions given as jaxprs: the function is checked in place of the call."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ _BODIES = {
 }
 
 CALLS = frozenset([*_BODIES, "custom_linear_solve", "scan", "while", "cond", "optimization_barrier", "device_put"])
-"""Primitives whose operands may be of different kinds, because each goes its own way."""
+"""Primitives whose operands may be of different kinds, because each has a separate path through the call."""
 
 
 def body(closed: Any) -> Jaxpr:
-    """The jaxpr of a closed one; constants are values without rows like all others of which nothing is known."""
+    """Return the jaxpr of a closed one; its constants count as values without rows."""
     jaxpr: Jaxpr = closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
     return jaxpr
 
 
 @rule(*_BODIES)
 def call(op: Operation) -> Sequence[RowType]:
-    """What the function's body gives. Functions with derivatives of their own are checked again in the gradient."""
+    """Return the types of the function's outputs. Functions with custom derivatives are checked again in the gradient."""
     inside = "a function with a derivative of its own" if op.name.startswith("custom_") else None
     return op.infer(body(op.params[_BODIES[op.name]]), op.types, inside=inside)
 
 
 @rule("custom_linear_solve")
 def custom_linear_solve(op: Operation) -> Sequence[RowType]:
-    """What its `solve` gives, which computes it; operands are constants of four functions, then right-hand sides."""
+    """Return the types of its `solve`; operands are constants of four functions, then right-hand sides."""
     lengths = op.params["const_lengths"]
     start = lengths.matvec + lengths.vecmat
     constants = op.types[start : start + lengths.solve]

@@ -1,4 +1,4 @@
-"""Loops and branches: bodies are checked like any jaxpr; what loops carry is found by iteration."""
+"""Rules for loops and branches: the check covers bodies as it does any jaxpr; types of carries are found by iteration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
 
 @rule("scan")
 def scan(op: Operation) -> Sequence[RowType]:
-    """The axis of rows is not the one that is scanned; a carry that begins at zero may add up sums over rows."""
+    """Refuse scans over the axis of rows; a carry that begins at zero may add up sums over rows."""
     params = op.params
     scanned = op.counts(params["length"])
     if scanned is not None:
@@ -28,7 +28,7 @@ def scan(op: Operation) -> Sequence[RowType]:
 
 
 def _slice(kind: RowType) -> RowType:
-    """What a step sees of a scanned value: axis 0, whose size is a number here, goes away."""
+    """Return the type of a scanned value within a step, without axis 0, whose size is a number here."""
     return Rows(kind.space, kind.axis - 1, kind.factor) if isinstance(kind, Rows) else kind
 
 
@@ -38,7 +38,7 @@ def _stacked(kind: RowType) -> RowType:
 
 @rule("while")
 def while_loop(op: Operation) -> Sequence[RowType]:
-    """The condition has no rows; or it has, as a loop under `vmap`, and then each row stops by itself."""
+    """Accept conditions without rows, or with rows, as for a loop under `vmap` in which each row stops separately."""
     params = op.params
     for_cond, for_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = op.types[:for_cond], op.types[for_cond : for_cond + for_body]
@@ -55,7 +55,7 @@ def while_loop(op: Operation) -> Sequence[RowType]:
 
 @rule("cond")
 def cond(op: Operation) -> Sequence[RowType]:
-    """All rows take the same branch."""
+    """Require that all rows take the same branch."""
     op.require_free([0], "branches")
     results = [op.infer(body(branch), op.types[1:], inside="cond") for branch in op.params["branches"]]
     joined = results[0]
@@ -67,9 +67,9 @@ def cond(op: Operation) -> Sequence[RowType]:
 def _fixpoint(
     op: Operation, start: Sequence[RowType], step: Callable[[Sequence[RowType]], list[RowType]]
 ) -> tuple[list[RowType], list[RowType]]:
-    """Types of a carry that hold before and after each step, and what a step gives for them.
+    """Return types of a carry that hold before and after each step, and the step's results for them.
 
-    A type can only change from a known zero to something else without rows or to a sum, so there are few rounds.
+    A type can only change from a known zero to another value without rows or to a sum, so few rounds suffice.
     """
     carry = list(start)
     while True:
@@ -85,7 +85,7 @@ def _same(a: RowType, b: RowType) -> bool:
 
 
 def _join(op: Operation, a: RowType, b: RowType) -> RowType:
-    """A type that holds for a value of either type."""
+    """Return a type that holds for a value of either type."""
     if isinstance(a, Free) and isinstance(b, Free):
         return Free(a.zero and b.zero)
     if a == b and not isinstance(a, GraphArray):

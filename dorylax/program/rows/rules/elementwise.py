@@ -1,4 +1,4 @@
-"""Operations on each element by itself, and which of them are linear."""
+"""Rules for elementwise operations, including those that are linear."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OTHER = [
 # fmt: on
 
 NAMES = frozenset([*_ARITHMETIC, *_LOGIC, *_OTHER])
-"""The primitives of this file."""
+"""Primitives with rules in this file."""
 
 _SUMS = frozenset(["add", "sub", "add_any"])
 _LINEAR = frozenset(["neg", "copy", "name", "real", "imag", "conj", "reduce_precision", "stop_gradient"])
@@ -37,7 +37,7 @@ _LINEAR = frozenset(["neg", "copy", "name", "real", "imag", "conj", "reduce_prec
 
 @rule(*sorted(NAMES))
 def elementwise(op: Operation) -> Sequence[RowType]:
-    """Element i of the result depends on element i of each operand, on scalars, and on axes of size 1."""
+    """Require that element i of the result depends on element i of each operand, on scalars, and on axes of size 1."""
     if op.sums:
         return [_linear(op)] * len(op.result_shapes)
     result = op.result_rows()
@@ -53,12 +53,12 @@ def elementwise(op: Operation) -> Sequence[RowType]:
 
 @rule("bitcast_convert_type")
 def bitcast(op: Operation) -> Sequence[RowType]:
-    """Bits of an element, which may be spread over (or joined from) a last axis of a fixed size."""
+    """Follow bits of an element, which may be spread over (or joined from) a last axis of a fixed size."""
     return op.follow(lambda rows: rows.axis, linear=False)
 
 
 def _linear(op: Operation) -> RowType:
-    """Sums over rows through an elementwise operation: linear ones alone."""
+    """Return the type of a sum over rows after an elementwise operation; only linear operations are allowed."""
     if op.rows:
         op.refuse_sum()
     if op.name in _SUMS or op.name == "complex":
@@ -75,16 +75,16 @@ def _linear(op: Operation) -> RowType:
     if op.name == "mul" and len(op.sums) == 1:
         return op.sums[0]
     inexact = jnp.issubdtype(op.result_dtype, jnp.inexact)
-    # Division of integers rounds each part by itself.
+    # Division of integers rounds each part separately.
     if op.name == "div" and inexact and isinstance(op.types[1], Free):
         return op.sums[0]
     op.refuse_sum()
 
 
 def _keeps_sums(op: Operation) -> bool:
-    """Whether the sum of converted parts is the converted sum, but for rounding."""
+    """Whether the sum of converted parts is the converted sum, except for rounding."""
     old, new = op.dtype(0), op.result_dtype
     if jnp.issubdtype(new, jnp.inexact):
         return True  # the real part of a sum is the sum of real parts
-    # Integers wrap around alike in a narrower type; a wider one sees where a sum of parts had wrapped.
+    # Integers wrap around in the same way in a narrower type; in a wider one, wrapped parts would differ from the sum.
     return bool(jnp.issubdtype(old, jnp.integer) and jnp.issubdtype(new, jnp.integer) and new.itemsize <= old.itemsize)

@@ -1,4 +1,4 @@
-"""Graph operators (`dorylax.ops.primitives`): where rows meet, and only here."""
+"""Rule for graph operators (`dorylax.ops.primitives`), the only operations in which rows meet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
 
 
 def graph_operator(op: Operation) -> Sequence[RowType]:
-    """Dense operands with one row per vertex or edge on axis 0, then the structure of the graph."""
+    """Require dense operands with one row per vertex or edge on axis 0, then the structure of the graph."""
     operator = OPERATORS[op.name]
     if op.scope.inside is not None:
         op.unsupported(
@@ -35,7 +35,7 @@ def graph_operator(op: Operation) -> Sequence[RowType]:
                 f"the graph's {advice.many(space)}, with nothing folded into that axis",
             )
     for kind, shape in zip(op.types[count:], op.shapes[count:], strict=True):
-        # Where edges have no int32 ids, an empty array stands in for them (`ops.primitives.structure.structure_of`).
+        # For edges without int32 ids, the structure contains an empty array (`ops.primitives.structure.structure_of`).
         if not isinstance(kind, GraphArray) and not (isinstance(kind, Free) and shape == (0,)):
             op.unsupported(
                 f"{op.name} on a graph that is not the model's input: its structure was computed from other values",

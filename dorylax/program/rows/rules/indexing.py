@@ -1,4 +1,4 @@
-"""`lax.gather`: reading at computed places. `dorylax.ops.gather` is another thing, a graph operator (see `graph.py`)."""
+"""Rule for `lax.gather`, which reads at computed places; `dorylax.ops.gather` is a graph operator (see `graph.py`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dorylax.program.rows.types import Free, Rows, RowType, Summed
 
 @rule("gather")
 def gather(op: Operation) -> Sequence[RowType]:
-    """Each row reads the same places of itself, places of its own, or places of a table without rows."""
+    """Accept rows that read the same places in every row, individual places in each row, or a table without rows."""
     operand, indices = op.types
     if isinstance(indices, Summed):
         op.refuse_sum()
@@ -29,7 +29,7 @@ def gather(op: Operation) -> Sequence[RowType]:
 
 
 def _same_places(op: Operation, operand: Rows) -> Rows:
-    """`x[:, idx]`: slices hold the whole axis of rows (and so begin at 0 there, whatever the index)."""
+    """`x[:, idx]`: slices span the whole axis of rows (and so begin at 0 there, for any index)."""
     numbers, sizes = op.params["dimension_numbers"], op.params["slice_sizes"]
     gone = {int(axis) for axis in (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)}
     if operand.axis in gone or op.counts(sizes[operand.axis]) != Rows(operand.space, 0, operand.factor):
@@ -57,7 +57,7 @@ def _lookup(op: Operation, indices: Rows) -> Rows:
 
 
 def _at_index_axis(op: Operation, indices: Rows) -> Rows:
-    """Where an axis of the indices is in the result: the axes that are no offsets, in order."""
+    """Return the position of an axis of the indices in the result, among the axes that are not offsets, in order."""
     if indices.axis == len(op.shapes[1]) - 1:
         op.refuse(f"the number of {advice.many(indices.space)} as one index", advice.places(indices.space))
     offsets = {int(axis) for axis in op.params["dimension_numbers"].offset_dims}
@@ -66,7 +66,7 @@ def _at_index_axis(op: Operation, indices: Rows) -> Rows:
 
 
 def _of_sum(op: Operation, operand: Summed) -> Summed:
-    """Reading parts of a sum; where an index out of bounds reads a fill value, parts must add up to it (0 or NaN)."""
+    """Allow reading parts of a sum; a fill value for indices out of bounds must be 0 or NaN, since parts add up to it."""
     if not isinstance(op.types[1], Free):
         op.refuse_sum()
     fills = GatherScatterMode.from_any(op.params["mode"]) == GatherScatterMode.FILL_OR_DROP

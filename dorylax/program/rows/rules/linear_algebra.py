@@ -1,4 +1,4 @@
-"""Factorisations, solvers and transforms of matrices, one for each row."""
+"""Rules for factorisations, solvers and transforms of matrices, one per row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MATRIX = [
 
 @rule(*_MATRIX)
 def matrices(op: Operation) -> Sequence[RowType]:
-    """The last two axes are a matrix, axes before them count matrices, in operands and results alike."""
+    """The last two axes are a matrix, and axes before them count matrices, in operands and results."""
     return _batched(op, 2)
 
 
@@ -42,7 +42,7 @@ def fft(op: Operation) -> Sequence[RowType]:
 
 @rule("triangular_solve")
 def triangular_solve(op: Operation) -> Sequence[RowType]:
-    """A system per row, or one system without rows whose right-hand sides are rows."""
+    """Accept a system per row, or one system without rows whose right-hand sides are rows."""
     if op.sums:
         op.require_free([0], "a matrix")
         return [op.sums[0]]
@@ -54,7 +54,7 @@ def triangular_solve(op: Operation) -> Sequence[RowType]:
 
 
 def _batched(op: Operation, own: int) -> Sequence[RowType]:
-    """Rows of all operands are the same batch axis; householder_product's second operand is a vector for each matrix."""
+    """Require the same batch axis of rows in all operands; householder_product's second operand is a vector per matrix."""
     if op.sums:
         op.refuse_sum()
     if not op.rows:

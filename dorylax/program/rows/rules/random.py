@@ -1,4 +1,4 @@
-"""Random numbers: keys without rows give values without rows, keys per row give rows."""
+"""Rules for random numbers: keys without rows give values without rows, keys per row give rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dorylax.program.rows.types import Free, RowType
 
 @rule("random_bits", "random_split")
 def from_keys(op: Operation) -> Sequence[RowType]:
-    """Numbers (or keys) of a shape, for each key: axes of keys come first."""
+    """Follow numbers (or keys) of a shape, drawn for each key: axes of keys come first."""
     if op.sums:
         op.refuse_sum()
     if any(op.counts(size) is not None for size in op.params["shape"]):
@@ -22,13 +22,13 @@ def from_keys(op: Operation) -> Sequence[RowType]:
 
 @rule("random_seed", "random_wrap", "random_unwrap")
 def seeds_and_words(op: Operation) -> Sequence[RowType]:
-    """A key for each integer; keys and their words, which are last axes of fixed sizes."""
+    """Follow a key for each integer, and keys and their words, which are last axes of fixed sizes."""
     return op.follow(lambda rows: rows.axis, linear=False)
 
 
 @rule("random_gamma", "rng_bit_generator")
 def by_place(op: Operation) -> Sequence[RowType]:
-    """Numbers that depend on the place of an element: never for rows."""
+    """Refuse rows, since the numbers depend on the position of an element."""
     if op.sums or op.rows or any(op.result_rows(k) is not None for k in range(len(op.result_shapes))):
         op.unsupported("draws numbers by their place in memory", advice.RANDOM)
     return [Free()] * len(op.result_shapes)
@@ -36,7 +36,7 @@ def by_place(op: Operation) -> Sequence[RowType]:
 
 @rule("rng_uniform")
 def without_key(op: Operation) -> Sequence[RowType]:
-    """Other numbers each time, while what has no rows is computed again wherever it is needed."""
+    """Refuse, since each call draws other numbers, while values without rows are recomputed where they are needed."""
     op.unsupported("draws numbers that no key determines", advice.RANDOM)
 
 

@@ -1,4 +1,4 @@
-"""`lax.scatter`: writing at computed places, and adding there."""
+"""Rules for `lax.scatter`, which writes or adds at computed places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ADDING = frozenset(["scatter-add", "scatter-sub"])
 
 @rule("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 def scatter(op: Operation) -> Sequence[RowType]:
-    """Each row writes to the same places of itself, or to places of its own; rows add up in a table that begins at zero."""
+    """Accept rows that write the same places in every row, or individual places; rows add up in a table that starts at 0."""
     operand, indices, updates = op.types
     if isinstance(indices, Summed):
         op.refuse_sum()
@@ -33,7 +33,7 @@ def scatter(op: Operation) -> Sequence[RowType]:
 
 
 def _same_places(op: Operation, operand: Rows) -> Rows:
-    """`x.at[:, idx].add(y)`: the window holds the whole axis of rows."""
+    """`x.at[:, idx].add(y)`: the window spans the whole axis of rows."""
     numbers, updates = op.params["dimension_numbers"], op.types[2]
     gone = {int(axis) for axis in (*numbers.inserted_window_dims, *numbers.operand_batching_dims)}
     if operand.axis in gone:
@@ -76,7 +76,7 @@ def _into_table(op: Operation, updates: Rows) -> Summed:
 
 
 def _update_rows(op: Operation, indices: Rows) -> Rows | None:
-    """What updates are, given the indices: their axes that are not of the window are those of the indices, in order."""
+    """Return the type of updates for these indices: axes outside the window are those of the indices, in order."""
     if indices.axis == len(op.shapes[1]) - 1:
         return None
     window = {int(axis) for axis in op.params["dimension_numbers"].update_window_dims}
