@@ -1,4 +1,4 @@
-"""What messages of the row check advise, in one place so that they speak one language."""
+"""Advice for error messages of the row check, in one place for consistent wording."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def many(space: Space) -> str:
 
 
 def sums(space: Space) -> str:
-    """For a sum over rows that is taken and used where its parts cannot meet."""
+    """Advise on a sum over rows that is used where its parts cannot meet."""
     if space == "edge":
         return (
             "Take sums over all edges outside loops, branches and functions with derivatives of their own; "
@@ -26,7 +26,7 @@ def sums(space: Space) -> str:
 
 
 def reductions(space: Space) -> str:
-    """For a maximum or the like over rows."""
+    """Advise on a maximum or similar reduction over rows."""
     if space == "edge":
         return (
             "Reduce over the edges of each vertex with dorylax.ops.gather_edges, "
@@ -39,12 +39,12 @@ def reductions(space: Space) -> str:
 
 
 def order(space: Space) -> str:
-    """For sorting, cumulative sums and the like along rows."""
+    """Advise on sorting, cumulative sums and similar operations along rows."""
     return f"Do this along the features of each {space} (axis=-1): {many(space)} have no order and no fixed neighbours"
 
 
 def places(space: Space) -> str:
-    """For indexing and slicing rows."""
+    """Advise on indexing and slicing rows."""
     if space == "edge":
         return (
             "Edges are not addressed by number: reduce them per vertex with dorylax.ops.gather_edges, "
@@ -58,17 +58,17 @@ def places(space: Space) -> str:
 
 
 def as_input(space: Space) -> str:
-    """How an array with a row for each vertex or edge gets into a model."""
+    """Explain how to give a model an array with a row for each vertex or edge."""
     return f"an array of the data is an input of the model: {declared(space)}"
 
 
 def declared(space: Space) -> str:
-    """An input by name, as it is written."""
+    """Show the declaration of an input."""
     return f'Dataset(…, {space}_inputs={{"name": array}}) and def __call__(self, graph, x, *, name)'
 
 
 def table(rows: int, features: str, space: Space) -> str:
-    """For parameters with a row for each vertex or edge; `features` as the width of a row is written in the model."""
+    """Advise on parameters with a row for each vertex or edge; `features` is the width of a row as shown in the message."""
     return (
         f"Look its rows up by id: nnx.Embed(num_embeddings={rows}, features={features}) called with "
         f"dorylax.ops.{space}_ids(graph), or table[dorylax.ops.{space}_ids(graph)]"
@@ -76,7 +76,7 @@ def table(rows: int, features: str, space: Space) -> str:
 
 
 def pairs(space: Space) -> str:
-    """For products of all pairs of rows."""
+    """Advise on products of all pairs of rows."""
     return (
         "Products of all pairs need every row at once: compare neighbours only (dorylax.ops.scatter_src and "
         f"scatter_dst give both ends of each edge), or multiply each {space} by parameters"
@@ -84,7 +84,7 @@ def pairs(space: Space) -> str:
 
 
 def loops(space: Space) -> str:
-    """For loops over rows."""
+    """Advise on loops over rows."""
     return (
         f"Compute all {many(space)} at once (jax.vmap if the function is written for one {space}), "
         "and loop over layers or features"
@@ -92,7 +92,7 @@ def loops(space: Space) -> str:
 
 
 def unknown(primitive: str) -> str:
-    """For a primitive without a rule."""
+    """Advise on a primitive without a rule."""
     for names, what_to_do in _UNKNOWN.items():
         if primitive in names or any(name.endswith("*") and primitive.startswith(name[:-1]) for name in names):
             return what_to_do

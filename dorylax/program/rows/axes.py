@@ -1,4 +1,4 @@
-"""Which axis of a shape counts rows."""
+"""Finds the axis of a shape that counts rows."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dorylax.program.rows.types import Rows
 
 
 class RowAxisError(DorylaxError, ValueError):
-    """A shape that neither has exactly one axis of rows nor none."""
+    """A shape has several axes of rows, or a size that does not count rows."""
 
 
 def row_axis(shape: Sequence[Any], *, vertices: str = SYMBOLS["vertex"], edges: str = SYMBOLS["edge"]) -> Rows | None:
-    """The axis of a shape that counts vertices or edges; None if all its sizes are numbers.
+    """Return the axis of a shape that counts vertices or edges; None if all its sizes are numbers.
 
     Args:
-        shape: sizes, each a number or an expression of symbols.
-        vertices: the symbol for the number of vertices.
-        edges: the symbol for the number of edges.
+        shape: Sizes, each a number or an expression of symbols.
+        vertices: Symbol for the number of vertices.
+        edges: Symbol for the number of edges.
 
     Raises:
-        RowAxisError: there are two such axes, or a size that is no constant multiple of one symbol.
+        RowAxisError: There are two such axes, or a size is not a constant multiple of one symbol.
     """
     return read_axis(shape, {vertices: "vertex", edges: "edge"})
 
 
 def read_axis(shape: Sequence[Any], spaces: Mapping[str, Space]) -> Rows | None:
-    """`row_axis` for symbols of these spaces."""
+    """Run `row_axis` for symbols of these spaces."""
     found: Rows | None = None
     for axis, size in enumerate(shape):
         if isinstance(size, int):
@@ -61,5 +61,5 @@ def has_symbols(value: Any) -> bool:
 
 
 def shown(shape: Sequence[Any]) -> str:
-    """A shape as messages show it."""
+    """Format a shape for messages."""
     return "[" + ", ".join(map(str, shape)) + "]"

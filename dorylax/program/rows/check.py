@@ -1,6 +1,6 @@
-"""The row check: goes through a flat jaxpr equation by equation and proves that rows are computed independently.
+"""The row check: proves, equation by equation, that a flat jaxpr computes rows independently.
 
-What each primitive does is known to `rules`; an unknown one is refused wherever rows or sums over them are involved.
+`rules` describe the primitives; an unknown primitive is refused if rows or sums over them are involved.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ __all__ = ["RowAxisError", "RowError", "Wholes", "infer", "row_axis"]
 
 @final
 class Wholes:
-    """Sums over rows that are taken as whole.
+    """Sums over rows that are treated as whole.
 
     Args:
-        parts: values of which parts are wanted besides, as of a gradient; any other is whole for all that reads it later.
+        parts: Values whose parts are also needed, as for a gradient; any other value is whole for all later readers.
 
     Attributes:
-        parts: as given.
-        operands: by the number of an equation, the positions of its operands that are sums which must be whole.
+        parts: The argument `parts`.
+        operands: By the number of an equation, the positions of its operands that are sums and must be whole.
     """
 
     def __init__(self, parts: frozenset[Var] = frozenset()) -> None:
@@ -47,24 +47,24 @@ def infer(
     phase: str = "",
     wholes: Wholes | None = None,
 ) -> dict[Var, RowType]:
-    """Proves that a jaxpr treats rows independently, but for graph operators.
+    """Prove that a jaxpr treats rows independently, except in graph operators.
 
     Args:
-        jaxpr: flat: calls are followed, but graph operators inside loops and custom derivatives are refused. Its
+        jaxpr: Flat: calls are followed, but graph operators inside loops and custom derivatives are refused. Its
             constants have no rows.
-        inputs: the type of each input.
-        vertices: the symbol for the number of vertices.
-        edges: the symbol for the number of edges.
-        phase: what messages begin with ("in the gradient: ").
-        wholes: where given, a sum over rows that something reads which its parts cannot go through one by one is no error,
-            but noted here and taken as whole.
+        inputs: Type of each input.
+        vertices: Symbol for the number of vertices.
+        edges: Symbol for the number of edges.
+        phase: Prefix of error messages ("in the gradient: ").
+        wholes: If given, a sum over rows that an equation cannot process part by part is recorded here and treated as whole,
+            instead of raising an error.
 
     Returns:
         The type of every variable.
 
     Raises:
-        RowError: an equation mixes rows, or nothing can be proved about it.
-        ValueError: the inputs' types do not fit their shapes.
+        RowError: An equation mixes rows, or its independence cannot be proved.
+        ValueError: The inputs' types do not fit their shapes.
     """
     if len(inputs) != len(jaxpr.invars):
         raise ValueError(f"inputs must have a type for each of the {len(jaxpr.invars)} inputs, got {len(inputs)}")
@@ -98,10 +98,10 @@ def _types(jaxpr: Jaxpr, inputs: Sequence[RowType], scope: Scope, wholes: Wholes
 def _with_wholes(
     place: int, equation: JaxprEqn, types: dict[Var, RowType], scope: Scope, wholes: Wholes
 ) -> Sequence[RowType]:
-    """The types of an equation's results where sums that it reads are whole: as few of them as will do.
+    """Return the types of an equation's results if as few as possible of the sums it reads are whole.
 
     Raises:
-        RowError: that does not help, since the sum is taken and used inside the equation, or something else is wrong.
+        RowError: Whole sums do not help: the sum is taken and used inside the equation, or another operand is at fault.
     """
     operands_of = enumerate(equation.invars)
     sums = {k: atom for k, atom in operands_of if isinstance(atom, Var) and isinstance(types[atom], Summed)}
@@ -130,7 +130,7 @@ def _read(types: dict[Var, RowType], atom: Any) -> RowType:
 
 
 def _equation(equation: JaxprEqn, operands: Sequence[RowType], scope: Scope) -> Sequence[RowType]:
-    """The types of an equation's results."""
+    """Return the types of an equation's results."""
     op = Operation(equation, operands, scope)
     rule = rule_of(op.name)
     refuse_before(op)

@@ -1,4 +1,4 @@
-"""`RowError`: which operation of the model mixes rows, where it is written, and what to do instead."""
+"""`RowError`: names the operation of the model that mixes rows, its source line, and an alternative."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dorylax.program.rows.types import Summed
 
 
 class RowError(SplitError):
-    """An operation for which it is not proved that rows are computed independently.
+    """An operation does not provably compute rows independently.
 
     Its text is `<phase><headline>: <reason> [<primitive>, at <file>:<line> (<function>)]. <advice>`.
 
     Args:
-        equation: the operation.
-        reason: what it does.
-        advice: what to do instead, as a sentence without its full stop.
-        headline: what is wrong with it.
-        callers: the calls that the operation is inside of, outermost first.
-        phase: what precedes the message ("in the gradient: ").
+        equation: The operation.
+        reason: Description of the operation.
+        advice: Alternative, as a sentence without its full stop.
+        headline: The problem.
+        callers: Calls that contain the operation, outermost first.
+        phase: Prefix of the message ("in the gradient: ").
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RowError(SplitError):
         )
 
     def advising(self, what_to_do: str) -> RowError:
-        """The same error with other advice."""
+        """Return the same error with other advice."""
         return RowError(
             self.equation, self.reason, what_to_do, headline=self.headline, callers=self._callers, phase=self._phase
         )
@@ -55,33 +55,33 @@ class RowError(SplitError):
 
 @final
 class MisusedSumError(RowError):
-    """A sum over rows that something reads which its parts cannot go through one by one."""
+    """A sum over rows is read by an equation that cannot process it part by part."""
 
 
 def place_of(equation: JaxprEqn, callers: Sequence[JaxprEqn]) -> str:
-    """Where an operation is written; where it is called if it is inside a library's function, as that of `jnp.sort`."""
+    """Return an operation's source line, or that of its caller if it is inside a library function such as `jnp.sort`."""
     return next(filter(None, map(where_written, (equation, *reversed(callers)))), "")
 
 
 def mixing(space: Space) -> str:
-    """The headline for an operation that mixes rows."""
+    """Return the headline for an operation that mixes rows."""
     return f"combines values of different {advice.many(space)}"
 
 
 def misused_sum(
     total: Summed, use: JaxprEqn, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
 ) -> MisusedSumError:
-    """The error for a sum over rows that is used before its parts can meet: inside a loop, in a derivative of one's own.
+    """Build the error for a sum over rows used where its parts cannot meet, such as inside a loop or a custom derivative.
 
     Args:
-        total: the sum; the error names the place where it was taken.
-        use: the operation that it enters.
-        why: what is wrong with that use, as a sentence without its full stop.
-        callers: the calls that the use is inside of, outermost first.
-        phase: as in `RowError`.
+        total: The sum; the error names the place where it was taken.
+        use: Operation that reads it.
+        why: Problem with that use, as a sentence without its full stop.
+        callers: Calls that contain the use, outermost first.
+        phase: As for `RowError`.
 
     Raises:
-        ValueError: nothing is known about where the sum was taken.
+        ValueError: The origin of the sum is unknown.
     """
     if total.origin is None:
         raise ValueError("a sum that was an input has no place to name")

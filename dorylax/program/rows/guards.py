@@ -1,4 +1,4 @@
-"""What holds for all primitives alike: refused before a rule is asked, and compared with shapes after it has answered."""
+"""Checks common to all primitives: refusals before a rule runs, and comparison of its result with shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dorylax.program.rows.types import Free, GraphArray, Rows, RowType
 
 _MAKE_ROWS = frozenset(["broadcast_in_dim", "iota", "tile"])
 
-# Their rules decide even where there are no rows.
+# Primitives whose rules decide even without rows.
 _ASK_ALWAYS = frozenset(["dim_as_value", "rng_uniform", GLOBAL_SUM.name])
 
 # Parameters that may hold a number of rows: sizes of the result, and slices that hold a whole axis of rows.
@@ -33,11 +33,11 @@ _SLICES = {"dynamic_slice": "slice_sizes", "gather": "slice_sizes", "slice": "li
 
 
 def refuse_before(op: Operation) -> None:
-    """Refuses what no rule allows.
+    """Refuse operations that no rule allows.
 
     Raises:
-        RowError: structure arrays enter something else than graph operators, rows of vertices and edges meet, or the
-            number of rows enters by a parameter: where only some rows are computed it would be theirs.
+        RowError: Structure arrays enter an operation other than a graph operator, or rows of vertices and edges meet. Or the
+            number of rows is a parameter, which would differ if only some rows are computed.
     """
     if op.name in CALLS or op.name in OPERATORS:
         return
@@ -57,7 +57,7 @@ def refuse_before(op: Operation) -> None:
 
 
 def _counts_rows(jaxpr: Jaxpr) -> bool:
-    """Whether a function of scalars, as that of a reduction, reads a number of rows."""
+    """Whether a function of scalars, such as that of a reduction, reads a number of rows."""
     return any(
         equation.primitive.name in _ASK_ALWAYS or any(map(_counts_rows, jaxprs_in_params(equation.params)))
         for equation in jaxpr.eqns
@@ -65,22 +65,22 @@ def _counts_rows(jaxpr: Jaxpr) -> bool:
 
 
 def is_free(op: Operation) -> bool:
-    """Whether an operation is one of values without rows alone, and gives such values."""
+    """Whether all operands and results of an operation are values without rows."""
     if op.name in CALLS or op.name in _ASK_ALWAYS:
         return False
     return all(isinstance(kind, Free) for kind in op.types) and not has_symbols(op.result_shapes)
 
 
 def hides_something(op: Operation) -> bool:
-    """Whether an unknown operation may do more than compute its results from its operands."""
+    """Whether an unknown operation may have effects or contain other functions."""
     return bool(op.equation.effects) or any(True for _ in jaxprs_in_params(op.params))
 
 
 def refuse_after(op: Operation, results: Sequence[RowType]) -> None:
-    """Makes sure that a rule's answer is what the shapes say: a rule that was wrong about an axis would be found here.
+    """Check that a rule's result agrees with the shapes, to catch rules that are wrong about an axis.
 
     Raises:
-        RowError: it is not.
+        RowError: The result and the shapes disagree.
     """
     calls = op.name in CALLS
     if len(results) != len(op.result_shapes):

@@ -1,8 +1,8 @@
-"""What the row check knows of a value.
+"""Types of values in the row check.
 
-A value either has no rows, or has them along one axis, or is a sum over them. Which axis that is can be read off the
-shape (`axes.row_axis`), because numbers of vertices and edges are symbols; what has to be *proved* is that row r of a
-value depends on row r of the inputs alone, and that is what a `Rows` says.
+A value is without rows, has rows along one axis, or is a sum over rows. The shape shows the axis (`axes.row_axis`), because
+numbers of vertices and edges are symbols. The check must *prove* that row r of a value depends only on row r of the inputs;
+the type `Rows` states this.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dorylax.program.jaxpr.symbols import Space
 @final
 @dataclass(frozen=True)
 class Free:
-    """Without rows: parameters, constants, keys, the number of vertices, and what is computed from those.
+    """A value without rows: parameters, constants, keys, the number of vertices, and values computed from those.
 
     Attributes:
-        zero: whether every element is known to be 0 (or NaN, as 0 · ∞ is): adding it once for each part of the rows is
-            then the same as adding it once.
+        zero: Whether every element is known to be 0 (or NaN, from 0 · ∞). Adding it once for each part of the rows is then
+            the same as adding it once.
     """
 
     zero: bool = field(default=False, compare=False)
@@ -33,9 +33,9 @@ class Rows:
     """Rows computed independently of one another.
 
     Attributes:
-        space: whether a row belongs to a vertex or to an edge.
-        axis: the axis of size factor·n.
-        factor: how many consecutive entries of that axis belong to each row.
+        space: Whether a row belongs to a vertex or to an edge.
+        axis: Axis of size factor·n.
+        factor: Number of consecutive entries of that axis per row.
     """
 
     space: Space
@@ -44,10 +44,10 @@ class Rows:
 
 
 class Origin(NamedTuple):
-    """Where values of different rows were added up, for messages."""
+    """Place where values of different rows were added up, for messages."""
 
     equation: JaxprEqn
-    callers: tuple[JaxprEqn, ...]  # the calls that the equation is inside of, outermost first
+    callers: tuple[JaxprEqn, ...]  # calls that contain the equation, outermost first
     space: Space
     how: str
 
@@ -55,10 +55,10 @@ class Origin(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Summed:
-    """A sum over rows: what is computed from each part of the rows adds up to it. Only linear operations keep that true.
+    """A sum over rows, computed in parts that add up to it. Only linear operations preserve that.
 
     Attributes:
-        origin: where the sum was taken.
+        origin: Place where the sum was taken.
     """
 
     origin: Origin | None = field(default=None, compare=False, repr=False)
@@ -67,7 +67,7 @@ class Summed:
 @final
 @dataclass(frozen=True)
 class GraphArray:
-    """One of the five arrays of the graph's structure: for graph operators only."""
+    """One of the five arrays of the graph's structure, for graph operators only."""
 
 
 RowType = Free | Rows | Summed | GraphArray

@@ -1,7 +1,7 @@
-"""What a vertex without a label adds to a step: nothing, of some values, whatever else is computed for it.
+"""Values of a step to which vertices without a label contribute nothing.
 
-Its weight in the loss is 0, so is its loss, and its gradients are what is multiplied by that. Where all that some tasks
-give is of this kind, they need not be run for it.
+Such a vertex has weight 0 in the loss, so its loss is 0 and its gradients are products with 0. Tasks whose results are all
+of this kind need not run for it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dorylax.program.rows.zeros import keeps_zero
 
 
 def without_unlabelled(jaxpr: Jaxpr, weights: list[Var], types: Mapping[Var, RowType]) -> frozenset[Var]:
-    """Rows that are 0 at vertices of weight 0, and sums over rows to which such vertices add 0.
+    """Return rows that are 0 at vertices of weight 0, and sums over rows to which such vertices add 0.
 
-    That is so where all numbers are finite: what would be 0 · ∞ is 0 if it is not computed.
+    This assumes finite numbers: a product 0 · ∞ counts as 0 if it is not computed.
 
     Args:
-        jaxpr: a step.
-        weights: its inputs of vertices' weights in the loss.
-        types: of its values.
+        jaxpr: A step.
+        weights: Its inputs for the vertices' weights in the loss.
+        types: Types of its values.
     """
     found = set(weights)
 

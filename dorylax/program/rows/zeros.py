@@ -1,4 +1,4 @@
-"""Which values are known to be zero: so that a sum over rows may be added to them, or that rows need not be computed."""
+"""Finds values known to be zero, so that a sum over rows may be added to them, or rows need not be computed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _KEEP_ZERO = frozenset([
 
 
 def keeps_zero(name: str, zeros: Sequence[bool]) -> bool:
-    """Whether the result of a primitive is 0 (or NaN, as 0 · ∞ is).
+    """Whether the result of a primitive is 0 (or NaN, from 0 · ∞).
 
     Args:
-        name: the primitive's.
-        zeros: of each operand whether all of it is.
+        name: Name of the primitive.
+        zeros: For each operand, whether all of it is zero.
     """
     if name not in _KEEP_ZERO:
         return False
@@ -41,5 +41,5 @@ def is_zero(op: Operation) -> bool:
     """Whether the result of an operation on values without rows is known to be zero in the sense of `Free`."""
     zeros = [isinstance(kind, Free) and kind.zero for kind in op.types]
     if op.name == "convert_element_type" and not jnp.issubdtype(op.result_dtype, jnp.inexact):
-        return zeros[0] and not jnp.issubdtype(op.dtype(0), jnp.inexact)  # what NaN becomes is not defined
+        return zeros[0] and not jnp.issubdtype(op.dtype(0), jnp.inexact)  # conversion of NaN is undefined
     return keeps_zero(op.name, zeros)
