@@ -1,4 +1,4 @@
-"""Passes: each takes a program and gives one that computes the same, better."""
+"""Passes: each turns a program into a cheaper one that computes the same."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dorylax.program.passes.sink import sink
 from dorylax.program.tasks.split_model import AnySplit
 
 PASSES: tuple[str, ...] = ORDER
-"""Names of all passes, in the order in which they apply."""
+"""Names of all passes, in their order of application."""
 
 
 def optimise(program: AnySplit, passes: Iterable[str] = PASSES, *, stale_price: float = 0.0) -> AnySplit:
-    """Applies passes, in the order of `PASSES`.
+    """Apply passes, in the order of `PASSES`.
 
     Args:
-        program: as `trace` gives it.
-        passes: which of them; all by default.
-        stale_price: see `reorder`.
+        program: A program from `trace`.
+        passes: Names of the passes; all by default.
+        stale_price: See `reorder`.
 
     Raises:
-        PassError: an unknown name, or a pass that comes before one that was applied already.
+        PassError: A name is unknown, or a pass precedes one that was already applied.
     """
     wanted = frozenset(passes)
     functions: dict[str, Callable[[AnySplit], AnySplit]] = {

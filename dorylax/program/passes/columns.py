@@ -1,6 +1,6 @@
-"""Equations that act on rows alone, and so commute with a product from the right.
+"""Equations that act only on rows, and so commute with a product from the right.
 
-Which they are, and how to write them again for rows of another width.
+The module recognises them, and writes them again for rows of another width.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def is_columns(shape: Sequence[Any]) -> bool:
 
 
 def linear_operands(equation: JaxprEqn, makers: Makers) -> list[tuple[int, ...]]:
-    """In which of its operands the equation is linear and acts on rows alone: each tuple is one way to see it.
+    """Return the sets of operands in which the equation is linear while acting only on rows; each tuple is one such set.
 
     Args:
-        equation: any equation.
-        makers: which equation made each value.
+        equation: Any equation.
+        makers: Equation that made each value.
     """
     name, operands = equation.primitive.name, equation.invars
     if len(equation.outvars) != 1 or not is_columns(type_of(equation.outvars[0]).shape):
@@ -64,14 +64,14 @@ def linear_operands(equation: JaxprEqn, makers: Makers) -> list[tuple[int, ...]]
 
 
 def write_again(builder: Builder, equation: JaxprEqn, linear: Mapping[int, Any], makers: Makers, width: int) -> Any:
-    """Writes a commuting equation for rows of another width.
+    """Write a commuting equation again for rows of another width.
 
     Args:
-        builder: where to.
-        equation: the equation.
-        linear: what stands for its linear operands now, by position.
-        makers: which equation made each value.
-        width: the number of columns now.
+        builder: Builder of the new jaxpr.
+        equation: The equation.
+        linear: Replacements of its linear operands, by position.
+        makers: Equation that made each value.
+        width: New number of columns.
 
     Returns:
         The atom of its result.
@@ -99,7 +99,7 @@ def write_again(builder: Builder, equation: JaxprEqn, linear: Mapping[int, Any],
 
 
 def _scale(atom: Any, makers: Makers) -> tuple[Any, tuple[int, ...] | None] | None:
-    """An operand that is the same in all columns: what to read and how to broadcast it; None if it may differ."""
+    """Return an operand that is equal in all columns, as its source and how to broadcast it; None if columns may differ."""
     if is_literal(atom) or type_of(atom).ndim == 0 or _is_one(type_of(atom).shape[-1]):
         return atom, None
     maker = makers.get(atom)

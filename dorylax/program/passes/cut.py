@@ -1,7 +1,7 @@
-"""cut: a minimum cut decides what crosses between stages, with light arithmetic repeated where that ships fewer bytes.
+"""cut: a minimum cut chooses the values that cross between stages; cheap arithmetic is repeated if that ships fewer bytes.
 
-A row's norm is read as one number and broadcast again; labels are read instead of their one-hot rows. Products with
-matrices and random bits are not repeated here.
+For example, a stage reads a row's norm as one number and broadcasts it again, or reads labels instead of their one-hot rows.
+Products with matrices and random bits are not repeated here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _HEAVY = frozenset({"dot_general", "conv_general_dilated", "threefry2x32", "scan
 
 
 def cut(program: AnySplit) -> AnySplit:
-    """Chooses what crosses."""
+    """Choose the crossing values."""
     return choose_crossings(program.with_passes(next_passes(program, "cut")), _price)
 
 
 def _price(equation: JaxprEqn, crossing: Crossing) -> float:
     if id(equation) in crossing.exclusive and not crossing.from_once:
-        return MOVED  # not again, only elsewhere
+        return MOVED  # computed elsewhere, not twice
     if equation.primitive.name in _HEAVY:
         return FORBIDDEN
     return crossing.flops(equation) / FLOPS_PER_BYTE

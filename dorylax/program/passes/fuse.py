@@ -1,7 +1,7 @@
 """fuse: fewer, larger tasks.
 
-Forward and backward arithmetic of one level become one stage: the last layer, the loss and its gradient are one call.
-Stages with little arithmetic for what they would ship stay on the graph server, which has their rows already.
+Forward and backward arithmetic of one level become one stage: the last layer, the loss and its gradient are one call. Stages
+with little arithmetic per shipped byte stay on the graph server, which already has their rows.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ from dorylax.program.tasks.split_model import AnySplit
 
 
 def fuse(program: AnySplit) -> AnySplit:
-    """Joins stages of one level, and keeps light stages on the graph server."""
+    """Join stages of one level, and keep light stages on the graph server."""
     return placed(program.split_again(next_passes(program, "fuse")))

@@ -1,7 +1,7 @@
-"""hoist: graph operators that depend on data alone run once, not in every epoch.
+"""hoist: graph operators that depend only on data run once, not in every epoch.
 
-`Â·X` of a first layer without dropout before it is the same in every epoch, and so are degrees and what is made of
-them. With the operators goes all that leads to them and follows from them without parameters or randomness.
+`Â·X` of a first layer without preceding dropout is the same in every epoch, and so are degrees and values derived from them.
+The pass also hoists all equations that lead to these operators or follow from them without parameters or randomness.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ from dorylax.program.tasks.split_model import AnySplit
 
 
 def hoist(program: AnySplit) -> AnySplit:
-    """Moves constant graph operators, and what is constant around them, out of the epoch."""
+    """Move constant graph operators, and constant equations around them, out of the epoch."""
     return program.split_again(next_passes(program, "hoist"))

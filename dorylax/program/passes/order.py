@@ -1,4 +1,4 @@
-"""The order of passes: those that change what is computed, those that split it, those that move equations between stages."""
+"""Order of passes: first those that change the computation, then those that split it, then those that move equations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ ORDER = ("reorder", "prune", "settle", "hoist", "fuse", "rematerialise", "sink",
 
 
 def next_passes(program: SplitModel, name: str) -> tuple[str, ...]:
-    """The passes of a program after one more.
+    """Return the passes of a program after one more.
 
     Raises:
-        PassError: the pass was applied already, or a later one was.
+        PassError: The pass, or a later one, was already applied.
     """
     place = ORDER.index(name)
     for done in program.passes:

@@ -1,4 +1,4 @@
-"""Who runs a stage: a worker, or the graph server that has its rows already."""
+"""Places a stage on a worker, or on the graph server that already has its rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import AnySplit, SplitModel
 
 SHIPPED_FLOPS_PER_BYTE = 2.0
-"""With fewer FLOPs for each byte of rows that it reads and writes, a stage is not worth shipping.
+"""Minimum FLOPs per byte of rows read and written for which a stage is worth shipping.
 
-Sending a byte then takes longer than computing on it. Elementwise stages have less than 1."""
+Below it, sending a byte takes longer than computing on it. Elementwise stages have less than 1."""
 
 
 def placed(program: AnySplit) -> AnySplit:
-    """Keeps light stages on the graph server, if stages are fused at all."""
+    """Keep light stages on the graph server, if stages are fused at all."""
     if "fuse" not in program.passes:
         return program
     tasks = tuple(

@@ -1,8 +1,8 @@
-"""prune: gradients that nobody needs are never computed nor shipped.
+"""prune: unneeded gradients are neither computed nor shipped.
 
-A plain split differentiates towards everything that a model is called with, as a system does that sends cotangents
-back through every layer. Only parameters are trained: the gradients towards features end where parameters end, and
-with them the backward gathers of the first layer.
+A plain split differentiates with respect to all inputs of a model, as in a system that sends cotangents back through every
+layer. Only parameters are trained, so gradients with respect to features are dropped, and with them the backward gathers of
+the first layer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dorylax.program.tasks.split_model import AnySplit
 
 
 def prune(program: AnySplit) -> AnySplit:
-    """Drops the gradients towards inputs."""
+    """Drop the gradients with respect to inputs."""
     passes = next_passes(program, "prune")
     traced = program.traced
     jaxpr = traced.step.jaxpr

@@ -1,8 +1,7 @@
-"""rematerialise: a backward stage computes forward values again where that is cheaper than to read them.
+"""rematerialise: a backward stage recomputes forward values if that is cheaper than reading them.
 
-A stage's inputs are on the graph server anyway, and the backward pass needs many of them itself (a weight gradient
-needs the rows that the weight was applied to); from these the rest of the forward stage can be had for FLOPs instead
-of bytes.
+The graph server already has a stage's inputs, and the backward pass needs many of them (a weight gradient needs the rows to
+which the weight was applied). From these, the rest of the forward stage costs FLOPs instead of bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dorylax.program.tasks.split_model import AnySplit
 
 
 def rematerialise(program: AnySplit) -> AnySplit:
-    """Chooses between saving and computing again, for all that backward stages read of forward stages."""
+    """Choose between saving and recomputing, for all forward values that backward stages read."""
     passes = next_passes(program, "rematerialise")
     return choose_crossings(program.with_passes(passes), _price)
 

@@ -1,11 +1,10 @@
 """reorder: `gather(x W)` ↔ `gather(x) W`, whichever moves fewer bytes.
 
-A product with a matrix on the right acts on columns, a linear gather on rows, so they commute; so do scaling of rows,
-sums, and changes of shape that leave the columns alone. A *region* is a set of such equations with at least one
-gather in it. If all its inputs are products with the same matrix, the product can be taken after it, on its outputs;
-if its only output is multiplied by a matrix, the product can be taken before it, on its inputs. Features that do not
-change gather for nothing once they are hoisted, and what does not depend on parameters needs no backward gather: both
-count.
+A product with a matrix on the right acts on columns, a linear gather on rows, so they commute. Scaling of rows, sums, and
+changes of shape that keep the columns commute with the product, too. A *region* is a set of such equations with at least one
+gather. If all its inputs are products with the same matrix, the product can follow it, on its outputs; if its only output is
+multiplied by a matrix, the product can precede it, on its inputs. Two savings count: gathers of constant features are free
+once hoisted, and values that do not depend on parameters need no backward gather.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ from dorylax.program.tracing.differentiate import differentiate, undifferentiate
 from dorylax.program.tracing.traced import Traced
 
 GATHERED_BYTES_PER_FLOP = 0.25
-"""A core gathers some 10 GB/s and multiplies matrices at some 40 GFLOP/s."""
+"""Cost of a FLOP in gathered bytes: a core gathers some 10 GB/s and multiplies matrices at some 40 GFLOP/s."""
 
-_DEFAULT_DEGREE = 16  # where the graph's sizes are unknown
+_DEFAULT_DEGREE = 16  # for graphs of unknown size
 
 
 def reorder(program: AnySplit, *, hoisting: bool = True, stale_price: float = 0.0) -> AnySplit:
-    """Moves products across gathers while that saves time.
+    """Move products across gathers while that saves time.
 
     Args:
-        program: not yet pruned.
-        hoisting: whether hoist will follow, so that gathers of constant rows cost nothing.
-        stale_price: what is added to the cost of a gathered byte that was computed with weights, as a share of it. Such rows
-            may be of an earlier epoch in asynchronous training. Constant rows never are, and those that change at random
-            (dropout of features) are as good as new.
+        program: A program that has not been pruned.
+        hoisting: Whether hoist will follow, so that gathers of constant rows are free.
+        stale_price: Surcharge on gathered bytes computed with weights, as a share of their cost. Such rows may be of an
+            earlier epoch in asynchronous training. Constant rows never are, and random rows (dropout of features) do not
+            age.
     """
     passes = next_passes(program, "reorder")
     traced = program.traced
@@ -62,14 +61,14 @@ def reorder(program: AnySplit, *, hoisting: bool = True, stale_price: float = 0.
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Region:
-    """Commuting equations and the products beside them.
+    """Commuting equations and their adjacent products.
 
     Attributes:
-        linear: for each commuting equation, by position in ascending order, its linear operands.
-        products: positions of the products: before the region if they are to be taken late, else the one after it.
-        inputs: rows that enter the region, before any product.
-        outputs: rows that leave the region, after the product if it is early now.
-        late: whether the product is to move behind the gathers.
+        linear: For each commuting equation, by position in ascending order, its linear operands.
+        products: Positions of the products: those before the region if they are to move after it, else the one after it.
+        inputs: Rows that enter the region, before any product.
+        outputs: Rows that leave the region, after the product if it is early now.
+        late: Whether the product is to move after the gathers.
     """
 
     linear: dict[int, tuple[int, ...]]
@@ -81,7 +80,7 @@ class _Region:
 
 @final
 class _Search:
-    """Looks for the move that saves most."""
+    """Search for the move with the largest saving."""
 
     def __init__(self, forward: ClosedJaxpr, traced: Traced, hoisting: bool, stale_price: float) -> None:
         self._forward = forward
@@ -103,7 +102,7 @@ class _Search:
         self._entries = traced.spec.num_edges or _DEFAULT_DEGREE * self._rows
 
     def best(self) -> ClosedJaxpr | None:
-        """The forward pass after the best move; None if no move saves anything."""
+        """Return the forward pass after the best move; None if no move is a saving."""
         gains = [(self._cost_now(region) - self._cost_then(region), region) for region in self._regions()]
         gain, region = max(gains, key=lambda pair: pair[0], default=(0.0, None))
         if region is None or gain <= 0:
@@ -132,7 +131,7 @@ class _Search:
         return plain and free and same and is_columns(type_of(rows).shape) and type_of(rows).ndim == 2
 
     def _after(self, products: list[int]) -> list[_Region]:
-        """Regions all of whose inputs are products with one matrix: one for each connected part with a gather."""
+        """Return regions whose inputs are all products with one matrix: one for each connected part with a gather."""
         group = {self._equations[k].outvars[0]: k for k in products}  # member → representative of its part
         parts: dict[int, list[int]] = {k: [k] for k in products}
         linear: dict[int, tuple[int, ...]] = {}
@@ -165,12 +164,12 @@ class _Search:
         return found
 
     def _before(self, product: int) -> _Region | None:
-        """The region whose only output is multiplied by a matrix."""
+        """Return the region whose only output is multiplied by a matrix."""
         inside: dict[int, tuple[int, ...]] = {}
         inputs: dict[Var, None] = {}
         pending = {self._equations[product].invars[0]}
         while pending:
-            var = max(pending, key=lambda value: self._place.get(value, -1))  # all its readers come later
+            var = max(pending, key=lambda value: self._place.get(value, -1))  # its readers are all visited
             pending.discard(var)
             place = self._place.get(var)
             ways = [] if place is None else self._linear[place]
@@ -197,7 +196,7 @@ class _Search:
         return self._cost(region, early=not region.late, products=count)
 
     def _cost(self, region: _Region, *, early: bool, products: int) -> float:
-        """Gathered bytes, and products in their worth of gathered bytes, in forward and backward pass of an epoch."""
+        """Cost of an epoch's forward and backward pass in gathered bytes, with products converted to bytes."""
         kernel = self._equations[region.products[0]].invars[1]
         fan_in, fan_out = type_of(kernel).shape
         entering = (*region.inputs, kernel) if early else region.inputs
@@ -207,7 +206,7 @@ class _Search:
         width = fan_out if early else fan_in
         forward, backward = (self._dear, self._dear) if trained else (float(changing), 0.0)
         gathered = gathers * self._entries * width * type_of(kernel).dtype.itemsize * (forward + backward)
-        through = any(var in self._trained for var in region.inputs)  # cotangents go through the product
+        through = any(var in self._trained for var in region.inputs)  # cotangents pass through the product
         flops = products * 2 * self._rows * fan_in * fan_out * (2 + int(through))
         return float(gathered + flops * GATHERED_BYTES_PER_FLOP)
 
@@ -244,7 +243,7 @@ class _Search:
         width = type_of(product.invars[1]).shape[1]
         for k, equation in enumerate(self._equations):
             if k in region.linear:
-                continue  # written where the matrix is known
+                continue  # written below, once the matrix is available
             if k != place:
                 builder.keep(equation)
                 continue
@@ -262,7 +261,7 @@ class _Search:
 
 
 def _product(builder: Builder, like: JaxprEqn, rows: Any, shape: tuple[Any, ...]) -> Any:
-    """`rows @ kernel`, in the given shape."""
+    """Return `rows @ kernel`, in the given shape."""
     flat = (shape[0], type_of(like.invars[1]).shape[0])
 
     def multiply(x: Any, kernel: Any) -> Any:

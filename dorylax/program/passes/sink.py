@@ -1,7 +1,7 @@
-"""sink: equations move into the only stage that needs them, when no more bytes are shipped for it.
+"""sink: equations move into the only stage that needs them, unless that ships more bytes.
 
-A value's stage is the earliest that could compute it. What only one later stage reads may be narrower before it is
-computed than after (a broadcast, a one-hot row, a concatenation): then it is computed there instead.
+By default, the earliest possible stage computes a value. If only one later stage reads it, its operands may be narrower than
+the result (a broadcast, a one-hot row, a concatenation); the later stage then computes it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dorylax.program.tasks.split_model import AnySplit
 
 
 def sink(program: AnySplit) -> AnySplit:
-    """Moves equations into their only reader."""
+    """Move equations into their only reader."""
     return choose_crossings(program.with_passes(next_passes(program, "sink")), _price)
 
 
 def _price(equation: JaxprEqn, crossing: Crossing) -> float:
     if crossing.from_once:
-        return FORBIDDEN  # it would run in every epoch
+        return FORBIDDEN  # a moved equation would run in every epoch
     return MOVED if id(equation) in crossing.exclusive else FORBIDDEN
