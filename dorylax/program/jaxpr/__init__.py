@@ -1,1 +1,1 @@
-"""Flat jaxprs of symbolic sizes: read, written, made smaller, counted. Knows neither models nor tasks."""
+"""Flat jaxprs of symbolic sizes: reading, writing, simplifying and counting them, independent of models and tasks."""

@@ -1,4 +1,4 @@
-"""Writing flat jaxprs: old equations on new operands, and small functions inlined."""
+"""Writes flat jaxprs: old equations on new operands, and small inlined functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Builder:
     """Rewrites a flat jaxpr equation by equation, on the same inputs.
 
     Args:
-        closed: the jaxpr to rewrite.
+        closed: The jaxpr to rewrite.
     """
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -35,21 +35,21 @@ class Builder:
         self._new: dict[Var, Any] = {}
 
     def read(self, atom: Any) -> Any:
-        """What stands for an atom of the old jaxpr."""
+        """Return the replacement of an atom of the old jaxpr, by default the atom."""
         return atom if is_literal(atom) else self._new.get(atom, atom)
 
     def replace(self, var: Var, atom: Any) -> None:
-        """From now on, `atom` stands for `var`."""
+        """Replace `var` by `atom` in all later reads."""
         self._new[var] = atom
 
     def keep(self, equation: JaxprEqn, operands_at: Mapping[int, Any] | None = None) -> None:
-        """Adds an equation of the old jaxpr, on what stands for its operands; some may be given by position."""
+        """Add an equation of the old jaxpr on the replacements of its operands; some may be given by position."""
         given = operands_at or {}
         operands = [given.get(k, self.read(atom)) for k, atom in enumerate(equation.invars)]
         self._equations.append(replace_equation(equation, operands, equation.outvars))
 
     def call(self, function: Callable[..., Any], operands: Sequence[Any], like: JaxprEqn) -> Any:
-        """Inlines a function without calls inside, written where `like` was; gives the atom of its result."""
+        """Inline a function without inner calls at the source line of `like`; return the atom of its result."""
         with as_written_at(like):
             specs = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in operands]
             inner = make_jaxpr_of(function, *specs)
@@ -66,6 +66,6 @@ class Builder:
         return result if is_literal(result) else local[result]
 
     def finish(self) -> ClosedJaxpr:
-        """The new jaxpr."""
+        """Return the new jaxpr."""
         jaxpr = self._old.jaxpr
         return close(jaxpr.invars, [self.read(atom) for atom in jaxpr.outvars], self._equations, self._consts)

@@ -1,4 +1,4 @@
-"""Errors of tracing and splitting, which name the line of the user's model."""
+"""Errors of tracing and splitting that name the line of the user's model."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dorylax.program.jaxpr.source import where_written
 
 
 class SplitError(DorylaxError, ValueError):
-    """A model that cannot be split by rows; it can still be trained on one machine."""
+    """The model cannot be split by rows; one machine can still train it."""
 
 
 class SideEffectError(SplitError):
-    """A model with prints or other callbacks, which a program would drop and plain jit runs."""
+    """The model has prints or other callbacks, which a program would drop but plain jit runs."""
 
 
 class PassError(DorylaxError, ValueError):
-    """A pass that is unknown, or applied where it no longer can be."""
+    """A pass is unknown, or is applied too late."""
 
 
 def refuse(equation: JaxprEqn, reason: str, advice: str) -> NoReturn:
-    """Raises the `SplitError` for an equation."""
+    """Raise the `SplitError` for an equation."""
     raise SplitError(f"{reason} [{equation.primitive.name}{where_written(equation)}]. {advice}.")

@@ -1,7 +1,6 @@
-"""Estimated arithmetic of equations, for numbers of rows that are given.
+"""Estimates the arithmetic of equations, for given numbers of rows.
 
-Counts are of operations on elements, whatever their dtype: they compare tasks with each other, and do not predict
-seconds.
+The counts are operations on elements of any dtype. They serve to compare tasks, not to predict seconds.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ _Rule = Callable[[JaxprEqn, _Sizes], int]
 
 
 def equation_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """Estimated operations of one equation.
+    """Estimate the operations of one equation.
 
     - matrix products and convolutions: a multiplication and an addition per term, 2·M·N·K·batch;
     - elementwise arithmetic: 1 per element of the result, `TRANSCENDENTAL` for exp, log, tanh, … (square roots included);
-    - reductions and cumulative sums: 1 per element that goes in; windowed ones 1 per element of each window;
+    - reductions and cumulative sums: 1 per input element; windowed ones 1 per element of each window;
     - sorting along an axis of length L: ⌈log₂ L⌉ per element; FFT 5·⌈log₂ L⌉;
     - decompositions and triangular solves: 2·m·n·min(m, n) per matrix;
     - random bits: `THREEFRY` per word;
     - layout, slicing, indexing, constants: 0; additions scattered to indices: 1 per addition;
-    - scan: its body times its length; cond: its costliest branch; while: condition and body once, as if it stopped then;
-    - graph operators: as they say (`Operator.flops`).
+    - scan: its body times its length; cond: its costliest branch; while: condition and body once, as for one iteration;
+    - graph operators: `Operator.flops`.
 
     Args:
-        equation: any; one of an unknown primitive counts as elementwise, or as what it calls.
-        sizes: the value of each symbol in its shapes: `{"n": V, "e": E}`.
+        equation: Any equation; an unknown primitive counts as the functions in its parameters, or else as elementwise.
+        sizes: Value of each symbol in its shapes: `{"n": V, "e": E}`.
     """
     if is_graph_operator(equation):
         return operator_flops(equation, sizes)
@@ -49,7 +48,7 @@ def equation_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
 
 
 def product_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """Of these operations, those of products of matrices and convolutions; loops count once."""
+    """Estimate only the operations of matrix products and convolutions; loops count once."""
     if equation.primitive.name in ("dot_general", "conv_general_dilated"):
         return equation_flops(equation, sizes)
     inner = jaxprs_in_params(equation.params)
@@ -57,7 +56,7 @@ def product_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
 
 
 def may_go_on(equation: JaxprEqn) -> bool:
-    """Whether an equation has a loop that says itself when it ends, so that nobody knows how many operations it has."""
+    """Whether an equation contains a loop with a dynamic end, so that its number of operations is unknown."""
     if equation.primitive.name == "while":
         return True
     return any(may_go_on(one) for jaxpr in jaxprs_in_params(equation.params) for one in jaxpr.eqns)
@@ -80,7 +79,7 @@ def _log2(length: int) -> int:
 
 
 def _inner_flops(equation: JaxprEqn, sizes: _Sizes) -> list[int]:
-    """The operations of each jaxpr in an equation's parameters."""
+    """Return the operations of each jaxpr in an equation's parameters."""
     return [_jaxpr_flops(jaxpr, sizes) for jaxpr in jaxprs_in_params(equation.params)]
 
 

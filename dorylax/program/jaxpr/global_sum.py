@@ -1,7 +1,7 @@
-"""`global_sum`: what a program has where the parts of a sum over all rows meet.
+"""`global_sum`: the operation of a program at which the parts of a sum over all rows meet.
 
-A pipeline runs it as a synchronisation point: each interval gives its part, and gets the sum of all. Where all rows are in
-one place it is the identity. No model calls it: `complete_sums` writes it into a step that is differentiated already.
+A pipeline runs it as a synchronisation point: each interval contributes its part and receives the total. If all rows are in
+one place, it is the identity. Models do not call it: `complete_sums` inserts it into a differentiated step.
 """
 
 from __future__ import annotations

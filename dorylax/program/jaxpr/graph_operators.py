@@ -1,4 +1,4 @@
-"""Equations that are graph operators, and what they compute and read, for numbers of rows that are given."""
+"""Graph operators among equations, with their operations and bytes read, for given numbers of rows."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def is_graph_operator(equation: JaxprEqn) -> bool:
 
 
 def operator_of(equation: JaxprEqn) -> Operator:
-    """What is known about the graph operator that an equation is."""
+    """Return the record of an equation's graph operator."""
     return OPERATORS[equation.primitive.name]
 
 
 def operator_flops(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """Estimated operations of a graph operator. Arguments as for `flops.equation_flops`."""
+    """Estimate the operations of a graph operator. Arguments as for `flops.equation_flops`."""
     return operator_of(equation).flops(_call_sizes(equation, sizes))
 
 
 def gathered_bytes(equation: JaxprEqn, sizes: Mapping[str, int]) -> int:
-    """Bytes that a graph operator reads.
+    """Return the bytes that a graph operator reads.
 
-    For each of the E entries: the neighbour's row (heads × columns × bytes of a number), the edge's own weight or row, 4
-    bytes of index for the neighbour, and 4 for the edge id where rows by source look up values by edge. Rows of the entry's
-    own end are read once per vertex; the V + 1 offsets do not count, nor does what is written.
+    For each of the E entries: the neighbour's row (heads × columns × bytes of a number), the edge's weight or row, 4 bytes
+    of index for the neighbour, and 4 for the edge id if rows by source look up values by edge. Rows of the entry's own end
+    are read once per vertex. The V + 1 offsets and the results do not count.
 
     Args:
-        equation: of a graph operator.
+        equation: Equation of a graph operator.
         sizes: `{"n": V, "e": E}`.
     """
     operator, call = operator_of(equation), _call_sizes(equation, sizes)

@@ -1,4 +1,4 @@
-"""Symbolic jaxprs at given numbers of rows: every n and e in shapes and parameters becomes a number, or another symbol."""
+"""Replaces the symbols n and e in a jaxpr's shapes and parameters with numbers, or with other symbols."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dorylax.jax_internals import (
 
 
 def instantiate(closed: ClosedJaxpr, sizes: Mapping[str, Any]) -> ClosedJaxpr:
-    """The jaxpr where its symbols have these values, `{"n": V, "e": E}`: numbers, or dimensions of another scope."""
+    """Return the jaxpr with these values of its symbols, `{"n": V, "e": E}`: numbers, or dimensions of another scope."""
     return _Instance(sizes).closed(closed)
 
 

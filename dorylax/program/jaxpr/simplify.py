@@ -1,4 +1,4 @@
-"""Dead equations removed, equal ones merged, casts of numbers done."""
+"""Simplifies flat jaxprs: removes dead equations, merges equal ones, and evaluates casts of numbers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dorylax.jax_internals import ClosedJaxpr, JaxprEqn, Literal, Var, close, is
 
 
 def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same function of the same inputs with no dead, no repeated and no such equation (flat jaxprs only)."""
+    """Return the same function of the same inputs without dead equations, repeated equations, and casts of numbers."""
     return without_dead(without_repeats(with_casts_done(closed)))
 
 
 def without_dead(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Keeps what the outputs need."""
+    """Remove equations that the outputs do not depend on."""
     jaxpr = closed.jaxpr
     kept = live(jaxpr.eqns, jaxpr.outvars)
     read = {atom for equation in kept for atom in equation.invars if not is_literal(atom)}
@@ -26,7 +26,7 @@ def without_dead(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def live(equations: Sequence[JaxprEqn], wanted: Iterable[Any]) -> list[JaxprEqn]:
-    """Those equations, in order, that the wanted atoms depend on."""
+    """Return the equations, in order, that the wanted atoms depend on."""
     needed = set(variables(wanted))
     kept = []
     for equation in reversed(equations):
@@ -37,7 +37,7 @@ def live(equations: Sequence[JaxprEqn], wanted: Iterable[Any]) -> list[JaxprEqn]
 
 
 def with_casts_done(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Writes a number in the dtype that it is cast to, as JAX does when it differentiates."""
+    """Write a number directly in the dtype to which it is cast, as JAX does in differentiation."""
     env: dict[Var, Any] = {}
 
     def read(atom: Any) -> Any:
@@ -57,7 +57,7 @@ def with_casts_done(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def without_repeats(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Computes once what several equations compute alike."""
+    """Merge equations that compute the same values."""
     env: dict[Var, Any] = {}
     seen: dict[Any, list[Var]] = {}
     equations = []
@@ -80,12 +80,12 @@ def without_repeats(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def atom_key(atom: Any) -> Any:
-    """Equal for operands of equal value."""
+    """Return a key that is equal for operands of equal value."""
     return (str(np.asarray(atom.val)), atom.aval) if is_literal(atom) else atom
 
 
 def _meaning(equation: JaxprEqn, operands: Sequence[Any]) -> Any:
-    """Equal for equations that compute the same; None where that cannot be told."""
+    """Return a key that is equal for equations that compute the same; None if that is undecidable."""
     if equation.effects:
         return None
     key = (
