@@ -1,1 +1,1 @@
-"""A program as people look at it: what it costs, as a table, as plain values, as a drawing."""
+"""Views of a program for people: its cost, a table, plain values, and a drawing."""

@@ -1,6 +1,6 @@
-"""What a program costs on a graph of a given size: arithmetic, bytes read along edges, bytes shipped and exchanged.
+"""Cost of a program on a graph of a given size: arithmetic, bytes read along edges, bytes shipped and exchanged.
 
-Estimates from shapes alone, to compare programs and tasks with each other; nothing is run.
+The costs are estimates from shapes alone, to compare programs and tasks; nothing runs.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ class TaskCost:
     """The cost of running one task over the whole graph.
 
     Attributes:
-        flops: operations (`flops.equation_flops`).
-        gathered_bytes: of a graph task, what it reads (`jaxpr.graph_operators.gathered_bytes`); 0 for others.
-        row_bytes_in: rows of vertices or edges that it reads. The graph's own arrays do not count.
-        row_bytes_out: rows that it writes.
-        parameter_bytes: what has no rows and that it reads (parameters, seeds of random bits) or writes (sums over rows, as
-            gradients): once, although every interval reads and writes it.
-        shipped_bytes: what crosses between servers and workers: of a stage that a worker runs, rows in and out, and
-            `parameter_bytes` for each interval (without the model's parameters, where workers keep them); 0 for a task that
-            runs elsewhere.
+        flops: Operations (`flops.equation_flops`).
+        gathered_bytes: Bytes that a graph task reads (`jaxpr.graph_operators.gathered_bytes`); 0 for other tasks.
+        row_bytes_in: Bytes of rows of vertices or edges that it reads, without the graph's arrays.
+        row_bytes_out: Bytes of rows that it writes.
+        parameter_bytes: Bytes of values without rows that it reads (parameters, seeds of random bits) or writes (sums over
+            rows, such as gradients), counted once, although every interval reads and writes them.
+        shipped_bytes: Bytes that cross between servers and workers. For a stage on a worker: rows in and out, and
+            `parameter_bytes` for each interval (without the model's parameters if workers keep them). 0 for other tasks.
     """
 
     flops: int
@@ -54,9 +53,9 @@ class Totals:
     """Sums over tasks.
 
     Attributes:
-        flops, gathered_bytes, shipped_bytes: as in `TaskCost`; shipped bytes with the parameters that workers keep.
-        forward_operators: graph operators of the forward pass, without those that only count.
-        backward_operators: likewise, of the backward pass.
+        flops, gathered_bytes, shipped_bytes: As in `TaskCost`; shipped bytes include the parameters that workers keep.
+        forward_operators: Number of graph operators of the forward pass, without those that only count.
+        backward_operators: Number of graph operators of the backward pass, without those that only count.
     """
 
     flops: int
@@ -72,14 +71,14 @@ class ProgramCost:
     """The cost of a program.
 
     Attributes:
-        num_vertices, num_edges: V and E that it holds for.
-        intervals: into how many intervals rows are cut.
-        tasks: of each task, in the order of the program.
-        once: sum over the tasks that run once, before training.
-        epoch: sum over the tasks that run in every epoch.
-        exchanged_once: bytes that graph servers send each other before training: boundary rows, sums for ghosts, parts of
+        num_vertices, num_edges: V and E of the estimate.
+        intervals: Number of intervals into which rows are cut.
+        tasks: Costs of the tasks, in the order of the program.
+        once: Sum over the tasks that run once, before training.
+        epoch: Sum over the tasks that run in every epoch.
+        exchanged_once: Bytes that graph servers send each other before training: boundary rows, sums for ghosts, parts of
             sums over all rows.
-        exchanged_epoch: likewise, in every epoch.
+        exchanged_epoch: Bytes that graph servers send each other in every epoch.
     """
 
     num_vertices: int
@@ -101,21 +100,21 @@ def cost(
     workers: int | None = None,
     ghosts: Mapping[Direction, Sequence[int]] | None = None,
 ) -> ProgramCost:
-    """Estimates what a program costs.
+    """Estimate the cost of a program.
 
     Args:
-        program: a program.
-        num_vertices: V (default: that of the data the model was traced on).
-        num_edges: E (default: likewise).
-        intervals: into how many intervals rows are cut: a worker gets the parameters with each.
-        workers: how many workers keep the model's parameters for an epoch, and so fetch all of them once each
-            (`dorylax.serverless.handler`); None: every call fetches those that it reads.
-        ghosts: of each graph server, how many ghosts it has over in-edges and over out-edges (`graph.partition.report`);
-            None: one server, which exchanges nothing.
+        program: A program.
+        num_vertices: V (default: that of the traced data).
+        num_edges: E (default: that of the traced data).
+        intervals: Number of intervals into which rows are cut; a worker receives the parameters with each.
+        workers: Number of workers that keep the model's parameters for an epoch, and so fetch all of them once each
+            (`dorylax.serverless.handler`); None: every call fetches the parameters it reads.
+        ghosts: Number of ghosts of each graph server over in-edges and over out-edges (`graph.partition.report`); None: one
+            server, which exchanges no bytes.
 
     Raises:
-        ValueError: a size is neither given nor known, or is negative; fewer than 1 interval or worker; ghosts, where fused
-            operators run on a whole graph only.
+        ValueError: A size is neither given nor known, or is negative; there are fewer than 1 interval or worker; or ghosts
+            are given, and fused operators only run on a whole graph.
     """
     spec = program.traced.spec
     vertices = _size("num_vertices", "V", num_vertices, spec.num_vertices)
@@ -139,7 +138,7 @@ def cost(
 
 
 def _exchanged(program: SplitModel, intervals: int, ghosts: Mapping[Direction, Sequence[int]]) -> tuple[int, int]:
-    """Bytes that graph servers send each other before training, and in every epoch."""
+    """Return the bytes that graph servers send each other before training, and in every epoch."""
     before = every = 0
     for var, direction, constant in exchanges(program):
         sent = sum(ghosts[direction]) * value_bytes(var.aval, _ONE_ROW)
@@ -154,7 +153,7 @@ def _exchanged(program: SplitModel, intervals: int, ghosts: Mapping[Direction, S
 
 
 def is_gather(task: Task) -> bool:
-    """Whether a task is a graph operator that moves values between vertices and edges, rather than counts edges."""
+    """Whether a task is a graph operator that moves values between vertices and edges, not one that counts edges."""
     return task.kind == "graph" and operator_of(task.equations[0]).label != "count"
 
 

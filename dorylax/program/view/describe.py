@@ -1,4 +1,4 @@
-"""A program as a table in the vocabulary of Dorylus (`tasks.label`), and as plain values for JSON."""
+"""Describes a program in a table with the vocabulary of Dorylus (`tasks.label`), and in plain values for JSON."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from dorylax.program.tasks.task import Task
 from dorylax.program.view.cost import ProgramCost, cost
 
 VERSION = 1
-"""Of `description`; it grows when a field changes its meaning or disappears."""
+"""Version of `description`; it increases when a field changes its meaning or disappears."""
 
 _WIDTH = 120
 _BYTES = ("gathered_bytes", "shipped_bytes")
 _UNITS = "kMGTPE"
-_SHAPES = 6  # so many different shapes are listed in a cell of the table
+_SHAPES = 6  # maximum number of different shapes in a cell of the table
 
 
 def describe(program: SplitModel, num_vertices: int | None = None, num_edges: int | None = None) -> str:
-    """The tasks as a table, one row each, in the order in which they run; at most 120 columns, no colours.
+    """Return a table of the tasks, one row each, in the order of execution; at most 120 columns, no colours.
 
-    FLOPs and bytes are estimates (`dorylax.program.view.cost`), k, M and G steps of 1000. What a task reads and writes is
-    listed by shape, without the graph's own arrays.
+    FLOPs and bytes are estimates (`dorylax.program.view.cost`), with k, M and G in steps of 1000. Values that a task reads
+    and writes are listed by shape, without the graph's arrays.
 
     Args:
-        program: a program.
-        num_vertices: V (default: that of the data the model was traced on).
-        num_edges: E (default: likewise).
+        program: A program.
+        num_vertices: V (default: that of the traced data).
+        num_edges: E (default: that of the traced data).
 
     Raises:
-        ValueError: a size is neither given nor known.
+        ValueError: A size is neither given nor known.
     """
     content = description(program, num_vertices, num_edges)
     tasks, vertices, edges = content["tasks"], content["num_vertices"], content["num_edges"]
@@ -52,7 +52,7 @@ def describe(program: SplitModel, num_vertices: int | None = None, num_edges: in
 
 
 def description(program: SplitModel, num_vertices: int | None = None, num_edges: int | None = None) -> dict[str, Any]:
-    """The same as plain values, for JSON (docs/command-line.md lists the fields). Arguments and errors as for `describe`."""
+    """Return plain values for JSON (docs/command-line.md lists the fields). Arguments and errors as for `describe`."""
     costs = cost(program, num_vertices, num_edges)
     origins = _origins(program)
     return {
@@ -67,7 +67,7 @@ def description(program: SplitModel, num_vertices: int | None = None, num_edges:
 
 
 def operator_name(program: SplitModel, index: int) -> str:
-    """What a task does: the name of a graph operator; of a stage, what stands out in it; empty for the driver."""
+    """Return the name of a graph operator, or the notable operations of a stage; empty for the driver."""
     task = program.tasks[index]
     if task.kind == "graph":
         return operator_of(task.equations[0]).name
@@ -86,19 +86,19 @@ def operator_name(program: SplitModel, index: int) -> str:
 
 
 def shape_text(var: Var) -> str:
-    """A value's shape in symbols: `[n,16]`."""
+    """Return a value's shape in symbols: `[n,16]`."""
     return "[" + ",".join(str(dim).replace(" ", "") for dim in _dimensions(var)) + "]"
 
 
 def crossing_values(program: SplitModel, index: int) -> tuple[list[Var], list[Var]]:
-    """What a task reads and writes, without the graph's own arrays."""
+    """Return the values that a task reads and writes, without the graph's arrays."""
     types, interface = program.analysis.types, program.interfaces[index]
     reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
     return reads, list(interface.writes)
 
 
 def sources(program: SplitModel) -> dict[Var, int]:
-    """Which task writes each value that others read."""
+    """Return the task that writes each crossing value."""
     home: dict[Var, int] = {}
     for index, interface in enumerate(program.interfaces):
         for var in interface.writes:
@@ -118,7 +118,7 @@ def _computes_loss(program: SplitModel, task: Task) -> bool:
 
 
 def _origins(program: SplitModel) -> dict[Var, int | str]:
-    """Where each value that a task may read comes from: the index of a task, or the role and name of an input."""
+    """Return the origin of each value that a task may read: the index of a task, or the role and name of an input."""
     inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
     named = {
         var: entry.name if entry.name.startswith(entry.role) else f"{entry.role} {entry.name}" for var, entry in inputs
@@ -173,7 +173,7 @@ def _table(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _shapes(values: Iterable[Mapping[str, Any]]) -> str:
-    """Different shapes with how many there are of each: `[n,16] 2×[n]`, those with rows first."""
+    """List different shapes with their counts: `[n,16] 2×[n]`, those with rows first."""
     counts: dict[str, int] = {}
     for value in sorted(values, key=lambda value: all(isinstance(dim, int) for dim in value["shape"])):
         text = "[" + ",".join(str(dim).replace(" ", "") for dim in value["shape"]) + "]"
@@ -197,7 +197,7 @@ def _foot(totals: Mapping[str, Mapping[str, int]]) -> list[str]:
 
 
 def quantity(number: int) -> str:
-    """A number in steps of 1000, to three digits: `999`, `12.3 k`, `4.57 M`."""
+    """Format a number in steps of 1000, to three digits: `999`, `12.3 k`, `4.57 M`."""
     if number < 1000:
         return str(number)
     steps = 1

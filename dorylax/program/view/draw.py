@@ -26,7 +26,7 @@ def draw(program: SplitModel) -> str:
     """Return the tasks of a program as a Mermaid flowchart.
 
     A node is a task: its number and name, its operator, and the place that runs it. An arrow runs from the task that
-    writes a value to a task that reads it, with the shape of the value. Inputs and parameters are left out.
+    writes a value to a task that reads it, with the shape of the value. Inputs and parameters are omitted.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for index, task in enumerate(program.tasks):
@@ -46,7 +46,7 @@ def draw(program: SplitModel) -> str:
 
 
 def _group(task: Task) -> str:
-    """Return the heading under which a task stands. The driver's tasks of both passes end the epoch."""
+    """Return the heading above a task. Driver tasks of both passes end the epoch."""
     if task.when == "once":
         return "once, before training"
     return "backward" if task.phase == "backward" or (task.kind == "driver" and task.phase == "both") else "forward"
@@ -79,5 +79,5 @@ def _summary(values: Sequence[Var]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a Mermaid string. Its character entities begin with # in place of &."""
+    """Return a Mermaid string. Its character entities start with # in place of &."""
     return '"' + escape(text).replace("&", "#").replace("##x27;", "'") + '"'
