@@ -1,1 +1,1 @@
-"""Stages as files for other processes: what equal stages share, how they are written, how a worker runs them."""
+"""Stages as files for other processes: shared functions of equal stages, the file format, and the runtime on workers."""

@@ -1,8 +1,8 @@
 """The canonical form of a stage: equal layers give the same function, so that they share one artefact.
 
-Two stages are alike when one is the other with other names, another order of inputs, outputs and independent equations,
-or rows of the other space. They may also differ in scalar float literals: GCNII's β_l = log(θ/l + 1) is another number
-in each layer. `share` makes of those that do differ additional inputs, and leaves the others constants.
+Two stages are alike if they differ only in names, in the order of inputs, outputs and independent equations, or in the space
+of their rows. They may also differ in scalar float literals: GCNII's β_l = log(θ/l + 1) is a different number in each layer.
+`share` turns the differing literals into additional inputs, and keeps the others as constants.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from dorylax.jax_internals import (
 from dorylax.program.jaxpr.instantiate import instantiate
 
 ROWS = "rows"
-"""The symbol of every canonical stage, n or e before."""
+"""Symbol of every canonical stage, in place of n or e."""
 
 
 class LiteralOperand(NamedTuple):
-    """A literal: which operand of which equation."""
+    """Position of a literal: its equation and operand."""
 
     equation: int
     operand: int
@@ -51,15 +51,15 @@ class Canonical:
     """A stage in canonical form.
 
     Attributes:
-        key: equal for stages that are alike but for their literals; the same in every process, except where a parameter
+        key: Equal for stages that are alike except for their literals. It is the same in every process, unless a parameter
             of an equation is an object without a value, such as a Python function.
-        inputs: position among the stage's inputs of each that is used, in canonical order.
-        outputs: position among the stage's outputs of each, in canonical order.
-        equations: in canonical order, on the stage's own variables and symbol.
-        literals: places of scalar float literals in `equations`.
-        values: their values, exact.
-        symbol: the stage's symbol; None if no shape has one.
-        stage: the stage.
+        inputs: For each used input in canonical order, its position among the stage's inputs.
+        outputs: For each output in canonical order, its position among the stage's outputs.
+        equations: Equations in canonical order, on the stage's variables and symbol.
+        literals: Positions of scalar float literals in `equations`.
+        values: Exact values of the literals.
+        symbol: The stage's symbol; None if no shape has one.
+        stage: The stage.
     """
 
     key: str
@@ -72,10 +72,10 @@ class Canonical:
     stage: ClosedJaxpr
 
     def function(self, lifted: Sequence[int] = ()) -> ClosedJaxpr:
-        """The canonical function, over the symbol `ROWS` in a scope of its own.
+        """Return the canonical function, over the symbol `ROWS` in a new scope.
 
         Args:
-            lifted: positions in `literals` of those that become inputs, after all others, in this order.
+            lifted: Positions in `literals` of those that become inputs, after all others, in this order.
         """
         equations = list(self.equations)
         added: list[Var] = []
@@ -96,13 +96,13 @@ class Canonical:
 
 
 def canonical(stage: ClosedJaxpr) -> Canonical:
-    """The canonical form of a stage's function.
+    """Return the canonical form of a stage's function.
 
-    Outputs are ordered by the hash of what they compute, equal ones as they came; equations depth first from the outputs,
-    operands in order; inputs by first use. What no output needs is left out.
+    Outputs are ordered by the hash of their computation, ties in their given order; equations depth first from the outputs,
+    with operands in order; inputs by first use. Equations that no output needs are dropped.
 
     Raises:
-        ValueError: the function closes over arrays, or has rows of both spaces.
+        ValueError: The function closes over arrays, or has rows of both spaces.
     """
     jaxpr = stage.jaxpr
     if jaxpr.constvars:
@@ -162,10 +162,10 @@ class Member:
     """One stage of a group.
 
     Attributes:
-        stage: its position among the stages given to `share`.
-        inputs: position among the stage's inputs of each of the group's, which its literals follow.
-        literals: values of the inputs that are literals in the stage.
-        outputs: position among the stage's outputs of each of the group's.
+        stage: Position of the stage in the argument of `share`.
+        inputs: For each input of the group's function, its position among the stage's inputs; the literals follow.
+        literals: Values of the inputs that are literals in the stage.
+        outputs: For each output of the group's function, its position among the stage's outputs.
     """
 
     stage: int
@@ -180,8 +180,8 @@ class Group:
     """Stages that share a function.
 
     Attributes:
-        function: of inputs and literals, over the symbol `ROWS`.
-        members: the stages, in order.
+        function: Function of inputs and literals, over the symbol `ROWS`.
+        members: The stages, in order.
     """
 
     function: ClosedJaxpr
@@ -189,10 +189,10 @@ class Group:
 
 
 def share(stages: Sequence[ClosedJaxpr]) -> list[Group]:
-    """Groups stages that are alike but for scalar float literals; those that differ within a group become inputs.
+    """Group stages that are alike except for scalar float literals; those that differ within a group become inputs.
 
     Raises:
-        ValueError: see `canonical`.
+        ValueError: See `canonical`.
     """
     forms = [canonical(stage) for stage in stages]
     alike: dict[str, list[int]] = defaultdict(list)
@@ -200,7 +200,7 @@ def share(stages: Sequence[ClosedJaxpr]) -> list[Group]:
         alike[form.key].append(k)
     groups = []
     for indices in alike.values():
-        # By text: a NaN equals itself, 0 and -0 differ.
+        # Compared as text, so that a NaN equals itself, and 0 and -0 differ.
         columns = zip(*([value.hex() for value in forms[k].values] for k in indices), strict=True)
         lifted = [place for place, column in enumerate(columns) if len(set(column)) > 1]
         members = [
@@ -212,7 +212,7 @@ def share(stages: Sequence[ClosedJaxpr]) -> list[Group]:
 
 
 def _output_order(writer: _Writer, jaxpr: Jaxpr, meanings: Sequence[str]) -> list[int]:
-    """Outputs by the hash of what they compute, so that their order does not depend on that of the equations."""
+    """Order outputs by the hash of their computation, so that their order does not depend on that of the equations."""
     hashes: dict[Var, str] = {var: writer.aval(var.aval) for var in jaxpr.invars}
 
     def of(atom: Any) -> str:
@@ -227,7 +227,7 @@ def _output_order(writer: _Writer, jaxpr: Jaxpr, meanings: Sequence[str]) -> lis
 def _depth_first(jaxpr: Jaxpr, outputs: Sequence[int]) -> list[int]:
     maker = {var: k for k, equation in enumerate(jaxpr.eqns) for var in equation.outvars}
     order: dict[int, None] = {}
-    # A stack of its own, not Python's: stages can be deeper than Python's limit.
+    # An explicit stack, since stages can be deeper than Python's recursion limit.
     stack: list[tuple[Any, bool]] = [(jaxpr.outvars[k], False) for k in reversed(outputs)]
     while stack:
         atom, ready = stack.pop()
@@ -246,12 +246,12 @@ def _may_be_lifted(atom: Any) -> bool:
     return atom.aval.shape == () and bool(jnp.issubdtype(atom.aval.dtype, jnp.floating))
 
 
-# How a function with a derivative of its own is computed; its other parameters say how it is differentiated.
+# Parameters that compute a function with a custom derivative; its other parameters only differentiate it.
 _COMPUTED_BY = {"custom_jvp_call": ("call_jaxpr",), "custom_vjp_call": ("call_jaxpr",)}
 
 
 def _meaning(writer: _Writer, equation: JaxprEqn) -> str:
-    """The operation and its parameters, as text."""
+    """Return the operation and its parameters, as text."""
     name = equation.primitive.name
     names = _COMPUTED_BY.get(name, sorted(equation.params))
     return f"{name}[{','.join(f'{key}={writer.value(equation.params[key])}' for key in names)}]"
@@ -266,20 +266,20 @@ class _Writer:
         self._avals: dict[Any, str] = {}
 
     def aval(self, aval: Any) -> str:
-        """A type. Without `weak_type`: operations that are already written down do not heed it."""
+        """Return a type without `weak_type`, which existing equations ignore."""
         key = (aval.dtype, aval.shape)
         if key not in self._avals:
             self._avals[key] = f"{aval.dtype}[{','.join(self.value(size) for size in aval.shape)}]"
         return self._avals[key]
 
     def literal(self, atom: Any) -> str:
-        """A constant operand."""
+        """Return a constant operand."""
         return f"{self.aval(atom.aval)}:{np.asarray(atom.val).tobytes().hex()}"
 
     def value(self, value: Any) -> str:
-        """A parameter of an equation."""
+        """Return a parameter of an equation."""
         if value is None or isinstance(value, (bool, int, str, bytes)):
-            # Enumerations of integers are told from their numbers by the name of their class.
+            # The class name distinguishes enumerations of integers from their numbers.
             return f"{type(value).__name__}.{value!r}" if isinstance(value, enum.Enum) else repr(value)
         if isinstance(value, (tuple, list)):
             return f"{type(value).__name__}({','.join(map(self.value, value))})"
@@ -304,7 +304,7 @@ class _Writer:
             return f"{{{','.join(f'{self.value(key)}:{self.value(value[key])}' for key in sorted(value))}}}"
         if isinstance(value, type):
             return f"{value.__module__}.{value.__qualname__}"
-        # Nothing is known of it: equal to itself alone.
+        # An object of unknown meaning equals only itself.
         return f"{type(value).__name__}@{id(value)}"
 
     def _dim(self, dim: Any) -> str:
@@ -317,7 +317,7 @@ class _Writer:
         return self._dims[dim]
 
     def _jaxpr(self, jaxpr: Jaxpr, consts: Sequence[Any]) -> str:
-        """An inner function, variables numbered in order, literals with their values."""
+        """Return an inner function, with variables numbered in order and literals with their values."""
         number = {var: k for k, var in enumerate([*jaxpr.constvars, *jaxpr.invars])}
         text = [self.value(value) for value in consts]
         text.extend(self.aval(var.aval) for var in number)

@@ -1,16 +1,19 @@
-"""Stages as artefacts: StableHLO for any number of rows, addressed by SHA-256, and the directory that holds a program's.
+"""Exports stages as artefacts (StableHLO for any number of rows, addressed by SHA-256), and saves them in a directory.
 
-DIRECTORY/<sha256>.stage one artefact, as `jax.export` serialises it; `dorylax.program.artefact.stage_file` loads it
-DIRECTORY/program.json the manifest: which artefact each stage calls, and how
+- `DIRECTORY/<sha256>.stage`: one artefact, serialised by `jax.export`; `dorylax.program.artefact.stage_file` loads it.
+- `DIRECTORY/program.json`: the manifest, which says how each stage calls its artefact.
 
 The manifest is strict JSON; no key may be missing or unknown:
 
-format "dorylax stages" version 1 jax the version of JAX that made the artefacts artefacts {sha256: size in bytes}
-stages [{task, sha256, reads, literals, counted, writes}, …]: the number of a task of the program, and the fields of
-`StageReference`; literals as hexadecimal floats, which are exact ("0x1.8p+1"), "nan" or "inf"
+- `format`: "dorylax stages";
+- `version`: 1;
+- `jax`: the version of JAX that made the artefacts;
+- `artefacts`: {sha256: size in bytes};
+- `stages`: [{task, sha256, reads, literals, counted, writes}, …], with the number of a task of the program, and the fields
+of
+  `StageReference`; literals are hexadecimal floats, which are exact ("0x1.8p+1"), "nan" or "inf".
 
-Artefacts never change, so stages of several programs may lie in one directory; the manifest is that of the last
-saved.
+Artefacts never change, so several programs may save stages in one directory; the manifest is that of the last.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ class StageSet:
     """The stages of a program.
 
     Attributes:
-        stages: how each stage calls its artefact, by number of the task.
-        artefacts: their contents, by SHA-256.
+        stages: References from stages to artefacts, by number of the task.
+        artefacts: Contents of the artefacts, by SHA-256.
     """
 
     stages: dict[int, StageReference]
@@ -51,12 +54,12 @@ class StageSet:
 
 
 def export_stages(program: SplitModel) -> StageSet:
-    """Exports the stages of a program, each distinct one once.
+    """Export the stages of a program, each distinct one once.
 
-    The same stage gives the same bytes in every process and at any place in a model (with the same JAX).
+    Equal stages give the same bytes in every process and at any position in a model (with the same JAX).
 
     Raises:
-        ValueError: a stage reads typed random keys, which no worker can be sent.
+        ValueError: A stage reads typed random keys, which cannot be sent to a worker.
     """
     indices = [k for k, task in enumerate(program.tasks) if task.kind == "stage"]
     for k in indices:
@@ -81,7 +84,7 @@ def export_stages(program: SplitModel) -> StageSet:
 
 
 def _must_count(function: ClosedJaxpr) -> bool:
-    """Whether there are rows, but no input tells how many: rows that are all alike."""
+    """Whether there are rows, but no input that gives their number, because the rows are all alike."""
     jaxpr = function.jaxpr
     return not any(map(_has_rows, jaxpr.invars)) and any(map(_has_rows, jaxpr.outvars))
 
@@ -105,12 +108,12 @@ def _serialised(function: ClosedJaxpr, counted: bool) -> bytes:
 
 
 def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
-    """Writes artefacts and manifest; artefacts that are there already stay.
+    """Write artefacts and manifest; existing artefacts stay.
 
-    Each file appears whole or not at all, the manifest last.
+    Each file is written atomically, the manifest last.
 
     Raises:
-        OSError: the file system refuses.
+        OSError: The file system refuses.
     """
     folder = Path(directory)
     make_folder(folder)
@@ -133,11 +136,11 @@ def save(stage_set: StageSet, directory: str | os.PathLike[str]) -> None:
 
 
 def load(directory: str | os.PathLike[str]) -> StageSet:
-    """Reads what `save` wrote.
+    """Read the result of `save`.
 
     Raises:
-        StageFileError: the manifest is of another version or not as it should be, or an artefact is missing or damaged.
-        OSError: the manifest cannot be read.
+        StageFileError: The manifest is invalid or of another version, or an artefact is missing or damaged.
+        OSError: The manifest cannot be read.
     """
     path = Path(directory) / MANIFEST
     try:
@@ -154,7 +157,7 @@ def load(directory: str | os.PathLike[str]) -> StageSet:
 
 
 class _Reader:
-    """Checks a manifest."""
+    """Reads and checks a manifest."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -162,7 +165,7 @@ class _Reader:
     def manifest(self, found: Any) -> tuple[list[str], dict[int, StageReference]]:
         where = "the manifest"
         self._require(isinstance(found, dict), where, "a JSON object", type(found).__name__)
-        # First of all, so that a later version is called that, not a file with unknown keys.
+        # Checked first, so that the error for a later version does not complain about unknown keys.
         for key, wanted in (("format", _FORMAT), ("version", _VERSION)):
             got = found.get(key)
             self._require(type(got) is type(wanted) and got == wanted, key, repr(wanted), repr(got))

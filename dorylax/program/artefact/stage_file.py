@@ -1,7 +1,7 @@
-"""Loads and runs stage artefacts: all that a worker needs of a program.
+"""Loads and runs stage artefacts: the only part of a program that a worker needs.
 
-Imports nothing but JAX, NumPy, flatbuffers (through `jax.export`) and the standard library; SciPy only for a stage that
-calls LAPACK (`jnp.linalg`). How artefacts are made and where they lie is `dorylax.program.artefact.export`.
+The module imports only JAX, NumPy, flatbuffers (through `jax.export`) and the standard library; SciPy only for a stage that
+calls LAPACK (`jnp.linalg`). `dorylax.program.artefact.export` makes and stores artefacts.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
 
 
 class StageFileError(DorylaxError, ValueError):
-    """A file that is damaged, or that is not what it should be."""
+    """A file is damaged, or has another content than expected."""
 
 
 def sha256_of(content: bytes) -> str:
-    """The address of an artefact: 64 hexadecimal digits."""
+    """Return the address of an artefact: 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def read_artefact(path: str | os.PathLike[str], sha256: str | None = None) -> bytes:
-    """The content of an artefact's file.
+    """Return the content of an artefact's file.
 
     Args:
-        path: the file.
-        sha256: its hash (default: that in its name, if its name is one).
+        path: The file.
+        sha256: Expected hash (default: the hash in the file's name, if there is one).
 
     Raises:
-        StageFileError: the content has another hash.
-        OSError: the file cannot be read.
+        StageFileError: The content has another hash.
+        OSError: The file cannot be read.
     """
     path = Path(path)
     if sha256 is None and _NAME.fullmatch(path.name):
@@ -62,16 +62,16 @@ def read_artefact(path: str | os.PathLike[str], sha256: str | None = None) -> by
 
 
 def load(source: str | os.PathLike[str] | bytes, sha256: str | None = None) -> Stage:
-    """Loads an artefact.
+    """Load an artefact.
 
     Args:
-        source: a file, or its content. It must be trusted: what it computes is run.
-        sha256: its hash, which is checked (default: that in the file's name, if its name is one).
+        source: A file, or its content. It must be trusted, since its computation runs.
+        sha256: Expected hash (default: the hash in the file's name, if there is one).
 
     Raises:
-        StageFileError: the content has another hash, or is no artefact that this JAX can read.
-        ValueError: it computes in 64 bits and `jax_enable_x64` is off.
-        OSError: the file cannot be read.
+        StageFileError: The content has another hash, or is not an artefact that this JAX can read.
+        ValueError: The artefact computes in 64 bits and `jax_enable_x64` is off.
+        OSError: The file cannot be read.
     """
     content = source if isinstance(source, bytes) else read_artefact(source, sha256)
     found = sha256_of(content)
@@ -92,16 +92,16 @@ def load(source: str | os.PathLike[str] | bytes, sha256: str | None = None) -> S
 
 @final
 class Stage:
-    """A stage, compiled for each number of rows when it is first called with it.
+    """A stage, compiled for each number of rows at its first call.
 
     Args:
-        exported: the function.
-        sha256: its address.
+        exported: The function.
+        sha256: Its address.
 
     Attributes:
-        sha256: its address.
-        inputs: dtypes and shapes; sizes that count rows are symbolic.
-        outputs: likewise.
+        sha256: Its address.
+        inputs: Dtypes and shapes of the inputs; sizes that count rows are symbolic.
+        outputs: Dtypes and shapes of the outputs; sizes that count rows are symbolic.
     """
 
     def __init__(self, exported: export.Exported, sha256: str) -> None:
@@ -120,7 +120,7 @@ class Stage:
             raise ValueError(
                 f"stage {sha256[:12]} computes in {wide[0].dtype}: set JAX_ENABLE_X64=1 where it is loaded"
             )
-        # Where the number of rows is read off: argument, axis, entries per row.
+        # Place of the number of rows: argument, axis, entries per row.
         self._counted = next(
             (
                 (k, axis, found[1])
@@ -135,17 +135,17 @@ class Stage:
         return f"Stage({self.sha256[:12]}, {len(self.inputs)} inputs, {len(self.outputs)} outputs)"
 
     def compile(self, rows: int) -> None:
-        """Compiles it for a number of rows, so that the first call does not have to."""
+        """Compile the stage for a number of rows, in advance of the first call."""
         if rows not in self._compiled:
             specs = [jax.ShapeDtypeStruct(_shape(spec, rows), spec.dtype) for spec in self.inputs]
             with self._libraries():
                 self._compiled[rows] = jax.jit(self._exported.call).lower(*specs).compile()
 
     def call(self, *arrays: Any) -> list[jax.Array]:
-        """The outputs for these inputs, in the artefact's order.
+        """Return the outputs for these inputs, in the artefact's order.
 
         Raises:
-            ValueError: a wrong number of arguments, or one of another dtype, shape or number of rows.
+            ValueError: The number of arguments, or an argument's dtype, shape or number of rows is wrong.
         """
         rows = self._rows(arrays)
         self.compile(rows)
@@ -183,14 +183,14 @@ class Stage:
 @final
 @dataclasses.dataclass(frozen=True)
 class StageReference:
-    """How a stage of a program calls its artefact.
+    """A stage's reference to its artefact.
 
     Attributes:
-        sha256: the artefact's address.
-        reads: the artefact's first inputs, as positions in what the stage reads.
-        literals: values of the scalar inputs that follow.
-        counted: whether one more input, bool `[rows]` of any content, says how many rows there are: no other does.
-        writes: the artefact's outputs, as positions in what the stage writes.
+        sha256: The artefact's address.
+        reads: The artefact's first inputs, as positions in the values that the stage reads.
+        literals: Values of the scalar inputs that follow.
+        counted: Whether there is one more input, bool `[rows]` of any content, to give the number of rows.
+        writes: The artefact's outputs, as positions in the values that the stage writes.
     """
 
     sha256: str
@@ -200,15 +200,15 @@ class StageReference:
     writes: tuple[int, ...]
 
     def call(self, stage: Stage, values: Sequence[Any], rows: int) -> list[jax.Array]:
-        """What the stage writes, in its own order.
+        """Compute the values that the stage writes, in the stage's order.
 
         Args:
-            stage: the artefact.
-            values: what the stage reads, in its own order.
-            rows: number of rows.
+            stage: The artefact.
+            values: Values that the stage reads, in the stage's order.
+            rows: Number of rows.
 
         Raises:
-            ValueError: see `Stage.call`.
+            ValueError: See `Stage.call`.
         """
         first = len(self.reads)
         scalars = [
@@ -230,7 +230,7 @@ def _shape(spec: jax.ShapeDtypeStruct, rows: int) -> tuple[int, ...]:
 
 
 def _fits(shape: Sequence[int], wanted: Sequence[Any]) -> bool:
-    """Whether a shape is the wanted one, whatever the number of rows."""
+    """Whether a shape is the wanted one, for any number of rows."""
     return len(shape) == len(wanted) and all(
         bool(symbols_of(size)) or got == size for got, size in zip(shape, wanted, strict=True)
     )
