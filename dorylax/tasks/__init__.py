@@ -1,4 +1,4 @@
-"""What a model is trained for: the contract in `base`, a file for each task, and all by name in `catalogue`.
+"""Training tasks of a model: the contract in `base`, a file for each task, and their names in `catalogue`.
 
 from dorylax.tasks import LinkPrediction
 Trainer(model, data, task=LinkPrediction(), optimizer=…)

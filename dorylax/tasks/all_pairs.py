@@ -1,7 +1,7 @@
-"""Links among all pairs: where each stands among every other target that its source might have had.
+"""Ranks links among all pairs: each link competes with every other target that its source might have had.
 
 Drawn pairs are mostly far apart, and easy to tell from links; here a model must find a link among all V vertices. Scores are
-computed for a block of sources at a time, so that nothing of size V² is ever held.
+computed for a block of sources at a time, so that no array of size V² exists.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from dorylax.tasks.links import Decoder, dot_product
 
 
 class Ranked(NamedTuple):
-    """Where links stand.
+    """Ranks of links.
 
     Attributes:
-        ranks: of each link, from 1, ties counted half: float64 `[N]`, or `[2 N]` where links have no direction, since each
-            is then looked for from both ends, first all from their sources.
+        ranks: Rank of each link, from 1, with ties counted half: float64 `[N]`. Undirected links are ranked from both ends:
+            `[2 N]`, first all ranks from their sources.
     """
 
     ranks: np.ndarray
 
     @property
     def mrr(self) -> float:
-        """The mean of 1/rank."""
+        """Mean of 1/rank."""
         return float(np.mean(1 / self.ranks))
 
     def hits_at(self, k: int) -> float:
-        """The share of links among the first K."""
+        """Share of links with rank at most `k`."""
         return float(np.mean(self.ranks <= k))
 
 
@@ -47,17 +47,17 @@ def rank_among_all(
     decoder: Decoder = dot_product,
     block: int = 256,
 ) -> Ranked:
-    """The rank of each link among all targets of its source that are no known link, itself apart ("filtered").
+    """Rank each link among all targets of its source, excluding the source and other known links ("filtered").
 
     Args:
-        rows: what the model gives for the vertices.
-        links: those labelled 1 are ranked.
-        known: the whole graph: its links compete with none of the others.
-        decoder: makes a logit of two rows.
-        block: how many links are scored at a time, each against V vertices.
+        rows: The model's rows of vertices.
+        links: Links and other pairs; those labelled 1 are ranked.
+        known: The whole graph, whose links are excluded from the competition.
+        decoder: Computes a logit from two rows.
+        block: Number of links scored at a time, each against V vertices.
 
     Raises:
-        ValueError: there is no link.
+        ValueError: There are no links.
     """
     joined = links.labels == 1
     sources, targets = links.sources[joined], links.targets[joined]

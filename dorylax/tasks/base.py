@@ -1,4 +1,4 @@
-"""The contract of a task: what its examples are, and how a model's rows of vertices become a row for each of them."""
+"""Contract of a task: its examples, and the conversion of a model's rows of vertices into a row for each example."""
 
 from __future__ import annotations
 
@@ -18,61 +18,61 @@ from dorylax.program.model.base import Keywords, ModelParts, Tree
 
 @final
 class TaskError(DorylaxError, ValueError):
-    """The data are not what the task needs, or it cannot be done in the way that is asked for."""
+    """The data do not fit the task, or the task does not support the requested settings."""
 
 
 class Task(ABC):
-    """What a model is trained for: a frozen dataclass of plain values and functions."""
+    """A training task: a frozen dataclass of plain values and functions."""
 
     of_vertices = False
-    """Whether examples are vertices, so that data are the data set itself."""
+    """Whether examples are vertices, so that the data set needs no conversion."""
 
     @abstractmethod
     def prepare(self, data: Dataset) -> Dataset | TaskData:
-        """The examples of a data set.
+        """Return the examples of a data set.
 
         Raises:
-            GraphError, TaskError: it has none of this kind.
+            GraphError, TaskError: The data set lacks examples of this kind.
         """
 
     @abstractmethod
     def outputs(self, data: Dataset | AbstractData) -> int:
-        """How wide the model's row of a vertex is to be."""
+        """Return the width of the model's row of a vertex."""
 
     def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
-        """The model with a row per example in the place of one per vertex."""
+        """Return the model with a row per example instead of one per vertex."""
         return parts
 
     @property
     def description(self) -> dict[str, Any]:
-        """What the task is, as JSON values: a run is continued by the same."""
+        """Description of the task, as JSON values; it must match for a run to be continued."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(cast("Any", self))}
         shown = {name: getattr(value, "__qualname__", value) for name, value in fields.items()}
         return {"name": type(self).__name__, **shown}
 
     def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:  # noqa: ARG002
-        """Inputs of the model by name that are others in this epoch: the same for the same seed and epoch."""
+        """Return name → array for the model inputs that change in this epoch; equal seeds and epochs give equal inputs."""
         return {}
 
 
 @runtime_checkable
 class Head(Protocol):
-    """Makes rows of examples of rows of vertices; hashable."""
+    """Converts rows of vertices into rows of examples; hashable."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the inputs that it takes."""
+        """Names of its inputs."""
         ...
 
     def __call__(self, rows: Any, **inputs: Any) -> Any:
-        """`[V, …]` → `[N, …]`: a pure function, to be traced."""
+        """Convert `[V, …]` to `[N, …]`: a pure function, to be traced."""
         ...
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Headed:
-    """The structure of a model, followed by a head."""
+    """Structure of a model followed by a head."""
 
     structure: Any
     head: Head
@@ -93,14 +93,14 @@ class Headed:
     def apply_recorded(
         self, params: Tree, streams: Tree, state: Tree, graph: Any, *inputs: Any, **named: Any
     ) -> dict[str, Any]:
-        """See `ModelStructure`: the model's layers, without the head."""
+        """See `ModelStructure`; covers the model's layers, without the head."""
         found: dict[str, Any] = self.structure.apply_recorded(
             params, streams, state, graph, *inputs, **self._split(named)[1]
         )
         return found
 
     def bound(self, params: Tree, streams: Tree, state: Tree) -> Any:
-        """See `ModelStructure`: the model, without the head."""
+        """See `ModelStructure`; returns the model without the head."""
         return self.structure.bound(params, streams, state)
 
     def _split(self, named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -109,12 +109,12 @@ class Headed:
 
 
 def headed(parts: ModelParts, head: Head, *, apart: Collection[str] = ()) -> ModelParts:
-    """A model with a head, which takes the inputs of both.
+    """Return a model with a head, which takes the inputs of both.
 
     Args:
-        parts: the model.
-        head: what follows it.
-        apart: inputs of the head's that a model gets only by its signature (`TaskData.of_task`).
+        parts: The model.
+        head: The head.
+        apart: Inputs of the head that a model receives only if its signature names them (`TaskData.of_task`).
     """
     taken = parts.keywords
     keywords = Keywords((*taken.names, *head.names), (*taken.required, *head.names), taken.any)

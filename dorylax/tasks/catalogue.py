@@ -1,4 +1,4 @@
-"""Tasks by the names that configurations have for them."""
+"""Tasks and their names in configurations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dorylax.tasks.vertices import Labelled, VertexPrediction
 
 
 def make_task(config: TaskConfig, split_seed: int = 0) -> Task:
-    """The task of a configuration.
+    """Make the task of a configuration.
 
     Args:
-        config: of the task.
-        split_seed: of the split of links.
+        config: Configuration of the task.
+        split_seed: Seed of the split of links.
     """
     if config.name is None:
         return VertexPrediction()

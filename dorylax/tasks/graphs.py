@@ -1,4 +1,4 @@
-"""`GraphPrediction`: a prediction for each graph of many that lie side by side as one (`dorylax.graph.merge_graphs`)."""
+"""`GraphPrediction`: a prediction for each of many graphs that are joined into one (`dorylax.graph.merge_graphs`)."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from dorylax.tasks.vertices import Labelled, check_labels, width_of
 @final
 @dataclasses.dataclass(frozen=True)
 class GraphPrediction(Task):
-    """The class or the targets of each graph: a readout reduces a model's rows of its vertices to one.
+    """Predicts the class or the targets of each graph; a readout reduces the model's rows of its vertices to one.
 
-    An epoch trains on the training graphs alone, so that no statistics of others (batch normalisation, say) reach the loss.
+    An epoch trains on the training graphs only, so that statistics of others (such as batch normalisation) do not affect the
+    loss.
 
     Attributes:
-        readout: the reduction: "mean", "sum" or "max".
-        of: which of the two the labels must be; None: either.
+        readout: The reduction: "mean", "sum" or "max".
+        of: Required kind of labels; None: either.
     """
 
     readout: Readout = "mean"
     of: Labelled | None = None
 
     def prepare(self, data: Dataset) -> TaskData:
-        """A row per graph, of labels and masks.
+        """Return data with labels and masks per graph.
 
         Raises:
-            TaskError: the data set does not say which graph a vertex is of, or does not agree with itself.
+            TaskError: The data set does not assign vertices to graphs, or is inconsistent.
         """
         check_labels(self.of, data)
         if GRAPH_OF not in data.vertex_inputs:
@@ -75,11 +76,11 @@ class GraphPrediction(Task):
         )
 
     def outputs(self, data: Dataset | AbstractData) -> int:
-        """C classes, or T targets."""
+        """Return C classes, or T targets."""
         return width_of(data)
 
     def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:
-        """The model, followed by the readout."""
+        """Return the model followed by the readout."""
         return headed(parts, _Readout(self.readout, len(data.labels)))
 
 

@@ -1,8 +1,8 @@
-"""Links: which pairs of vertices are joined.
+"""Link prediction: which pairs of vertices are joined.
 
-A model gives each vertex a row, and the score of a pair is the decoder's of its two rows. Links to be validated and tested
-carry no messages; those to be trained on may. Pairs that are no links are drawn: for training anew in each epoch, since a
-model learns to tell a fixed few by heart.
+A model gives each vertex a row, and a decoder computes the score of a pair from its two rows. Validation and test links
+carry no messages; training links may. Pairs without a link are drawn, for training again in each epoch, since a model would
+memorise a fixed set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PAIRS = "link_pairs"
 
 
 def dot_product(sources: Float[Array, "N D"], targets: Float[Array, "N D"]) -> Float[Array, " N"]:
-    """The logit of each pair: the inner product of its rows (Kipf & Welling, arXiv 1611.07308)."""
+    """Return the logit of each pair: the inner product of its rows (Kipf & Welling, arXiv 1611.07308)."""
     scores: Array = (sources * targets).sum(axis=1)
     return scores
 
@@ -37,17 +37,17 @@ Decoder = Callable[[Any, Any], Any]
 @final
 @dataclasses.dataclass(frozen=True)
 class LinkPrediction(Task):
-    """Whether two vertices are joined. The labels and masks of the data set are not looked at.
+    """Predicts whether two vertices are joined. Ignores the labels and masks of the data set.
 
     Attributes:
-        seed: of the split.
-        val_fraction: share of the links that validate.
-        test_fraction: share of the links that test.
-        apart: share of the training links that are predicted and carry no messages; 0: all do both.
-        redrawn: whether pairs that are no links are drawn anew for each epoch of training.
-        negative_ratio: such pairs for each link.
-        decoder: makes a logit of two rows.
-        embedding: the width of a row, where a configuration makes the model.
+        seed: Seed of the split.
+        val_fraction: Share of the links for validation.
+        test_fraction: Share of the links for the test.
+        apart: Share of the training links that are predicted and carry no messages; 0: all do both.
+        redrawn: Whether pairs without a link are drawn again for each epoch of training.
+        negative_ratio: Number of such pairs per link.
+        decoder: Computes a logit from two rows.
+        embedding: Width of a row, if a configuration makes the model.
     """
 
     seed: int = 0
@@ -60,16 +60,16 @@ class LinkPrediction(Task):
     embedding: int = 16
 
     def split(self, data: Dataset) -> LinkSplit:
-        """The graph of messages and the links of each part, in the user's order; the same for the same seed.
+        """Return the graph of messages and the links of each part, in the user's order; equal seeds give equal splits.
 
         Raises:
-            GraphError: too few edges, or the graph was reordered.
+            GraphError: There are too few edges, or the graph was reordered.
         """
         fractions = (1 - self.val_fraction - self.test_fraction, self.val_fraction, self.test_fraction)
         return link_split(data.graph, self.seed, fractions, apart=self.apart, negatives=self.negative_ratio)
 
     def prepare(self, data: Dataset) -> TaskData:
-        """Pairs to train on, validate and test with, in this order; of each first the links."""
+        """Return pairs for training, validation and test, in this order, each with its links first."""
         split = self.split(data)
         parts = (split.train, split.val, split.test)
         sizes = [len(part.labels) for part in parts]
@@ -90,23 +90,23 @@ class LinkPrediction(Task):
             "pairs",
             of_task=(_PAIRS,),
         )
-        first = self._drawn(found, 0, 0)  # so that training pairs are drawn in one way, redrawn or not
+        first = self._drawn(found, 0, 0)  # so that training pairs are drawn in the same way if `redrawn` is False
         return dataclasses.replace(found, vertex_inputs={**found.vertex_inputs, **first})
 
     def outputs(self, data: Dataset | AbstractData) -> int:  # noqa: ARG002
-        """The width of a row."""
+        """Return the width of a row."""
         return self.embedding
 
     def wrap(self, parts: ModelParts, data: Dataset | TaskData) -> ModelParts:  # noqa: ARG002
-        """The model, followed by the decoder."""
+        """Return the model followed by the decoder."""
         return headed(parts, _Decoder(self.decoder), apart=(_PAIRS,))
 
     def redraw(self, data: Dataset | TaskData, seed: int, epoch: int) -> Mapping[str, np.ndarray]:
-        """Other pairs in the place of those to train on that are no links."""
+        """Draw other training pairs without a link."""
         return self._drawn(data, seed, epoch + 1) if self.redrawn else {}
 
     def _drawn(self, data: Dataset | TaskData, seed: int, number: int) -> dict[str, np.ndarray]:
-        """Links that only validate or test may be among them: nobody who trains can know."""
+        """Draw pairs. They may include validation and test links, which training must not use."""
         pairs, labels = data.vertex_inputs[_PAIRS], data.labels
         drawn = data.train_mask & (labels == 0)
         known = keys_of_links(data.graph, pairs[data.train_mask & (labels == 1)])
@@ -127,7 +127,7 @@ class _Decoder:
 
 
 def _places(data: Dataset, split: LinkSplit) -> Int[np.ndarray, " M"]:
-    """Where the edges that are left stand among all."""
+    """Return the positions of the remaining edges among all edges."""
     ids, left = data.graph.edge_ids, split.graph.edge_ids
     places: np.ndarray = np.arange(split.graph.num_edges) if left is None else np.asarray(left)
     return places if ids is None else np.searchsorted(ids, places)

@@ -1,4 +1,4 @@
-"""Something of each vertex: its class, or its targets."""
+"""`VertexPrediction`: a prediction for each vertex, of its class or its targets."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from dorylax.graph.dataset import Dataset
 from dorylax.tasks.base import Task, TaskError
 
 Labelled = Literal["classes", "targets"]
-"""What labels are."""
+"""Kind of labels."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class VertexPrediction(Task):
-    """Classes or targets of vertices, as the labels have them.
+    """Predicts classes or targets of vertices, depending on the labels.
 
     Attributes:
-        of: which of the two the labels must be; None: either.
+        of: Required kind of labels; None: either.
     """
 
     of_vertices = True
     of: Labelled | None = None
 
     def prepare(self, data: Dataset) -> Dataset:
-        """The data set itself.
+        """Return the data set.
 
         Raises:
-            TaskError: its labels are the other.
+            TaskError: The labels are of the other kind.
         """
         check_labels(self.of, data)
         return data
 
     def outputs(self, data: Dataset | AbstractData) -> int:
-        """C classes, or T targets."""
+        """Return C classes, or T targets."""
         return width_of(data)
 
 
 def check_labels(of: Labelled | None, data: Dataset) -> None:
-    """Passes where the labels are what a task needs.
+    """Check that the labels are of the required kind.
 
     Raises:
-        TaskError: they are not.
+        TaskError: The labels are of the other kind.
     """
     if of == "targets" and data.num_classes is not None:
         raise TaskError(
@@ -58,7 +58,7 @@ def check_labels(of: Labelled | None, data: Dataset) -> None:
 
 
 def width_of(data: Dataset | AbstractData) -> int:
-    """How many numbers a label asks for."""
+    """Return the number of outputs per label."""
     if data.num_classes is not None:
         return int(data.num_classes)
     return 1 if len(data.labels.shape) == 1 else int(data.labels.shape[1])
