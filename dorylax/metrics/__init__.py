@@ -1,1 +1,1 @@
-"""How metrics are computed: the contract in `base`, a file for each kind, and all by name in `catalogue`."""
+"""Computation of metrics: the contract in `base`, a file for each kind, and all names in `catalogue`."""

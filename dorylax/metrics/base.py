@@ -1,7 +1,7 @@
-"""The contract of a metric: what is computed beside the outputs, and the number that this makes for a mask.
+"""Contract of a metric: sums computed next to the outputs, and the number derived from them for a mask.
 
-What is additive over examples is summed where the outputs are, on the device or by each server. Metrics that rank examples
-need all scores at once: their outputs come to the host, and are ranked in float64.
+Additive sums over examples are computed with the outputs, on the device or by each server. Metrics that rank examples need
+all scores together: their outputs are copied to the host, and ranked in float64.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ KINDS: dict[Kind, str] = {
 
 @final
 class MetricError(DorylaxError, ValueError):
-    """No metric of this name, none for labels of this kind, or one that is not defined on these labels."""
+    """There is no metric of this name, or it does not fit labels of this kind, or it is not defined on these labels."""
 
 
 class Measure(NamedTuple):
-    """How a metric is computed.
+    """Computation of a metric.
 
     Attributes:
-        kinds: of the labels that it is for.
-        sums: `(output, labels, masks bool [M, N]) -> arrays`, traced; of what is additive `[M, …]`.
-        value: `(arrays on the host, which mask) -> number`; NaN where it is not defined.
-        additive: whether `sums` of some examples add up to those of all.
-        undefined: `(labels of a mask [n, …]) -> why`, empty where it is defined on them; n ≥ 1.
+        kinds: Kinds of labels that it fits.
+        sums: `(output, labels, masks bool [M, N]) -> arrays`, traced; `[M, …]` if additive.
+        value: `(arrays on the host, number of the mask) -> number`; NaN if it is not defined.
+        additive: Whether `sums` of some examples add up to those of all.
+        undefined: `(labels of a mask [n, …]) -> reason`, empty if it is defined on them; n ≥ 1.
     """
 
     kinds: Sequence[Kind]
@@ -46,10 +46,10 @@ class Measure(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """What ranking needs of all examples.
+    """Data of all examples, for ranking.
 
     Attributes:
-        output: of the model, `[N]` or `[N, C]`.
+        output: Output of the model, `[N]` or `[N, C]`.
         labels: `[N, …]`.
         masks: bool `[M, N]`.
     """
@@ -59,7 +59,7 @@ class Gathered(NamedTuple):
     masks: Any
 
     def of(self, mask: int) -> tuple[np.ndarray, np.ndarray]:
-        """Output in float64, and labels, of the examples of one mask."""
+        """Return output in float64, and labels, of the examples of one mask."""
         chosen = np.asarray(self.masks[mask])
         return np.asarray(self.output)[chosen].astype(np.float64), np.asarray(self.labels)[chosen]
 
@@ -69,5 +69,5 @@ def on_all(
     value: Callable[[np.ndarray, np.ndarray], float],
     undefined: Callable[[np.ndarray], str] = lambda labels: "",  # noqa: ARG005
 ) -> Measure:
-    """A metric of all examples of a mask at once: `value(output, labels)`."""
+    """Return a metric of all examples of a mask together: `value(output, labels)`."""
     return Measure(kinds, Gathered, lambda gathered, mask: value(*Gathered(*gathered).of(mask)), False, undefined)

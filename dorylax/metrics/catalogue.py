@@ -1,4 +1,4 @@
-"""All metrics by name but the loss, which is the run's own."""
+"""All metrics and their names, except the loss, which depends on the run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dorylax.metrics.base import KINDS, Measure, MetricError
 
 MEASURES: Mapping[str, Measure] = MappingProxyType({**confusion.MEASURES, **ranking.MEASURES, **regression.MEASURES})
 ADDITIVE = (*(name for name, measure in MEASURES.items() if measure.additive), "loss")
-"""Metrics that servers can compute of their own rows."""
+"""Metrics that servers can compute from their rows."""
 
 
 def check_metric(name: str, kind: Kind) -> None:
-    """Passes where a metric is for labels of this kind; the loss always is.
+    """Check that a metric fits labels of this kind; the loss always does.
 
     Raises:
-        MetricError: there is none of this name, or it is for others.
+        MetricError: There is no metric of this name, or it fits other kinds.
     """
     fitting = [*(one for one, measure in MEASURES.items() if kind in measure.kinds), "loss"]
     if name not in fitting:
@@ -29,10 +29,10 @@ def check_metric(name: str, kind: Kind) -> None:
 
 
 def check_defined(name: str, labels: np.ndarray, masks: dict[str, np.ndarray]) -> None:
-    """Passes where a metric can be computed on every mask that is not empty.
+    """Check that a metric is defined on every non-empty mask.
 
     Raises:
-        MetricError: it is not defined on one, and why.
+        MetricError: The metric is undefined on a mask; the message gives the reason.
     """
     if name not in MEASURES:
         return

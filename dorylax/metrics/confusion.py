@@ -1,4 +1,4 @@
-"""Metrics of right and wrong answers: accuracy and F1, from counts, which are exact."""
+"""Metrics of correct and wrong predictions: accuracy and F1, from exact counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.program.model.loss import Labels, confusion_counts, micro_f1
 
 
 def class_counts(logits: Float[Array, "V C"], labels: Labels, masks: Bool[Array, "M V"]) -> Int32[Array, "M C 3"]:
-    """True positives, false positives and false negatives of each class, over each mask's vertices."""
+    """Count true positives, false positives and false negatives of each class, over each mask's vertices."""
     if labels.ndim == 1:
         classes = jnp.arange(logits.shape[1])
         predicted, true = jnp.argmax(logits, axis=1)[:, None] == classes, labels[:, None] == classes
@@ -30,7 +30,7 @@ def class_counts(logits: Float[Array, "V C"], labels: Labels, masks: Bool[Array,
 
 
 def macro_f1(counts: Int32[np.ndarray, "C 3"]) -> float:
-    """The mean over classes of 2 TP / (2 TP + FP + FN); classes that are neither there nor predicted are left out."""
+    """Return the mean over classes of 2 TP / (2 TP + FP + FN), without classes that are neither present nor predicted."""
     hits, *misses = counts.astype(np.int64).T
     total = 2 * hits + sum(misses)
     return float(np.mean(2 * hits[total > 0] / total[total > 0])) if total.any() else 0.0

@@ -1,4 +1,4 @@
-"""Metrics of an order: how far up a model puts what is true. Ties are never decided by chance."""
+"""Metrics of a ranking: how far up a model puts true examples. Ties never depend on chance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Truth = Bool[np.ndarray, " n"]
 
 
 def roc_auc(scores: Scores, true: Truth) -> float:
-    """The share of pairs (true, false) whose true example has the higher score, ties counted half.
+    """Return the share of pairs (true, false) whose true example has the higher score, with ties counted half.
 
     NaN unless there are both.
     """
@@ -28,9 +28,9 @@ def roc_auc(scores: Scores, true: Truth) -> float:
 
 
 def average_precision(scores: Scores, true: Truth) -> float:
-    """Σ (R_k - R_{k-1}) P_k over the distinct scores from above, P and R precision and recall; NaN where nothing is true.
+    """Return Σ (R_k - R_{k-1}) P_k over the distinct scores in descending order, with precision P and recall R.
 
-    Without interpolation.
+    There is no interpolation. NaN if there are no true examples.
     """
     from sklearn.metrics import average_precision_score
 
@@ -38,15 +38,15 @@ def average_precision(scores: Scores, true: Truth) -> float:
 
 
 def reciprocal_rank(scores: Scores, true: Truth) -> float:
-    """MRR: the mean of 1/rank of each true example among itself and all false ones; NaN where nothing is true.
+    """Return the MRR: the mean of 1/rank of each true example among itself and all false ones.
 
-    The rank counts what is above it, and half of what is equal (Open Graph Benchmark).
+    The rank counts higher scores, and half of equal scores (Open Graph Benchmark). NaN if there are no true examples.
     """
     return float(np.mean(1 / ranks_among(scores[true], np.sort(scores[~true])))) if true.any() else math.nan
 
 
 def ranks_among(scores: Scores, others: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n"]:
-    """The rank of each score among others, which are sorted: 1 + those above + half of those that are equal."""
+    """Return the rank of each score among other, sorted scores: 1 + higher ones + half of the equal ones."""
     above = len(others) - np.searchsorted(others, scores, side="right")
     equal = len(others) - above - np.searchsorted(others, scores, side="left")
     ranks: np.ndarray = 1 + above + equal / 2
@@ -54,7 +54,7 @@ def ranks_among(scores: Scores, others: Float[np.ndarray, " m"]) -> Float[np.nda
 
 
 def hits_at(k: int, scores: Scores, true: Truth) -> float:
-    """Hits@K: the share of true examples above the K-th best false one; 1 where there are fewer (Open Graph Benchmark)."""
+    """Return Hits@K, the share of true examples above the K-th best false one; 1 if there are fewer false ones (OGB)."""
     if not true.any():
         return math.nan
     others = scores[~true]
@@ -64,12 +64,12 @@ def hits_at(k: int, scores: Scores, true: Truth) -> float:
 
 
 def _of_classes(one: Callable[[Scores, Truth], float], output: np.ndarray, labels: np.ndarray) -> float:
-    """A metric of two classes for any number: of more, the mean over each class against the rest, where it is defined."""
+    """Extend a metric of two classes to more: the mean over each class against the rest, where it is defined."""
     if output.ndim == 1 or (output.shape[1] == 1 and labels.ndim == 1):
         return one(output.reshape(-1), labels > 0.5)
     if labels.ndim == 1 and output.shape[1] == 2:
         return one(output[:, 1] - output[:, 0], labels == 1)
-    if labels.ndim == 1:  # shares, since logits of different examples do not compare
+    if labels.ndim == 1:  # probabilities, since logits of different examples are not comparable
         output, labels = softmax(output, axis=1), labels[:, None] == np.arange(output.shape[1])
     found = [
         one(scores, true > 0.5) for scores, true in zip(output.T, labels.T, strict=True) if 0 < true.sum() < len(true)

@@ -1,4 +1,4 @@
-"""Metrics of numbers, over all entries of targets `[V]` or `[V, T]`."""
+"""Metrics of regression, over all entries of targets `[V]` or `[V, T]`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dorylax.program.model.loss import absolute_error, masked_sums, squared_erro
 
 
 def r2(output: np.ndarray, targets: np.ndarray) -> float:
-    """1 - Σ(y - ŷ)² / Σ(y - ȳ)², the mean over targets; NaN where one of them does not vary."""
+    """Return 1 - Σ(y - ŷ)² / Σ(y - ȳ)², the mean over targets; NaN if a target is constant."""
     wide = targets.astype(np.float64).reshape(len(targets), -1)
     unexplained = np.square(wide - output.reshape(wide.shape)).sum(axis=0)
     spread = np.square(wide - wide.mean(axis=0)).sum(axis=0)
