@@ -1,1 +1,1 @@
-"""Trained models as files that run where only JAX and NumPy are: written by `artefact`, run by `loader`."""
+"""Trained models as files that need only JAX and NumPy: written by `artefact`, run by `loader`."""

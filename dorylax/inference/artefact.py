@@ -1,12 +1,12 @@
-"""Writes a trained model as one file: StableHLO for graphs of any size, its parameters, and what runs them.
+"""Writes a trained model as one file: StableHLO for graphs of any size, its parameters, and its runtime.
 
 FILE, a zip archive that Python runs
     __main__.py            `dorylax.inference.loader`
-    meta.json              what the model is, takes and gives (docs/after-training.md has the keys)
-    with_edges.jax         the forward pass as `jax.export` serialises it, numbers of vertices and edges symbolic
-    without_edges.jax      the same for graphs without edges, whose number cannot be symbolic
+    meta.json              description of the model, its inputs and outputs (keys in docs/after-training.md)
+    with_edges.jax         the forward pass, serialised by `jax.export`, with symbolic numbers of vertices and edges
+    without_edges.jax      the same for graphs without edges, since a symbolic number cannot be 0
     parameters.npz         parameters and carried state, `0`, `1`, … in the order of meta.json
-    flatbuffers/           what `jax.export` reads with, for where it is not installed
+    flatbuffers/           reader for `jax.export`, in case it is not installed
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from dorylax.program.model.base import ModelParts, Tree
 from dorylax.version import __version__
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-_DATE = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
+_DATE = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same model gives the same bytes
 
 
 @final
 class ExportError(DorylaxError, ValueError):
-    """A model that cannot be written for graphs of any size."""
+    """The model cannot be exported for graphs of any size."""
 
 
 class RowInput(NamedTuple):
-    """An array that the model takes.
+    """An input array of the model.
 
     Attributes:
-        per: "vertex", "edge" or "pair", which it has rows of; there may be any number of pairs.
-        shape: of a row.
-        dtype: of its elements.
+        per: Owner of its rows: "vertex", "edge" or "pair"; the number of pairs is arbitrary.
+        shape: Shape of a row.
+        dtype: Type of its elements.
     """
 
     per: str
@@ -68,21 +68,21 @@ def write_artefact(
     data: str,
     row_normalise: bool,
 ) -> None:
-    """Writes the model in evaluation, all of the file or nothing.
+    """Write the model in evaluation mode, atomically.
 
     Args:
-        path: of the file.
-        parts: the model.
-        params: its parameters, on the host.
-        state: what it carries besides, likewise.
+        path: Path of the file.
+        parts: The model.
+        params: Its parameters, on the host.
+        state: Its other carried state, on the host.
         features: F.
-        inputs: its further inputs, by name.
-        data: what it was trained on is called.
-        row_normalise: whether the artefact divides rows of features by their sums first, as the training data's were.
+        inputs: Name → further input.
+        data: Name of the training data.
+        row_normalise: Whether the artefact first divides rows of features by their sums, as for the training data.
 
     Raises:
-        ExportError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
-        OSError: the file system refuses (a full disk, say); it names the file.
+        ExportError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
+        OSError: The file system refuses (such as a full disk); the error names the file.
     """
     leaves, tree = jax.tree.flatten_with_path((params, state))
     values = [np.asarray(leaf) for _, leaf in leaves]
@@ -172,7 +172,7 @@ def _single(leaf: Any) -> Any:
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
-    """As NumPy's files know it: bfloat16, say, as integers of its bits."""
+    """Convert to a dtype that NumPy's files support: bfloat16, for example, to integers of the same bits."""
     return value if value.dtype.kind in "biuf" else value.view(f"u{value.dtype.itemsize}")
 
 

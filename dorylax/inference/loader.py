@@ -1,16 +1,16 @@
-"""Runs a trained model where only JAX and NumPy are: `__main__.py` of every artefact that `dorylax export` writes.
+"""Runs a trained model with only JAX and NumPy: `__main__.py` of every artefact that `dorylax export` writes.
 
     python MODEL.zip INPUT.npz OUTPUT
 
-INPUT.npz holds `edge_index [2, E]` (row 0 sources, row 1 targets, in any order), `x [V, F]`, and the model's further
-inputs by name; OUTPUT gets a .npy with the model's output, row i for vertex i, or a .npz if it has several. In Python:
+INPUT.npz holds `edge_index [2, E]` (row 0 sources, row 1 targets, in any order), `x [V, F]`, and the model's further inputs
+under their names. OUTPUT becomes a .npy with the model's output, row i for vertex i, or a .npz if it has several. In Python:
 
     Model = runpy.run_path("MODEL.zip")["Model"]
     model = Model()
     output = model(edge_index, x)
 
-It imports the standard library, NumPy and JAX. `jax.export` reads with flatbuffers (Google, Apache License 2.0), which
-JAX does not require; the artefact brings a copy for where it is not installed.
+It imports the standard library, NumPy and JAX. `jax.export` reads with flatbuffers (Google, Apache License 2.0), which JAX
+does not require; the artefact contains a copy in case it is not installed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import numpy as np
 FORMAT, VERSION = "dorylax model", 1
 META, PARAMETERS = "meta.json", "parameters.npz"
 FUNCTIONS = {False: "without_edges.jax", True: "with_edges.jax"}
-"""JAX exports sizes of 1 and more, so graphs without edges have a function of their own."""
+"""JAX exports symbolic sizes of 1 and more, so graphs without edges need a separate function."""
 _KEYS = {
     *("format", "version", "dorylax", "jax", "model", "data", "features", "row_normalise", "inputs", "outputs"),
     *("parameters", "sha256"),
@@ -41,7 +41,7 @@ _KEYS = {
 
 
 class ArtefactError(ValueError):
-    """A file that is no artefact or a damaged one, or inputs that its model cannot be called with."""
+    """A file is not an artefact or is damaged, or the inputs do not fit its model."""
 
 
 @final
@@ -49,14 +49,14 @@ class Model:
     """A trained model.
 
     Args:
-        path: the artefact; by default the one that this file is in.
+        path: The artefact; by default the one that contains this file.
 
     Attributes:
-        meta: what `meta.json` says of it: the model, the data that it was trained on, its inputs and outputs.
+        meta: Content of `meta.json`: the model, its training data, its inputs and outputs.
 
     Raises:
-        ArtefactError: it is no artefact, one of another version, or damaged.
-        OSError: it cannot be read.
+        ArtefactError: The file is not an artefact, is of another version, or is damaged.
+        OSError: The file cannot be read.
     """
 
     def __init__(self, path: Any = None) -> None:
@@ -74,18 +74,18 @@ class Model:
         self._functions = {edges: self._loaded(name, files[name]) for edges, name in FUNCTIONS.items()}
 
     def __call__(self, edge_index: Any, x: Any, **inputs: Any) -> Any:
-        """The model's output, without dropout; compiled once for each size of graph.
+        """Compute the model's output, without dropout; compiled once for each size of graph.
 
         Args:
-            edge_index: integers `[2, E]`, row 0 the sources and row 1 the targets, in any order.
+            edge_index: Integers `[2, E]`, row 0 the sources and row 1 the targets, in any order.
             x: `[V, F]`, with a row for each vertex.
-            inputs: the model's further inputs, with a row per vertex, per column of `edge_index`, or per pair of vertices.
+            inputs: The model's further inputs, with a row per vertex, per column of `edge_index`, or per pair of vertices.
 
         Returns:
-            `[V, …]`, row i for vertex i; or such arrays by name if the model gives several.
+            `[V, …]`, row i for vertex i; or name → such an array if the model has several outputs.
 
         Raises:
-            ArtefactError: they do not fit the model.
+            ArtefactError: The inputs do not fit the model.
         """
         features = self._array("x", x, {"per": "vertex", "shape": [self.meta["features"]], "dtype": "float32"}, None)
         if self.meta["row_normalise"]:
@@ -114,7 +114,7 @@ class Model:
         return f"Model({self.meta['model']} of {self.meta['data']}, {self.meta['features']} features per vertex)"
 
     def _checked(self, files: Mapping[str, bytes]) -> dict[str, Any]:
-        """What meta.json says, once all is as it was written."""
+        """Check the files; return the content of meta.json."""
         if META not in files:
             raise ArtefactError(f"{self.path} is no exported model: it has no {META}")
         try:
@@ -157,7 +157,7 @@ class Model:
                 sys.path.remove(str(self.path))
 
     def _array(self, name: str, value: Any, wanted: Mapping[str, Any], rows: int | None) -> np.ndarray:
-        """An array with so many rows, or with any number but none, of the type that the model was trained with."""
+        """Return an array with so many rows, or any number > 0 of rows if None, of the type used in training."""
         array, dtype = np.asarray(value), np.dtype(wanted["dtype"])
         if array.dtype.kind not in {"float32": "fiu", "int32": "iu", "bool": "b"}[dtype.name]:
             raise ArtefactError(f"{name} must be {dtype}, got {array.dtype}")
@@ -169,7 +169,7 @@ class Model:
             raise ArtefactError(
                 f"{name} must have one row per {wanted['per']}, {rows or 'at least one'}, got {len(array)}"
             )
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
+        with np.errstate(over="ignore"):  # values too large for float32 become infinite, and are refused below
             array = array.astype(dtype)
         if not np.isfinite(array).all():
             raise ArtefactError(f"{name} holds NaN or infinity")
@@ -177,7 +177,7 @@ class Model:
 
 
 def _leave_lapack_alone() -> None:
-    """JAX loads LAPACK through SciPy for all that was exported for CPUs. SciPy is missing here, and nothing calls LAPACK."""
+    """Skip LAPACK, which JAX loads through SciPy for all CPU exports; SciPy is missing here, and LAPACK is not called."""
     from jax._src.export import _export
 
     if hasattr(_export, "_ensure_backends_initialized"):
@@ -185,7 +185,7 @@ def _leave_lapack_alone() -> None:
 
 
 def compressed_rows(edge_index: np.ndarray, vertices: int) -> list[np.ndarray]:
-    """A graph as the exported function takes it: rows by target, rows by source, and where each edge is.
+    """Convert a graph to the arrays of the exported function: rows by target, rows by source, and edge positions.
 
     Args:
         edge_index: `[2, E]`.
@@ -193,7 +193,7 @@ def compressed_rows(edge_index: np.ndarray, vertices: int) -> list[np.ndarray]:
 
     Returns:
         Offsets uint32 `[V+1, 2]` and sources int32 `[E]` of the rows by target; offsets and targets of those by source; the
-        slot, which is a place in the rows by target, of each entry by source; the column of `edge_index` in each slot.
+        slot (position in the rows by target) of each entry by source; the column of `edge_index` in each slot.
     """
     sources, targets = edge_index.astype(np.int32)
     columns = np.lexsort((sources, targets)).astype(np.int32)
@@ -205,14 +205,14 @@ def compressed_rows(edge_index: np.ndarray, vertices: int) -> list[np.ndarray]:
 
 
 def _offsets(ends: np.ndarray, vertices: int) -> np.ndarray:
-    """As little-endian halves of int64, which JAX would narrow."""
+    """Return offsets as little-endian halves of int64, which JAX would narrow."""
     offsets = np.zeros(vertices + 1, "<i8")
     np.cumsum(np.bincount(ends, minlength=vertices), out=offsets[1:])
     return offsets.view("<u4").reshape(-1, 2)
 
 
 def main() -> None:
-    """The command line of an artefact."""
+    """Run the command line of an artefact."""
     parser = argparse.ArgumentParser(description="Runs a trained model on a graph.")
     parser.add_argument("input", metavar="INPUT.npz", help="edge_index [2, E], x [V, F], further inputs by name")
     parser.add_argument("output", metavar="OUTPUT", help="a .npy, or a .npz if the model gives several arrays")
