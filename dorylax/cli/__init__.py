@@ -1,7 +1,7 @@
-"""The command line. One module per command; `app` puts them together.
+"""The command line. One module per command; `app` registers them.
 
-Modules of commands import JAX, and whatever else takes long to load, only inside commands, so that help and wrong options
-answer at once. Modules that commands import in this way have their imports at their head.
+Command modules import JAX and other slow modules only inside commands, so that help and errors about options appear
+immediately. Modules imported in this way have ordinary imports at the top.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; see `dorylax.terminal.run.run`."""
+    """Run the command line; see `dorylax.terminal.run.run`."""
     try:
         from dorylax.cli import app
-    except KeyboardInterrupt:  # what usually says so is not there yet
+    except KeyboardInterrupt:  # the usual handler is not imported yet
         print("\ninterrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     return app.main(arguments)

@@ -1,4 +1,4 @@
-"""The `dorylax` command: puts its commands together. How it ends is `dorylax.terminal.run`'s."""
+"""The `dorylax` command: registers its commands. `dorylax.terminal.run` defines exit codes and final messages."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ aws.add_command(lock)
 
 
 def _which(command: Decorated) -> Decorated:
-    """The options that say which deployment."""
+    """Add the options that select a deployment."""
     for option in (
         click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file."),
         click.option("--region", metavar="REGION", help="AWS region [default: from the environment or profile]."),
@@ -153,7 +153,7 @@ def deploy(
             return
         clients = place.clients
         assert clients is not None
-        # Before anything is made.
+        # Checked before anything is created.
         engine = find_engine() if any((a.verb, a.kind) == ("create", "image") for a in actions) else None
 
         def push(address: str) -> None:
@@ -201,7 +201,7 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
             raise DeployError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
         calls = invoke.invoke_test(names, clients, count)
         tags = read_image_tags(names, clients, function.digest) if function.digest else ()
-    # By tag in deployments of older releases; by digest if it is somebody else's image.
+    # Deployments of older releases have a tag; an image from another source has a digest.
     addresses = (function.image, *map(names.image, tags))
     theirs = next((found for found in map(Releases.of_image, addresses) if found is not None), None)
     here = Releases.here()

@@ -1,4 +1,4 @@
-"""`dorylax aws image` and `dorylax aws lock`: what the function's image is made of, without AWS (docs/aws.md)."""
+"""`dorylax aws image` and `dorylax aws lock`: the contents of the function's image, without AWS (docs/aws.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which deployment a command of `dorylax aws` is about, and what exists of it."""
+"""Selects the deployment of a `dorylax aws` command, and reads its state from AWS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_ACCOUNT = "0" * 12
 
 @final
 class Reached(NamedTuple):
-    """AWS, and what a deployment's resources are called there."""
+    """Clients of AWS, and the names of a deployment's resources."""
 
     names: Names
     clients: Clients
@@ -33,7 +33,7 @@ class Reached(NamedTuple):
 
 @final
 class Place(NamedTuple):
-    """Where a deployment is, and what exists of it; without clients if AWS could not be asked."""
+    """A deployment's names and existing resources; `clients` is None without access to AWS."""
 
     names: Names
     found: Found
@@ -41,11 +41,11 @@ class Place(NamedTuple):
 
 
 def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
-    """The settings of a file, overridden by those of options.
+    """Read the settings of a file; options override them.
 
     Raises:
-        ConfigError: something is wrong in the file (the error names the line) or in an option.
-        OSError: the machine fails to read the file.
+        ConfigError: The file (the error names the line) or an option is wrong.
+        OSError: The machine fails to read the file.
     """
     from dorylax.serverless.deploy.settings import Deployment
 
@@ -66,10 +66,10 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
 
 @contextlib.contextmanager
 def reached(deployment: Deployment) -> Iterator[Reached]:
-    """AWS, as long as it is needed; what it refuses is told in plain words.
+    """Context with access to AWS, in which errors of AWS are raised in plain words.
 
     Raises:
-        DeployError: it cannot be asked, or refuses.
+        DeployError: AWS is not accessible, or refuses a request.
     """
     from dorylax.serverless.deploy.clients import Clients, in_plain_words
     from dorylax.serverless.deploy.names import Names
@@ -86,16 +86,16 @@ def looked_at(
     boundary: bool = False,
     without_credentials: bool = False,
 ) -> Iterator[Place]:
-    """A deployment as it is in AWS.
+    """Context with the state of a deployment in AWS.
 
     Args:
-        deployment: which.
-        artefacts: where to count stages; None: nowhere.
-        boundary: look at the role's permissions boundary too.
-        without_credentials: if AWS cannot be asked, assume that nothing exists, and warn.
+        deployment: The deployment.
+        artefacts: Place in which to count stages; None: stages are not counted.
+        boundary: Whether to read the role's permissions boundary too.
+        without_credentials: Whether to assume, with a warning, that no resources exist if AWS is not accessible.
 
     Raises:
-        DeployError: AWS cannot be asked, or refuses.
+        DeployError: AWS is not accessible, or refuses a request.
     """
     from dorylax.serverless.deploy.errors import DeployError
     from dorylax.serverless.deploy.found import Found
@@ -116,7 +116,7 @@ def looked_at(
 
 
 def _region() -> str:
-    """That of the environment or of the profile."""
+    """Return the region of the environment or of the profile."""
     from dorylax.serverless.deploy.clients import Clients
 
     with contextlib.closing(Clients(None)) as clients:

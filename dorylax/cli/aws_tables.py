@@ -1,4 +1,4 @@
-"""What `dorylax aws` prints: plans, policies, states and sizes, as tables and as JSON."""
+"""Output of `dorylax aws`: plans, policies, states and sizes, as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _policies(wanted: Wanted) -> dict[str, Any]:
 
 
 def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
-    """A plan and the policies that go with it, as one object of plain values."""
+    """Return a plan and its policies as one object of plain values."""
     return {
         "schema": 1,
         "image": wanted.image,
@@ -53,7 +53,7 @@ def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
 
 
 def show_plan(actions: Sequence[Action], names: Names) -> None:
-    """Prints the steps of a plan."""
+    """Print the steps of a plan."""
     table = _table("step", "what", "name", "why", title=_where(names))
     for action in actions:
         table.add_row(action.verb, action.kind, action.name, action.reason)
@@ -61,7 +61,7 @@ def show_plan(actions: Sequence[Action], names: Names) -> None:
 
 
 def show_policies(wanted: Wanted) -> None:
-    """Prints the policies of a deployment, and those to give to people."""
+    """Print the policies of a deployment, and those for its users."""
     found = _policies(wanted)
     role = found.pop("role")
     titles = {
@@ -76,7 +76,7 @@ def show_policies(wanted: Wanted) -> None:
 
 
 def show_status(names: Names, found: Found) -> None:
-    """Prints what there is."""
+    """Print the existing resources."""
     table = _table("what", "state", title=_where(names))
     function = found.function
     if function is None:
@@ -104,7 +104,7 @@ def show_status(names: Names, found: Found) -> None:
 
 
 def show_size(size: RootSize, tag: str) -> None:
-    """Prints what an image holds."""
+    """Print the contents of an image by size."""
     table = _table("what", "MB", title=f"image {tag}, without its base")
     for part, nbytes in size.parts.items():
         if nbytes >= _SHOWN_BYTES:

@@ -1,4 +1,4 @@
-"""`--memory`: what a command that streams may hold."""
+"""`--memory`: the memory budget of a command that streams."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 from dorylax.machine import memory_limit
 from dorylax.settings.byte_sizes import parse_bytes
 
-_SHARE = 0.8  # of what the machine or its control group has: others want some too
+_SHARE = 0.8  # share of the memory of the machine or its control group; the rest is for other processes
 
 
 class Memory(NamedTuple):
-    """A budget in bytes, and whether the user has set it."""
+    """A budget in bytes, and whether the user set it."""
 
     bytes: int
     given: bool

@@ -1,4 +1,4 @@
-"""A group of commands that knows the near ones of a wrong word."""
+"""A group of commands that suggests similar names for an unknown command."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dorylax.near_matches import did_you_mean
 
 
 class Commands(click.Group):
-    """A group that answers an unknown command with the near ones."""
+    """A group that suggests similar names for an unknown command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click's, apart from the error."""
+        """See `click.Group`; only the error differs."""
         names = self.list_commands(ctx)
         if args[0] not in names and not args[0].startswith("-"):
             raise click.UsageError(f"no such command {args[0]!r}: {did_you_mean(args[0], names)}", ctx)
