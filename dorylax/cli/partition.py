@@ -1,4 +1,4 @@
-"""`dorylax partition`: spreads a data set's graph over servers, shows what that costs, and saves the partition."""
+"""`dorylax partition`: spreads a data set's graph over servers, shows the costs, and saves the partition."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def partition(
 
 
 def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None:
-    """Saves a partition and what `fill` writes beside it, what makes it one last."""
+    """Save a partition and the files that `fill` writes with it; the files that make it a partition are written last."""
     if isinstance(place, LocalStorage):
         made.save(place.url, beside=fill)
         return
@@ -174,7 +174,7 @@ def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None
 
 
 def _widths(text: str | None) -> list[int] | None:
-    """The value of `--widths`."""
+    """Parse the value of `--widths`."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
@@ -184,7 +184,7 @@ def _widths(text: str | None) -> list[int] | None:
 
 
 def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
-    """Numbers per row that each layer of a GCN exchanges."""
+    """Return the numbers per row that each layer of a GCN exchanges."""
     if model.name != "gcn" or model.hidden_features is None or model.num_layers is None:
         raise ConfigError(f"bytes are counted for gcn, not for {model.name!r}: give --widths, or omit model.name")
     if model.jk != "none":
@@ -195,7 +195,7 @@ def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
 def _content(
     name: str, made: Partition, found: PartitionReport, *, layout: Layout, interval_balance: float, widths: list[int]
 ) -> dict[str, Any]:
-    """All results, as plain values (docs/command-line.md has the fields)."""
+    """Return all results as plain values (docs/command-line.md lists the fields)."""
     sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
     return {
         "schema": 1,
@@ -215,7 +215,7 @@ def _content(
 
 
 def _show(content: Mapping[str, Any]) -> None:
-    """Prints a row per server, then what holds for all."""
+    """Print a row per server, then common results."""
     title = f"{content['data']} on {content['servers']} servers: {content['method']}, even in {content['balance']}"
     table = Table(title=title, title_justify="left", title_style="bold")
     columns = ("vertices", "in-edges", "ghosts in", "ghosts out", "received per epoch", "sent per epoch")

@@ -115,14 +115,14 @@ def predict(
 
 
 def choose_run(folder: Path, seed: int | None = None) -> Path:
-    """The directory of one run.
+    """Return the directory of one run.
 
     Args:
-        folder: of a run, or of several seeds (`dorylax train --out`).
-        seed: which of several; None: the finished one with the best validation metric, on a tie the first.
+        folder: Folder of a run, or of several seeds (`dorylax train --out`).
+        seed: Seed of the run; None: the finished one with the best validation metric, the first of equals.
 
     Raises:
-        ConfigError: there is no such run.
+        ConfigError: There is no such run.
     """
     if (folder / "config.yaml").is_file():
         if seed is not None:
@@ -150,11 +150,11 @@ def choose_run(folder: Path, seed: int | None = None) -> Path:
 
 
 def config_of(path: Path, *, trust: bool) -> RunConfig:
-    """The configuration in a run directory, with its data where they are, seen from here.
+    """Return the configuration in a run directory, with paths of data resolved from here.
 
     Raises:
-        ConfigError: the run's model was made in Python.
-        UntrustedCodeError: it names code, and is not trusted.
+        ConfigError: The run's model was made in Python.
+        UntrustedCodeError: The configuration names code, and is not trusted.
     """
     run = RunDirectory.open(path)
     content = run.config
@@ -171,10 +171,10 @@ def config_of(path: Path, *, trust: bool) -> RunConfig:
 
 
 def _on_other_data(config: RunConfig, name: str) -> RunConfig:
-    """The configuration with other data, without settings that concern the run's own data or training."""
+    """Return the configuration with other data, without settings about the run's data or training."""
     size = config.data.size if name == config.data.name else None
     kept = {section: values for section, values in config.to_dict().items() if section != "pipeline"}
-    # When to stop does not matter here, and would ask for validation vertices.
+    # Stopping rules are irrelevant here, and would require validation vertices.
     changes = {
         "data.name": name,
         "data.size": size,

@@ -1,4 +1,4 @@
-"""A trained model's outputs: how right they are by mask, and as a file."""
+"""Outputs of a trained model: metrics by mask, and files of predictions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _MASKS = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
 
 
 def mask_sizes(data: Dataset | TaskData) -> dict[str, int]:
-    """How many examples there are in each mask."""
+    """Return the number of examples in each mask."""
     return {name: int(getattr(data, mask).sum()) for name, mask in _MASKS.items()}
 
 
 def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) -> dict[str, float | None]:
-    """The metric by mask; None where the mask is empty.
+    """Return the metric by mask; None for an empty mask.
 
-    Sums of rows are taken some rows at a time: the outputs of a large graph may lie on disk.
+    Rows are summed in blocks, since the outputs of a large graph may be on disk.
     """
     masks = [getattr(data, name) for name in _MASKS.values()]
     block = _ROWS if objective.measure.additive else max(1, len(outputs))
@@ -52,7 +52,7 @@ def scores(outputs: np.ndarray, data: Dataset | TaskData, objective: Objective) 
 
 
 def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[str, int | float]]:
-    """Return the number of test examples of each class and the share predicted right, by class name.
+    """Return class name → the number of test examples of the class and the share predicted right.
 
     It is empty for data without class names and for multi-label data.
     """
@@ -69,12 +69,12 @@ def by_class(outputs: np.ndarray, data: Dataset | TaskData) -> dict[str, dict[st
 
 
 def ranked(rows: np.ndarray, data: Dataset, task: LinkPrediction) -> dict[str, dict[str, float]]:
-    """Where links stand among all that their ends might have had, by mask and metric; masks without a link are left out.
+    """Rank links among all possible links of their ends: mask → metric → value, for masks with links.
 
     Args:
-        rows: of the vertices.
-        data: the whole graph: what it knows as a link competes with no other.
-        task: of links.
+        rows: Rows of the vertices.
+        data: The whole graph, whose links are excluded from the competition.
+        task: The task.
     """
     split = task.split(data)
     found = {}
@@ -87,10 +87,9 @@ def ranked(rows: np.ndarray, data: Dataset, task: LinkPrediction) -> dict[str, d
 
 
 def write(path: Path, outputs: np.ndarray, data: Dataset | TaskData) -> None:
-    """Writes the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV.
+    """Write the predictions: an npz with the outputs (of classes: logits, and the classes), or a table as CSV.
 
-    Rows are in the order in which the user gave the vertices, whatever order the data are in. Names of vertices and classes
-    come along.
+    Rows are in the user's order of vertices, for any memory order of the data. Names of vertices and classes are included.
     """
     rows, ids = (user_order(data.graph), data.original_ids) if isinstance(data, Dataset) else (None, None)
     predictions = _predictions(outputs, data)
@@ -113,7 +112,7 @@ def _predictions(outputs: np.ndarray, data: Dataset | TaskData) -> np.ndarray:
 def _write_npz(
     file: BinaryIO, arrays: Mapping[str, np.ndarray], names: Mapping[str, np.ndarray], order: np.ndarray | None
 ) -> None:
-    """As `np.savez`, some rows at a time: outputs of a large graph may lie on disk, in another order than `names`."""
+    """Write like `np.savez`, in blocks of rows: outputs of a large graph may be on disk, in another order than `names`."""
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in {**arrays, **names}.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -130,9 +129,9 @@ def _write_csv(
     ids: np.ndarray | None,
     order: np.ndarray | None,
 ) -> None:
-    """A row per example. Several numbers are separated by spaces, names of several classes by semicolons.
+    """Write a row per example. Several numbers are separated by spaces, names of several classes by semicolons.
 
-    The label of an unlabelled example is empty where classes have names or nothing has a label.
+    The label of an unlabelled example is empty if classes have names or no example has a label.
     """
     known = labelled(data.labels).any()
     noun = _NAMES[data.examples] if isinstance(data, TaskData) else "vertex"
@@ -150,7 +149,7 @@ def _write_csv(
 
 
 def _blocks(count: int, order: np.ndarray | None) -> Iterator[np.ndarray | slice]:
-    """Some rows after the others, as they lie or in an order."""
+    """Yield blocks of rows, in their stored order or in another."""
     for first in range(0, count, _ROWS):
         part = slice(first, first + _ROWS)
         yield part if order is None else order[part]

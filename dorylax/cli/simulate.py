@@ -156,7 +156,7 @@ def simulate(
 def _on_backends(
     scenario: Scenario, backends: Sequence[str], epochs: int | None, trace: Path | None = None
 ) -> tuple[dict[str, Simulated], dict[str, str]]:
-    """The results on the backends that can be, and the reasons of the others."""
+    """Return the results of the possible backends, and the reasons against the others."""
     from dorylax.simulation.scenario import ScenarioError
 
     found: dict[str, Simulated] = {}
@@ -176,7 +176,7 @@ def _simulated(scenario: Scenario, epochs: int | None, trace: Path | None) -> Si
 
     total = min(settling(scenario.pipeline) + 2 if epochs is None else epochs, scenario.config.train.epochs)
     lanes, events = Lanes(), list[dict[str, Any]]()
-    done = tasks = before = each = 0  # epochs, tasks, those of finished epochs, and those of the last one
+    done = tasks = before = each = 0  # epochs, tasks, tasks of finished epochs, tasks of the last epoch
     with bar(f"{scenario.name} on {scenario.backend}") as progress:
         progress(0, total, "preparing …")
 
@@ -241,7 +241,7 @@ def _epochs(progress: Callable[[int | float, int | float, str], None], total: in
 
 
 def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
-    """All cells beside those that were published."""
+    """Show all cells next to the published ones."""
     from dorylax.simulation.paper import TABLES_3_4
 
     rows = [(row, *_on_backends(row.scenario(), _BACKENDS, epochs)) for row in TABLES_3_4]
@@ -263,7 +263,7 @@ def _row_content(row: Row, cells: Mapping[str, Simulated], missing: Mapping[str,
         content["cells"][backend] = {
             "published": {"seconds": cell[0], "dollars": cell[1]},
             "simulated": None if found is None else found.to_dict(),
-            # At so many epochs ours would take as long as the paper did.
+            # Number of epochs at which the simulated time equals the paper's.
             "epochs_if_equal": None if found is None else (cell[0] - found.prepare) / found.epoch,
         }
     for other in _BACKENDS[1:]:
@@ -307,7 +307,7 @@ def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _compare(name: str, epochs: int, *, as_json: bool) -> None:
-    """Two ways of training, beside the ratio that was published."""
+    """Show two ways of training, with the published ratio of the two."""
     from dorylax.simulation.comparisons import COMPARISONS, content
     from dorylax.simulation.paper import dollars_of_paper
 
@@ -325,7 +325,7 @@ def _compare(name: str, epochs: int, *, as_json: bool) -> None:
         print_json({"schema": 1, **content(comparison, rows)})
         return
     table = Table(title=f"{name}: {comparison.title}", title_justify="left", title_style="bold")
-    # Dollars of a run are told where they are compared: elsewhere the two need not take as many epochs.
+    # Dollars are shown only if the comparison measures them: otherwise the sides may need different numbers of epochs.
     billed = comparison.measure == "dollars"
     columns = [
         f"{what}, {side.name}" for what in (("an epoch", "dollars") if billed else ("an epoch",)) for side in sides

@@ -1,4 +1,4 @@
-"""How `dorylax partition` works: in memory, or, where that is too small, over an archive that stays on disk."""
+"""The two ways of `dorylax partition`: in memory or, for larger data, over an archive on disk."""
 
 from __future__ import annotations
 
@@ -31,43 +31,44 @@ from dorylax.trainer.from_config import prepare_data
 
 @runtime_checkable
 class Way(Protocol):
-    """What differs between the two.
+    """Differences between the two ways.
 
     Attributes:
-        streams: which it is.
+        streams: Whether it works on disk.
     """
 
     streams: bool
 
     def working(self, out: Path | None) -> contextlib.AbstractContextManager[object]:
-        """In which all is done; `out` is where the partition comes to on this machine."""
+        """Context of all work; `out` is the partition's place on this machine."""
         ...
 
     def data(self) -> Dataset:
-        """The data set."""
+        """Return the data set."""
         ...
 
     def communities(self, graph: CompressedGraph) -> np.ndarray:
-        """The community of each row, int32 `[V]`."""
+        """Return the community of each row, int32 `[V]`."""
         ...
 
     def laid_out(self, layout: Layout) -> Dataset | None:
-        """The data set in the order of a layout, where it is cut from that."""
+        """Return the data set in the order of a layout, if shards are cut from it."""
         ...
 
 
 def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, ids: bool) -> Way:
-    """How to partition a data set within so much memory.
+    """Choose how to partition a data set within a memory budget.
 
-    The default leaves some to others. Where that alone is why it fits neither way, it is partitioned in memory.
+    The default budget leaves memory to other processes. If the data do not fit only for that reason, they are partitioned in
+    memory.
 
     Raises:
-        PartitionMemoryError: what was set is too little, or all that there is.
-        GraphError, DatasetError, OSError: as `shape_of`.
+        PartitionMemoryError: The given budget, or all the memory there is, is too small.
+        GraphError, DatasetError, OSError: As for `shape_of`.
     """
     shape = shape_of(config)
     if shape is None:
-        return _InMemory(config)  # loading says what is wrong
+        return _InMemory(config)  # loading raises the error
     options: Any = {"servers": servers, "method": method, "ids": ids}
     try:
         on_disk = streams(shape, **options, memory=memory.bytes - resident_bytes())
@@ -79,7 +80,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
     if not on_disk:
         return _InMemory(config)
     file = archive_of(config.name)
-    assert file is not None  # else nothing of it was mapped, and it was refused
+    assert file is not None  # otherwise no array would be mapped, and `streams` would have raised
     return _OnDisk(file, config, memory.bytes)
 
 
@@ -132,10 +133,10 @@ class _OnDisk:
         path = self._scratch / "laid-out.npz"
         with open_npz(self._file, verify=self._config.verify) as archive:
             total, largest = stored_bytes(archive)
-            # Shards are about as large as the archive. Of normalised features another copy lies there, and soon a third.
+            # Shards are about as large as the archive. With normalised features there is another copy, and soon a third.
             check_disk(self._scratch, 2 * total + largest)
             write_in_order(archive, layout.order.astype(np.int32), path, self._scratch, room=self._room())
-        # Its bytes are read once, right after they were written.
+        # Its checksums are not verified, since it was written just now.
         config = self._config.model_copy(update={"name": str(path), "verify": False})
         return prepare_data(config, self._scratch / "features-laid-out")
 

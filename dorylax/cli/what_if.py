@@ -33,14 +33,14 @@ class WhatIf(NamedTuple):
     """The options of a what-if.
 
     Attributes:
-        scenario: the file.
-        grid: the text of `--what-if`.
-        epochs: to be simulated; None: as many as are usual.
-        points: that there may be.
-        jobs: processes; None: as many as are usual.
-        budget, deadline: texts; None where they are not given.
-        csv, page: files to be written; None: none.
-        as_json: whether JSON is printed, and not a table.
+        scenario: The scenario's file.
+        grid: Text of `--what-if`.
+        epochs: Number of epochs to simulate; None: the usual number.
+        points: Maximum number of points.
+        jobs: Number of processes; None: the usual number.
+        budget, deadline: Texts of these options; None if not given.
+        csv, page: Files to write; None: none.
+        as_json: Whether to print JSON instead of a table.
     """
 
     scenario: str
@@ -55,11 +55,11 @@ class WhatIf(NamedTuple):
     as_json: bool
 
     def __call__(self) -> None:
-        """Searches, prints and writes.
+        """Search, print and write.
 
         Raises:
-            ScenarioError, ConfigError: it cannot be; or nothing is within budget and deadline, which is said in the end.
-            CommandError: Ctrl-C or SIGTERM; what there is was shown.
+            ScenarioError, ConfigError: The scenario is impossible; or no point is within budget and deadline (raised last).
+            CommandError: Ctrl-C or SIGTERM stopped the search; existing results were shown.
         """
         from dorylax.simulation import amounts
         from dorylax.simulation.choice import Wishes
@@ -205,10 +205,10 @@ def _cell(axis: str, value: object) -> str:
 
 
 def refuse_alone(given: Sequence[tuple[str, object]]) -> None:
-    """Refuses options that mean nothing without `--what-if`.
+    """Refuse options that need `--what-if`.
 
     Raises:
-        ConfigError: one of them was given.
+        ConfigError: One of them was given.
     """
     for option, value in given:
         if value is not None:
