@@ -22,7 +22,7 @@ from dorylax.terminal.output import print_error, print_json, print_table
 if TYPE_CHECKING:
     from dorylax.cost.measured import Measured
 
-_SUFFIXES = (".yaml", ".yml")  # by which `pipeline.cluster` knows a file from a name
+_SUFFIXES = (".yaml", ".yml")  # with which `pipeline.cluster` distinguishes a file from a name
 
 
 @click.command()
@@ -69,10 +69,10 @@ def calibrate(*, out: Path | None, replace: bool, name: str | None, price: float
 
 
 def _check_out(out: Path | None, *, replace: bool) -> None:
-    """Passes where the file may be written: before anything is measured.
+    """Check that the file may be written, before anything is measured.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: The file may not be written.
     """
     if out is None:
         if replace:
@@ -87,21 +87,21 @@ def _check_out(out: Path | None, *, replace: bool) -> None:
 
 
 def _measured(out: Path | None, *, replace: bool) -> Measured:
-    """Measures, when no other calibration does on this machine."""
+    """Measure, once no other calibration is running on this machine."""
     from dorylax.calibration.machine import measure
     from dorylax.calibration.sizes import Sizes
 
     def waiting(holder: str) -> None:
         print_error(f"{holder} is measuring this machine: waiting until it has ended")
 
-    # The cache may be shared with other machines, which measure themselves.
+    # The lock names the machine, since other machines, which measure separately, may share the cache.
     with locked(cache_directory() / "calibrate" / platform.node(), waiting=waiting), bar("measuring") as progress:
-        _check_out(out, replace=replace)  # another one may have written it meanwhile
+        _check_out(out, replace=replace)  # another calibration may have written it meanwhile
         return measure(Path.cwd() if out is None else out.parent, progress, Sizes())
 
 
 def _show(measured: Measured) -> None:
-    """Prints a table."""
+    """Print a table."""
     from dorylax.cost.measured import KINDS
 
     table = Table(title=f"{measured.processor}, cores: {measured.cores}", title_justify="left", title_style="bold")
@@ -124,13 +124,13 @@ def _show(measured: Measured) -> None:
 
 
 def _at(name: str, value: int | str) -> str:
-    """What a measurement depends on, for people: `threads 2`, `rows 128 MiB`."""
+    """Format a parameter of a measurement: `threads 2`, `rows 128 MiB`."""
     kept = name.removesuffix("_bytes")
     return f"{name} {value}" if kept == name else f"{kept} {int(value) / 2**20:g} MiB"
 
 
 def _amount(value: float, unit: str) -> str:
-    """A value for people: `3.2 GB/s`, `41 Gflops/s`, `84 µs`."""
+    """Format a value: `3.2 GB/s`, `41 Gflops/s`, `84 µs`."""
     return (
         f"{1e6 * value:.1f} µs" if unit == "seconds" else f"{value / 1e9:.2f} G{'B/s' if unit == 'bytes/s' else unit}"
     )

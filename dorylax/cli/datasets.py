@@ -1,4 +1,4 @@
-"""`dorylax datasets`: what `--data` takes, and where each comes from."""
+"""`dorylax datasets`: values of `--data`, and the source of each data set."""
 
 from __future__ import annotations
 

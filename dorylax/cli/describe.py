@@ -60,7 +60,7 @@ def describe(
     price = 0.0 if config.pipeline is None else config.pipeline.expected_stale_price
     built = abstract_model(config, dataset)
     keywords = keywords_of(built)
-    further_inputs(dataset, keywords, config.model.name)  # refuses a model that needs one that there is not
+    further_inputs(dataset, keywords, config.model.name)  # raises an error if the data lack an input of the model
     program = optimise(trace(built, DataSpec.of(dataset, keywords)), chosen, stale_price=price)
     if mermaid is not None:
         write_file(mermaid, program.draw())
@@ -71,7 +71,7 @@ def describe(
 
 
 def _passes(text: str, known: Sequence[str], applied: Sequence[str]) -> tuple[str, ...]:
-    """The names in the value of `--passes`, of those that are known; "all" are those that training applies."""
+    """Parse the value of `--passes` into known names; "all" means the passes that training applies."""
     if text in ("all", "none"):
         return tuple(applied) if text == "all" else ()
     names = [name.strip() for name in text.split(",")]

@@ -50,7 +50,7 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
 
 
 def _options(settings: Sequence[str]) -> dict[str, Any]:
-    """Of the values of `--set`, by YAML's rules for scalars; whether they are right is the generator's to say."""
+    """Parse the values of `--set` by YAML's rules for scalars; the generator checks them."""
     options: dict[str, Any] = {}
     for setting in settings:
         key, equals, text = setting.partition("=")

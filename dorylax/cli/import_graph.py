@@ -173,7 +173,7 @@ def _words(text: str) -> list[str]:
 
 
 def _typed(word: str) -> tuple[str, typing.Any]:
-    """A column of values and its type, of `--values`."""
+    """Parse a column of values and its type from `--values`."""
     import numpy as np
 
     name, _, kind = word.partition(":")
@@ -201,7 +201,7 @@ def _files(option: str, pairs: Sequence[str]) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callable[[Progress], None]]]:
-    """Callbacks that print the estimate and show a progress bar."""
+    """Provide callbacks that print the estimate and show a progress bar."""
 
     def expected(estimate: Estimate) -> None:
         if not quiet:

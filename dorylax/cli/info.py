@@ -1,4 +1,4 @@
-"""`dorylax info`: what a bug report needs: versions, kernel, machine, folders; with --data, the memory of a run."""
+"""`dorylax info`: information for bug reports: versions, kernel, machine, folders; with --data, the memory of a run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def info(
 
 
 def collect() -> dict[str, Any]:
-    """The facts, as plain values; memory in bytes."""
+    """Return the information as plain values; memory in bytes."""
     import jax
 
     from dorylax.graph.datasets import cache_directory

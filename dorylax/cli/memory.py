@@ -1,4 +1,4 @@
-"""What a run would hold in memory, as a table, for `dorylax info --data`."""
+"""Shows the memory of a run as a table, for `dorylax info --data`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
 
 def show_memory(config: RunConfig, *, as_json: bool) -> None:
-    """Prints the estimate of a run.
+    """Print the estimate of a run.
 
     Raises:
-        ConfigError: the run has a pipeline in one process.
-        DatasetError: there is no such data set.
-        ValueError, OSError: its file or the model is not usable.
+        ConfigError: The run has a pipeline in one process.
+        DatasetError: There is no such data set.
+        ValueError, OSError: The data set's file or the model is not usable.
     """
     if config.pipeline is not None and config.pipeline.hosts == "inline":
         raise ConfigError(
@@ -39,7 +39,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     with says_when_slow(compiling(config.model.name)):
         found = estimate(config)
     if found is None:
-        prepare_data(config.data)  # says why there is no such data set
+        prepare_data(config.data)  # raises the error for a missing data set
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
     ways = [] if found.fits else remedies(config, found)
     streams: StreamedEstimate | None = None
@@ -71,7 +71,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
 
 
 def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
-    """What this machine takes for that; nothing where the data are in no file."""
+    """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
     file = archive_of(config.data.name)
     if file is None or not file.is_file():
         return {}

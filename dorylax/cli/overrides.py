@@ -1,4 +1,4 @@
-"""From a command's options to configuration keys: those of a file, overridden by those of the command line."""
+"""Turns a command's options into configuration keys: those of a file, overridden by those of the command line."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _CONFIGURED = (
 
 
 def configured(command: Command) -> Command:
-    """Gives a command the options that any configuration comes from: `--set`, `--config`, `--trust`, `--no-verify`."""
+    """Add the common configuration options to a command: `--set`, `--config`, `--trust`, `--no-verify`."""
     for option in reversed(_CONFIGURED):
         command = option(command)
     return command
 
 
 def parse_value(key: str, text: str) -> Any:
-    """The value of one key as typed on a command line, by YAML's rules for scalars; checked.
+    """Parse and check the command-line value of one key, by YAML's rules for scalars.
 
     Raises:
-        ConfigError: an unknown key, or a value that is wrong for it.
+        ConfigError: The key is unknown, or the value is wrong for it.
     """
     if not is_key(key):
         raise unknown_key(key)
@@ -54,7 +54,7 @@ def parse_value(key: str, text: str) -> Any:
         value = scalar(text)
     except ConfigError:
         value = text
-    # `--data 10` is a name all the same.
+    # `--data 10` is a name, too.
     if key in KEYS and type_words(KEYS[key]) == "text" and value is not None:
         value = text
     check_value(key, value)
@@ -62,10 +62,10 @@ def parse_value(key: str, text: str) -> Any:
 
 
 def parse_setting(setting: str) -> tuple[str, Any]:
-    """`key=value` → key and value, checked.
+    """Parse and check `key=value`.
 
     Raises:
-        ConfigError: no `=`, or as `parse_value`.
+        ConfigError: There is no `=`, or as for `parse_value`.
     """
     key, equals, text = setting.partition("=")
     if not equals:
@@ -81,18 +81,18 @@ def collect(
     trust: bool = False,
     no_verify: bool = False,
 ) -> Overrides:
-    """All that the user gave, dotted.
+    """Collect all values that the user gave, by dotted keys.
 
     Args:
-        file: of `--config`.
-        named: dotted key → text of an option of its own (`--epochs`), None where not given.
-        settings: each a `key=value` of `--set`.
-        trust: whether code that the file names may run if it is a run's.
-        no_verify: whether `--no-verify` is given.
+        file: File of `--config`.
+        named: Dotted key → text of a dedicated option (`--epochs`), None if not given.
+        settings: Values `key=value` of `--set`.
+        trust: Whether to run code named by the file if the file belongs to a run.
+        no_verify: Whether `--no-verify` is given.
 
     Raises:
-        ConfigError: a wrong key or value, or one key given by two options.
-        UntrustedCodeError: the file is a run's, names code, and is not trusted.
+        ConfigError: A key or value is wrong, or two options give one key.
+        UntrustedCodeError: The file belongs to a run, names code, and is not trusted.
     """
     if no_verify:
         named = {**named, "data.verify": "false"}

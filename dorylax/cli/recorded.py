@@ -1,4 +1,4 @@
-"""What a run that is resumed has recorded: it goes on with that, whatever recipes and defaults say by now."""
+"""Recorded values with which a resumed run continues, even if recipes and defaults have changed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from dorylax.settings.errors import ConfigError
 
 _NAMES = ("data.name", "model.name", "task.name")
 _OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")
-"""And all of models and optimizers."""
+"""Keys that recipes set, in addition to all of models and optimizers."""
 
 
 def recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
-    """The values, of those that a recipe may set, that the runs in a folder have and a configuration has not.
+    """Return values that a recipe may set and that differ between the runs in a folder and a new configuration.
 
     Args:
-        folder: of `dorylax train --out`.
-        given: what the user gives now, dotted, which wins.
-        config: freshly resolved from that.
+        folder: Folder of `dorylax train --out`.
+        given: Values that the user gives now, by dotted keys; these take precedence.
+        config: Configuration resolved from `given`.
 
     Returns:
-        Dotted keys that are not in `given`. None where a recipe is given, and none of a run that cannot be read or trains
-        something else: what goes on with it says so.
+        Values by dotted keys that are not in `given`. Empty if a recipe is given, or if the run cannot be read or trains
+        something else, which the resumed run reports.
     """
     path = next(iter(sorted(folder.glob("seed-*/config.yaml"))), None)
     if path is None or "train.recipe" in given:
@@ -38,7 +38,7 @@ def recorded(folder: Path, given: Mapping[str, Any], config: RunConfig) -> dict[
     fresh = config.dotted()
     if any(values.get(key) != fresh.get(key) for key in _NAMES):
         return {}
-    # Another optimizer than the run's may not have the options of the run's.
+    # With another optimizer, the run's optimizer options may not exist.
     other = values.get("optimizer.name") != fresh["optimizer.name"]
     prefixes = ("model.", *(() if other else ("optimizer.",)))
     return {

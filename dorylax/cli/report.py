@@ -1,4 +1,4 @@
-"""`dorylax report`: the report of one or more sweeps, from the files that their runs left."""
+"""`dorylax report`: the report of one or more sweeps, from the files of their runs."""
 
 from __future__ import annotations
 

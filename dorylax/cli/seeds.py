@@ -1,4 +1,4 @@
-"""Trains the seeds of `dorylax train`, which are a sweep of one setting, and collects their results."""
+"""Trains the seeds of `dorylax train`, as a sweep of one setting, and collects their results."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ _LARGE = 10.0
 def train_seeds(
     sweep: Sweep, folder: Path | None, *, resume: bool, said: str | None
 ) -> tuple[list[RunOutcome], Stopped | None]:
-    """Trains the seeds that are not done, and writes results.json; one that diverges does not keep the others from training.
+    """Train the seeds that are not done, and write results.json; a diverged seed does not stop the others.
 
     Args:
-        sweep: of one setting.
-        folder: its folder, of which nothing stays until the first run has begun to train; None to leave nothing.
-        resume: as of `RunOptions`.
+        sweep: Sweep of one setting.
+        folder: Folder of the sweep; it stays empty until the first run has begun to train. None: no files.
+        resume: As for `RunOptions`.
         said: Line to print when the first seed begins to train.
 
     Returns:
-        What has become of each seed, in order, and what has stopped them, if anything.
+        The outcome of each seed, in order, and the reason for an early stop, if any.
 
     Raises:
-        Exception: an error that affects every seed: in the data, memory, the user's model or the folder.
+        Exception: An error that affects every seed: in the data, memory, the user's model or the folder.
     """
     cache = DataCache()
     with ExitStack() as stack:
@@ -75,7 +75,7 @@ def train_seeds(
             write_sweep(folder, sweep, [])
             if stopped is None:
                 write_json(folder / RESULTS, results(list(outcomes.values()), folder))
-            else:  # those of an earlier end, which it has gone beyond
+            else:  # results of an earlier end, after which the seeds have continued
                 remove_file(folder / RESULTS)
     if bars.too_short:
         print_error(too_short(bars.too_short, todo[0].train.epochs))
@@ -83,7 +83,7 @@ def train_seeds(
 
 
 def large_features(size: float) -> str:
-    """The warning about features so large that the default recipe may not get far with them."""
+    """Return the warning about features too large for the default recipe."""
     return (
         f"warning: a column of the features has values around {size:.3g}, and the default recipe was chosen on features "
         "around 1: standardise them (docs/recipes.md, features in units of their own)"
@@ -91,7 +91,7 @@ def large_features(size: float) -> str:
 
 
 def too_short(seeds: Sequence[int], epochs: int) -> str:
-    """The warning about losses that were still falling fast at the end."""
+    """Return the warning about losses that were still falling fast at the end."""
     who = f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
     return (
         f"warning: the loss of {who} was still falling fast after {epochs} epochs: train longer (--epochs {2 * epochs})"
@@ -100,7 +100,7 @@ def too_short(seeds: Sequence[int], epochs: int) -> str:
 
 @final
 class _ProgressBars:
-    """A watcher with a progress bar for each run, one after the other; failures are reported at once."""
+    """A watcher with a progress bar for each run in turn; it reports failures immediately."""
 
     def __init__(self, said: str | None) -> None:
         self._said = said
@@ -134,7 +134,7 @@ class _ProgressBars:
         self._bars[run.key].epoch(record)
 
     def again(self, run: Run, why: str) -> None:
-        """Runs in this process are not lost without it."""
+        """See `Watcher`. Runs in this process are only lost with it."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
         """See `Watcher`."""
@@ -150,7 +150,7 @@ class _ProgressBars:
 
 
 def pipeline_label(config: RunConfig) -> str:
-    """What a progress line says about the pipeline, empty where there is none: `, async S=1 on 4 servers, virtual time`."""
+    """Describe the pipeline for a progress line, such as `, async S=1 on 4 servers, virtual time`; empty without one."""
     pipeline = config.pipeline
     if pipeline is None:
         return ""
@@ -160,7 +160,7 @@ def pipeline_label(config: RunConfig) -> str:
 
 
 def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, Any]:
-    """All results as one object of plain values (docs/command-line.md has the fields)."""
+    """Return all results as one object of plain values (docs/command-line.md lists the fields)."""
     config = outcomes[0].run.config
 
     def per_seed(name: str, usual: Any = None) -> list[Any]:
@@ -194,7 +194,7 @@ def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, An
 
 
 def bill(outcomes: Sequence[RunOutcome]) -> str | None:
-    """The cost of all seeds together, in one line; None without a bill."""
+    """Return the cost of all seeds together, in one line; None without a bill."""
     summaries = [outcome.summary.get("pipeline") or {} for outcome in outcomes]
     bills = [summary["bill"] for summary in summaries if summary.get("bill")]
     if not bills:
@@ -210,5 +210,5 @@ def bill(outcomes: Sequence[RunOutcome]) -> str | None:
 
 
 def _reason(outcome: RunOutcome) -> str:
-    """The error's text, without its class and without the place where it was raised."""
+    """Return the error's text, without its class and source line."""
     return (outcome.error or "").rpartition(f"{TrainingError.__name__}: ")[2]

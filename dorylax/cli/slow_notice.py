@@ -1,4 +1,4 @@
-"""A notice for commands that would otherwise be silent for long."""
+"""A notice for commands that would otherwise print nothing for a long time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = 10.0
 
 @contextmanager
 def says_when_slow(text: str, *, seconds: float = _SECONDS) -> Iterator[None]:
-    """Prints `text` to stderr, once, if what is inside takes longer than `seconds`."""
+    """Print `text` to stderr, once, if the context takes longer than `seconds`."""
     timer = threading.Timer(seconds, click.echo, (text,), {"err": True})
     timer.daemon = True
     timer.start()
@@ -24,7 +24,7 @@ def says_when_slow(text: str, *, seconds: float = _SECONDS) -> Iterator[None]:
 
 
 def compiling(model: str) -> str:
-    """What to say while a model is compiled to know the memory it takes."""
+    """Return the notice for compiling a model to estimate its memory."""
     return (
         f"compiling the training step of {model} to see how much memory it takes: about a minute for a model with dozens of "
         "layers"

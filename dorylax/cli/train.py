@@ -124,7 +124,7 @@ def train(
 
 
 def _seed_count(seeds: str | None) -> int:
-    """The value of `--seeds`, 1 where it is not given."""
+    """Parse the value of `--seeds`, by default 1."""
     if seeds is None:
         return 1
     if not re.fullmatch(r"[0-9]{1,9}", seeds) or int(seeds) < 1:
@@ -142,13 +142,13 @@ def _default_folder(name: str) -> Path:
 
 
 def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
-    """Never writes into somebody else's folder, nor over an earlier run. Whether only checkpoints can be left of one."""
+    """Refuse foreign folders, and earlier runs without --resume; return whether a run may exist only as checkpoints."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
     entries = (
         [one for one in folder.iterdir() if leftover_of(one) is None and one.name != LOCK] if folder.is_dir() else []
     )
-    # A run that ended before it wrote anything has made at most empty folders.
+    # A run that ended before its first file leaves at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)
     seeds = folder.is_dir() and (ours or any(folder.glob("seed-*/config.yaml")))
     if resume and not entries and checkpoints is not None:
@@ -162,7 +162,7 @@ def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
 
 
 def _check_checkpoints(sweep: Sweep, folder: Path) -> None:
-    """Refuses to continue what has neither a folder nor, in another place, checkpoints."""
+    """Refuse to continue runs without a folder or checkpoints in another place."""
     from dorylax.trainer.saving.places import has_checkpoints
 
     if not any(has_checkpoints(directory(folder, run), run.config.train.checkpoints) for run in sweep.runs):
@@ -173,7 +173,7 @@ def _check_checkpoints(sweep: Sweep, folder: Path) -> None:
 
 
 def _how_to_resume(folder: Path | None) -> str:
-    """The command that resumes, for the end of a message: the one that was given, with --out and --resume."""
+    """Return the command that resumes, for the end of a message: the given one, with --out and --resume."""
     if folder is None:
         return ""
     if not folder.is_dir():
