@@ -1,6 +1,6 @@
 """The graph operators as JAX primitives: closed under differentiation, batching and transposition.
 
-Importing the package defines them all, so that `operator.OPERATORS` is complete.
+Importing the package defines all of them, so that `operator.OPERATORS` is complete.
 """
 
 from dorylax.ops.primitives import attention, bilinear, counts, extremum, linear, scaled, softmax

@@ -1,12 +1,12 @@
-"""Additive attention in one operator: scores, softmax and weighted sum, forward and backward, with no array over the edges.
+"""Additive attention in one operator: scores, softmax and weighted sum, without an array over the edges in any pass.
 
-Four primitives. Users call `attention`. `attention_saving` also returns the inputs of its derivatives (kernel/
-attention.inl has the equations): `tilt`, the derivative of y with respect to the target scores, and per vertex and head
-`shift` and `scale`, so that a weight is exp(leaky(s_u + t_v) - shift_v) · scale_v. `attention_tangent` is linear in the
+There are four primitives. Users call `attention`. `attention_saving` also returns the inputs of its derivatives
+(kernel/attention.inl has the equations): `tilt`, the derivative of y with respect to the target scores, and per vertex and
+head `shift` and `scale`, so that a weight is exp(leaky(s_u + t_v) - shift_v) · scale_v. `attention_tangent` is linear in the
 tangents, and `attention_backward` is its transpose.
 
-What they mean is `written_out`, in other operators, and its derivatives by JAX. That is their lowering where no kernel
-serves, their second derivative, and what a program is traced as that must be split (`program.tracing.flatten`).
+`written_out` defines them in terms of other operators, with derivatives by JAX. It is their lowering without a kernel, their
+second derivative, and their form in programs to be split (`program.tracing.flatten`).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dorylax.ops.primitives.operator import CallSizes, OperandSpec, Operator, Re
 from dorylax.ops.primitives.softmax import SOFTMAX, edge_softmax
 from dorylax.ops.primitives.structure import Structure
 
-# The operands of all four: the summands z [V, H, F], the scores s [V, H] of sources and t [V, H] of targets, and
-# loops [V], above 0 where the implicit loop of a vertex takes part. The derivatives have the results y, tilt, shift and
-# scale of `attention_saving` behind them.
+# Operands of all four: the summands z [V, H, F], the scores s [V, H] of sources and t [V, H] of targets, and loops [V],
+# above 0 if the implicit loop of a vertex takes part. The derivatives also take the results y, tilt, shift and scale of
+# `attention_saving`.
 
 
 def written_out(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> Any:
-    """The operator as other operators: y `[V, H, F]`."""
-    wide = accumulator(s.dtype)  # of a large softmax, the sum would overflow float16 and lose digits in bfloat16
+    """Compute y `[V, H, F]` with other operators."""
+    wide = accumulator(s.dtype)  # the sum of a large softmax would overflow float16 and lose digits in bfloat16
     scores = _leaky(
         _spread(s, structure, "out").astype(wide) + _spread(t, structure, "in").astype(wide), negative_slope
     )
@@ -69,13 +69,13 @@ def _served(*operands: Any) -> bool:
 
 
 def accumulator(dtype: Any) -> Any:
-    """The dtype in which sums of this dtype accumulate: float32 at least."""
+    """Return the dtype for accumulating sums of this dtype: float32 at least."""
     return jnp.promote_types(dtype, jnp.float32)
 
 
 def _saving(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
     y = written_out(z, s, t, loops, structure, negative_slope=negative_slope)
-    # No derivative but that of the kernel reads these, and it has made them itself.
+    # Only the kernel's derivative reads these, and it computes them itself.
     numbers = jnp.zeros(s.shape, accumulator(s.dtype))
     return y, jnp.zeros_like(z), numbers, numbers
 
@@ -120,7 +120,7 @@ ATTENTION = SOFTMAX + 3
 
 
 def _flops(sums: int) -> Callable[[CallSizes], int]:
-    """Of so many weighted sums of a neighbour's row; the second operand has a score per head."""
+    """Return an operator's `flops` for weighted sums of neighbours' rows; the second operand has a score per head."""
     return lambda sizes: sizes.entries * (ATTENTION * sizes.widths[1] + 2 * sums * sizes.widths[0])
 
 
@@ -177,7 +177,7 @@ attention_backward = Operator(
 def _saving_jvp(dense: list[Any], tangents: list[Any], structure: Structure, *, negative_slope: float) -> Any:
     saved = attention_saving(*dense, structure, negative_slope=negative_slope)
     (dy,) = attention_tangent(*tangents[:3], *dense, *saved, structure, negative_slope=negative_slope)
-    # What is saved only serves derivatives, and those take their own derivative from z, s and t.
+    # Saved values only serve derivatives, which are differentiated with respect to z, s and t.
     return saved, (dy, *map(jnp.zeros_like, saved[1:]))
 
 

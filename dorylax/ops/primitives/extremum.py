@@ -1,6 +1,6 @@
-"""`gather_extremum` and `collect_extremum` (largest or smallest), and `select_sum`, which their derivative is made of.
+"""`gather_extremum` and `collect_extremum` (largest or smallest), and `select_sum`, from which their derivative is built.
 
-Where several edges attain the extremum they share the gradient equally: a choice that depends on no order.
+Edges that tie for the extremum share the gradient equally, which is independent of any order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Linear operators without weights: `gather_sum` (vertex → vertex), `expand` (vertex → edge), `collect` (edge → vertex).
 
-`gather_sum` of one direction is the transpose of the other; `expand` and `collect` to the same end are each other's.
+`gather_sum` of one direction is the transpose of the other; `expand` and `collect` for the same end are transposes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ gather_sum.def_linear([lambda ct, _x, s, *, direction: gather_sum(ct, s, directi
 gather_sum.def_batching("width")
 
 
-# `direction` names the rows that belong to the end in question: "in" for the destination, "out" for the source.
+# `direction` names the rows of the end in question: "in" for the destination, "out" for the source.
 
 
 def _expand(x: Any, structure: Structure, *, direction: Direction) -> Any:
@@ -87,7 +87,7 @@ def _collect_rows(loops: Loops, _params: Mapping[str, Any], operands: Arrays, ro
 
 expand = Operator(
     "expand",
-    # A destination's row is copied to its in-edges, which lie side by side; a source's to wherever it is a neighbour.
+    # A destination's row is copied to its adjacent in-edges; a source's row to all entries whose neighbour it is.
     [OperandSpec("neighbour", role_in="own")],
     [ResultSpec(per_edge=True)],
     label="SC",

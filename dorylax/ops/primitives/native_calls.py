@@ -22,16 +22,16 @@ def reduce(
     other: Any = None,
     identity: bool = False,
 ) -> Any:
-    """Reduces over each row's entries.
+    """Reduce each row's entries.
 
     Args:
         op: "sum", "weighted_sum", "max", "min" or "select_sum".
         x: `[V, H, F]`, or per entry `[E, H, F]` if `identity`.
-        rows: the rows.
+        rows: The rows.
         weight: `[E, H]`, for "weighted_sum".
         own: `[R, H, F]`, for "select_sum".
         other: `[V, H, F]`, for "select_sum".
-        identity: whether entry k refers to row k of `x`, not to row `neighbours[k]`.
+        identity: Whether entry k refers to row k of `x`, not to row `neighbours[k]`.
     """
     none, no_index = jnp.zeros((0,), x.dtype), jnp.zeros((0,), jnp.int32)
     result = jax.ShapeDtypeStruct((rows.offsets.shape[0] - 1, *x.shape[1:]), x.dtype)
@@ -48,21 +48,21 @@ def reduce(
 
 
 def scaled_sum(h: Any, loops: Any, scale: Any, rows: DirectedRows, *, own: bool, dtype: Any) -> Any:
-    """`[R, H, F]` of `primitives.scaled`, from the same operands."""
+    """Return `[R, H, F]` of `primitives.scaled`, from the same operands."""
     result = jax.ShapeDtypeStruct((rows.offsets.shape[0] - 1, *h.shape[1:]), dtype)
     call = jax.ffi.ffi_call("dorylax_ffi_scaled_sum", result)
     return call(h, loops, scale, rows.offsets, rows.neighbours, own=np.bool_(own))
 
 
 def dot(own: Any, x: Any, rows: DirectedRows) -> Any:
-    """`[E, H]`: per entry and head, the product of the row's own values `[R, H, F]` and its neighbour's `[V, H, F]`."""
+    """Return `[E, H]`: per entry and head, the product of the row's values `[R, H, F]` and its neighbour's `[V, H, F]`."""
     result = jax.ShapeDtypeStruct((rows.neighbours.shape[0], x.shape[1]), x.dtype)
     no_index = jnp.zeros((0,), jnp.int32)
     return jax.ffi.ffi_call("dorylax_ffi_dot", result)(own, x, rows.offsets, rows.neighbours, no_index)
 
 
 def expand(x: Any, rows: DirectedRows, *, of: str) -> Any:
-    """`[E, H, F]`: per entry, the values of its "neighbour" or of its "row"."""
+    """Return `[E, H, F]`: per entry, the values of its "neighbour" or of its "row"."""
     result = jax.ShapeDtypeStruct((rows.neighbours.shape[0], *x.shape[1:]), x.dtype)
     no_index = jnp.zeros((0,), jnp.int32)
     neighbours = rows.neighbours if of == "neighbour" else no_index
@@ -70,7 +70,7 @@ def expand(x: Any, rows: DirectedRows, *, of: str) -> Any:
 
 
 def attention(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float) -> tuple[Any, ...]:
-    """`(y [V, H, F],)` of `primitives.attention`."""
+    """Return `(y [V, H, F],)` of `primitives.attention`."""
     call = jax.ffi.ffi_call("dorylax_ffi_attention", (_like(z),))
     rows = structure.in_offsets, structure.in_neighbours
     return tuple(call(z, s, t, loops, *rows, slope=np.float64(negative_slope)))
@@ -79,7 +79,7 @@ def attention(z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negat
 def attention_saving(
     z: Any, s: Any, t: Any, loops: Any, structure: Structure, *, negative_slope: float, numbers: Any
 ) -> tuple[Any, ...]:
-    """`(y [V, H, F], tilt [V, H, F], shift [V, H], scale [V, H])`, the latter two of dtype `numbers`."""
+    """Return `(y [V, H, F], tilt [V, H, F], shift [V, H], scale [V, H])`, the latter two of dtype `numbers`."""
     per_head = jax.ShapeDtypeStruct(s.shape, numbers)
     call = jax.ffi.ffi_call("dorylax_ffi_attention_saving", (_like(z), _like(z), per_head, per_head))
     rows = structure.in_offsets, structure.in_neighbours
@@ -87,7 +87,7 @@ def attention_saving(
 
 
 def attention_backward(*operands: Any, negative_slope: float) -> tuple[Any, ...]:
-    """Cotangents of `(z, s, t)`, from `(z, s, t, loops, y, tilt, shift, scale, ct, structure)`."""
+    """Return cotangents of `(z, s, t)`, from `(z, s, t, loops, y, tilt, shift, scale, ct, structure)`."""
     *dense, structure = operands
     call = jax.ffi.ffi_call("dorylax_ffi_attention_backward", tuple(map(_like, dense[:3])))
     return tuple(call(*dense, structure.out_offsets, structure.out_neighbours, slope=np.float64(negative_slope)))

@@ -1,7 +1,7 @@
-"""`gather_scaled`: a sum over neighbours with the arithmetic that usually follows it, done while a row is in registers.
+"""`gather_scaled`: a sum over neighbours with the usual arithmetic after it, done while a row is in registers.
 
-No layer calls it: `program.single.fold` and `narrow` write it into a step that is differentiated already, which is why
-it has no derivative.
+Layers do not call it. It lacks a derivative, since `program.single.fold` and `narrow` insert it into a step that is already
+differentiated.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dorylax.ops.primitives import native_calls
 from dorylax.ops.primitives.operator import OperandSpec, Operator, ResultSpec, per_entry
 from dorylax.ops.primitives.structure import Direction, Structure, num_rows, rows_of
 
-# Operands: rows h [V, H, F]; loops [V] and scale [V], of the dtype of the result, or empty for ones. The result is
+# Operands: rows h [V, H, F]; loops [V] and scale [V], of the result's dtype, or empty for ones. The result is
 #   y[v] = scale[v] · (Σ over neighbours u of h[u] + loops[v] · h[v])  if `own`, else without the second term,
-# [V, H, F] of `dtype`: that of h, or float32 of rows stored in bfloat16. Sums are formed in float32 at least, and rounded
-# once at the end.
+# [V, H, F] of `dtype`: that of h, or float32 for rows stored in bfloat16. Sums are accumulated in float32 at least, and
+# rounded once.
 
 
 def _abstract(

@@ -20,10 +20,10 @@ from dorylax.ops.row_loops.rows import Entries
 
 def _softmax(scores: Any, loop_scores: Any, structure: Structure) -> tuple[Any, Any]:
     largest = collect_extremum(scores[:, :, None], structure, reduce="max")[:, :, 0]
-    # An empty row's maximum reads 0, which may lie far above its loop's score and let that underflow.
+    # The maximum of an empty row reads 0, which may far exceed its loop's score and let that underflow.
     empty = (degrees(structure, direction="in") == 0)[:, None]
     largest = jnp.where(empty, loop_scores, jnp.maximum(largest, loop_scores))
-    # A score of -inf means that there is no such edge; shifting by -inf would give NaN.
+    # A score of -inf excludes the edge; shifting by -inf would give NaN.
     shift = jnp.where(jnp.isfinite(largest), largest, 0)
     shifted = jnp.exp(scores - _expand(shift, structure))
     loop_shifted = jnp.exp(loop_scores - shift)
@@ -48,7 +48,7 @@ def _softmax_rows(loops: Loops, params: Mapping[str, Any], operands: Arrays, row
         for result, wide_result in zip(results, wide_results, strict=True):
             result[...] = wide_result
         return
-    # As `_softmax`, which says why; heads are columns here, [entries, 1, H].
+    # See `_softmax` for the reasons; heads are columns here, [entries, 1, H].
     alpha, loop_alpha = results
     largest, total, spread = np.empty_like(loop_alpha), np.empty_like(loop_alpha), np.empty_like(alpha)
     loops.reduce("max", scores[:, None], rows, None, largest[:, None])

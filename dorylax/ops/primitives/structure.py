@@ -1,4 +1,4 @@
-"""The graph as primitives take it: five arrays, of which an operator of one direction computes rows."""
+"""The graph as primitives take it: five arrays with rows in both directions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Direction = Literal["in", "out"]
 class Structure(NamedTuple):
     """The graph as primitives take it: rows by destination, then rows by source with each entry's slot.
 
-    An edge's slot is its place in the rows by destination: what per-edge operands and results are in order of. Operators
-    lead from and to the user's order (`dorylax.ops.edge_order`).
+    An edge's slot is its position in the rows by destination, which is the order of per-edge operands and results. Operators
+    convert from and to the user's order (`dorylax.ops.edge_order`).
     """
 
     in_offsets: Any  # uint32 [V+1, 2]
@@ -30,18 +30,18 @@ class DirectedRows(NamedTuple):
 
     offsets: Any  # uint32 [R+1, 2]
     neighbours: Any  # int32 [E]
-    edges: Any | None  # int32 [E], or None where entry k is edge k
+    edges: Any | None  # int32 [E], or None if entry k is edge k
 
 
 def structure_of(graph: CompressedGraph, *, edge_ids: bool = True) -> Structure:
-    """The arrays of a graph, for `bind`.
+    """Return the arrays of a graph, for `bind`.
 
     Args:
-        graph: the graph.
-        edge_ids: whether the operator counts edges, as all do but those that only sum or compare over vertices.
+        graph: The graph.
+        edge_ids: Whether the operator counts edges, as all do except those that only sum or compare over vertices.
 
     Raises:
-        GraphError: edges are counted, and the graph has no ids for them.
+        GraphError: Edges are counted, and the graph lacks edge ids.
     """
     into, out = graph.incoming, graph.outgoing
     edges = out.edges
@@ -53,17 +53,17 @@ def structure_of(graph: CompressedGraph, *, edge_ids: bool = True) -> Structure:
 
 
 def rows_of(structure: Structure, direction: Direction) -> DirectedRows:
-    """The rows that an operator of this direction computes."""
+    """Return the rows that an operator of this direction computes."""
     if direction == "in":
         return DirectedRows(structure.in_offsets, structure.in_neighbours, None)
     return DirectedRows(structure.out_offsets, structure.out_neighbours, structure.out_edges)
 
 
 def flip(direction: Direction) -> Direction:
-    """The other direction."""
+    """Return the other direction."""
     return "out" if direction == "in" else "in"
 
 
 def num_rows(structure: Structure, direction: Direction) -> Any:
-    """R, which may be a symbolic dimension."""
+    """Return R, which may be a symbolic dimension."""
     return rows_of(structure, direction).offsets.shape[0] - 1
