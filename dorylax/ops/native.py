@@ -1,10 +1,10 @@
-"""The native CPU kernels: finding the library, registering it with XLA, and calling it on NumPy buffers.
+"""The native CPU kernels: loading the library, registering it with XLA, and calling it on NumPy buffers.
 
-Where the library is, `dorylax.native_library` knows. Where there is none, the operators run as plain JAX, and the first one
-that is lowered says so.
+`dorylax.native_library` locates the library. Without it, the operators run as plain JAX, and the first one to be lowered
+warns.
 
-`DORYLAX_NATIVE=0` in the environment turns the library off; `DORYLAX_NATIVE=avx512|avx2|baseline` chooses its
-instruction set, which otherwise is the best that the processor has.
+`DORYLAX_NATIVE=0` in the environment turns the library off; `DORYLAX_NATIVE=avx512|avx2|baseline` chooses its instruction
+set, by default the best that the processor supports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from dorylax.native_library import SWITCH, candidates, is_off
 
-_ABI = 7  # of kernel/capi.cc and kernel/ffi.cc; a library of another number is left alone
+_ABI = 7  # of kernel/capi.cc and kernel/ffi.cc; a library with another number is not used
 _HANDLERS = (
     "dorylax_ffi_reduce",
     "dorylax_ffi_scaled_sum",
@@ -46,13 +46,13 @@ Kernel = Reduction | Literal["dot", "expand"]
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """Whether the native kernels serve, and why not if they do not.
+    """Availability of the native kernels, and the reason if they are unavailable.
 
     Attributes:
-        available: whether they serve.
-        instruction_set: "avx512", "avx2" or "baseline"; None where unavailable.
-        path: the library; None where unavailable.
-        reason: one sentence that says why they are unavailable; None where they serve.
+        available: Whether they are available.
+        instruction_set: "avx512", "avx2" or "baseline"; None if unavailable.
+        path: Path of the library; None if unavailable.
+        reason: One sentence with the reason if they are unavailable; else None.
     """
 
     available: bool
@@ -62,7 +62,7 @@ class Status:
 
 
 def status() -> Status:
-    """Whether the native kernels serve in this process."""
+    """Return the status of the native kernels in this process."""
     library, reason = _load()
     if library is None:
         return Status(available=False, reason=reason)
@@ -71,7 +71,7 @@ def status() -> Status:
 
 @contextlib.contextmanager
 def plain_operators() -> Iterator[None]:
-    """While this is open, operators are lowered to plain JAX, for machines without the library."""
+    """Context in which operators are lowered to plain JAX, for machines without the library."""
     token = _PLAIN.set(True)
     try:
         yield
@@ -80,7 +80,7 @@ def plain_operators() -> Iterator[None]:
 
 
 def usable(*dtypes: Any) -> bool:
-    """Whether the kernels serve operands of these dtypes; warns once per process where the library is missing."""
+    """Return whether the kernels support operands of these dtypes; warn once per process if the library is missing."""
     if _PLAIN.get():
         return False
     kinds = {jax.numpy.dtype(dtype) for dtype in dtypes}
@@ -93,15 +93,15 @@ def usable(*dtypes: Any) -> bool:
 
 
 def op_number(op: str) -> np.int32:
-    """The number by which the library knows a reduction (kernel/rows.h)."""
+    """Return the library's number of a reduction (kernel/rows.h)."""
     return np.int32(_OPS[op])
 
 
 def choose_instruction_set(name: InstructionSet | None) -> None:
-    """Makes the kernels use one instruction set, in this process; None for the best.
+    """Make the kernels use one instruction set in this process; None for the best.
 
     Raises:
-        RuntimeError: there is no library, or it or this processor lacks the instruction set.
+        RuntimeError: There is no library, or it or this processor lacks the instruction set.
     """
     library, reason = _load()
     if library is None:
@@ -125,22 +125,22 @@ def compute_rows(
     own: np.ndarray | None = None,
     other: np.ndarray | None = None,
 ) -> None:
-    """Runs a kernel over rows `begin:end` on the calling thread, without Python's lock, and checks nothing.
+    """Run a kernel over rows `begin:end` on the calling thread, without Python's lock and without checks.
 
-    A wrong dtype, shape or layout reads and writes anywhere: callers check (`dorylax.ops.row_operators`).
-    Every array is C-contiguous, and those of values have one dtype that `usable` accepts.
+    A wrong dtype, shape or layout accesses arbitrary memory: callers check (`dorylax.ops.row_operators`). Every array is
+    C-contiguous, and arrays of values have one dtype that `usable` accepts.
 
     Args:
-        kernel: a reduction; "dot", each entry's `own` row times its neighbour's; or "expand", a copy of the neighbour's row.
+        kernel: A reduction; "dot", each entry's `own` row times its neighbour's; or "expand", a copy of the neighbour's row.
         x: `[V, H, F]`, or `[V, F]` for H = 1.
         offsets: int64 `[R+1]`.
-        neighbours: int32 `[E]`; None where entry k refers to row k - `first_entry` of `x` (of "expand", to the entry's row).
+        neighbours: int32 `[E]`; None if entry k refers to row k - `first_entry` of `x` (for "expand", to the entry's row).
         out: `[R, H, F]`; per entry, from `first_entry` on, `[entries, H]` for "dot" and `[entries, H, F]` for "expand".
-        begin: first row.
-        end: row after the last.
-        first_entry: where arrays of values per entry begin; 0, or `offsets[0]` of a slice of the rows.
+        begin: First row.
+        end: Row after the last.
+        first_entry: First entry of arrays with values per entry; 0, or `offsets[0]` of a slice of the rows.
         weight: `[edges, H]`, for "weighted_sum".
-        edges: int32 `[E]`, positions in `weight`; None where entry k has position k - `first_entry`.
+        edges: int32 `[E]`, positions in `weight`; None if entry k has position k - `first_entry`.
         own: `[R, H, F]`, for "select_sum" and "dot".
         other: `[V, H, F]`, for "select_sum".
     """
@@ -176,13 +176,13 @@ def compute_rows(
 
 
 def pack_rows(offsets: np.ndarray, neighbours: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
-    """Copies the neighbours of some rows, one row after the other, without Python's lock, and checks nothing.
+    """Copy the neighbours of some rows, one row after the other, without Python's lock and without checks.
 
     Args:
         offsets: int64 `[R+1]`.
         neighbours: int32 `[E]`.
-        rows: int64, which rows.
-        out: int32, as long as these rows have entries.
+        rows: int64, numbers of the rows.
+        out: int32, as long as the number of entries of these rows.
     """
     library, reason = _load()
     if library is None:
@@ -193,14 +193,14 @@ def pack_rows(offsets: np.ndarray, neighbours: np.ndarray, rows: np.ndarray, out
 def keep_neighbours(
     offsets: np.ndarray, neighbours: np.ndarray, bits: np.ndarray, kept_offsets: np.ndarray, kept: np.ndarray
 ) -> None:
-    """Copies those neighbours of consecutive rows whose bits are set, without Python's lock, and checks nothing.
+    """Copy the neighbours of consecutive rows whose bits are set, without Python's lock and without checks.
 
     Args:
         offsets: int64 `[R+1]`.
         neighbours: int32 `[E]`.
         bits: uint8, one bit for each vertex, the lowest first.
-        kept_offsets: int64 `[R+1]`, to be filled, from 0 on.
-        kept: int32, to be filled; one longer than these rows have entries.
+        kept_offsets: int64 `[R+1]`, output, starting at 0.
+        kept: int32, output; one longer than the number of entries of these rows.
     """
     library, reason = _load()
     if library is None:
@@ -232,7 +232,7 @@ def _address(array: np.ndarray | None) -> int | None:
 
 @functools.cache
 def _load() -> tuple[ctypes.CDLL | None, str | None]:
-    """The library, registered with XLA, or the reason why there is none."""
+    """Return the library, registered with XLA, or the reason for its absence."""
     wanted = os.environ.get(SWITCH, "")
     if is_off():
         return None, "DORYLAX_NATIVE=0 turns it off"
@@ -281,7 +281,7 @@ def _declare(library: ctypes.CDLL) -> None:
 @functools.cache
 def _warn_once() -> None:
     _, reason = _load()
-    if is_off():  # asked for: nothing to say
+    if is_off():  # on request, so no warning
         return
     advice = " Install a C++ compiler (g++ or clang), then dorylax again." if reason == _NOT_BUILT else ""
     warnings.warn(

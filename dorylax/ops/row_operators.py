@@ -1,7 +1,7 @@
-"""Graph operators on NumPy buffers and slices of compressed rows, for graph servers that run them on threads of their own.
+"""Graph operators on NumPy buffers and slices of compressed rows, for graph servers that run them in several threads.
 
-Each means what the primitive of its name means (`dorylax.ops.primitives`), for the rows of a `RowRange` only. The native
-kernels compute float32, float64 and bfloat16, without Python's lock; NumPy does the rest, and everything where there is no
+Each computes the same as the primitive of its name (`dorylax.ops.primitives`), for the rows of a `RowRange` only. The native
+kernels compute float32, float64 and bfloat16, without Python's lock; NumPy computes the rest, and everything without the
 native library.
 """
 
@@ -23,13 +23,13 @@ _NATIVE, _NUMPY = NativeLoops(), NumpyLoops()
 
 
 def operator_on_rows(name: str) -> Operator:
-    """The operator of a primitive, which can be run on some rows.
+    """Return the operator of a primitive that supports computing some rows.
 
     Args:
-        name: the primitive's name, as "dorylax_gather_sum".
+        name: Name of the primitive, such as "dorylax_gather_sum".
 
     Raises:
-        ValueError: no such primitive, or one that only runs on a whole graph.
+        ValueError: There is no such primitive, or it only runs on a whole graph.
     """
     operator = OPERATORS.get(name)
     if operator is not None and operator.written_out is not None:
@@ -53,25 +53,25 @@ def run(
     *,
     out: Sequence[np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """Computes one graph primitive for some rows.
+    """Compute one graph primitive for some rows.
 
     Args:
-        name: the primitive's name, as "dorylax_gather_sum".
-        params: its parameters. A "direction" says which rows the caller gives (`Operator.side`) and is otherwise not read,
-            but by "dorylax_expand".
-        operands: its dense operands, with the axes that the primitive has (`[…, H, F]`; weights and scores `[…, H]`). By
-            their `roles`: "own" `[R, …]`; "neighbour" `[N, …]`, where neighbours are trusted to lie in 0 … N-1; "edge"
-            `[edges, …]`, where `rows.edges` is trusted to lie in 0 … edges-1, or without it at least one row per entry.
-        rows: the rows; offsets are trusted not to decrease.
-        out: C-contiguous arrays for the results, of their dtype and with at least as many rows; rows beyond stay untouched.
+        name: Name of the primitive, such as "dorylax_gather_sum".
+        params: Its parameters. A "direction" names the given rows (`Operator.side`), and only "dorylax_expand" reads it
+            otherwise.
+        operands: Its dense operands, with the primitive's axes (`[…, H, F]`; weights and scores `[…, H]`). By their `roles`:
+            "own" `[R, …]`; "neighbour" `[N, …]`, with unchecked neighbours in 0 … N-1; "edge" `[edges, …]`, with unchecked
+            `rows.edges` in 0 … edges-1, or without it at least one row per entry.
+        rows: The rows; offsets must not decrease, which is not checked.
+        out: C-contiguous arrays for the results, of their dtype and with at least as many rows; further rows stay unchanged.
 
     Returns:
-        The results, per row `[R, …]` or, of "dorylax_expand", "dorylax_edge_dot" and the first of "dorylax_edge_softmax",
-        per entry `[entries, …]`. Written to `out` they are its first rows.
+        The results, per row `[R, …]` or, for "dorylax_expand", "dorylax_edge_dot" and the first of "dorylax_edge_softmax",
+        per entry `[entries, …]`. With `out`, they are its first rows.
 
     Raises:
-        ValueError: no such primitive or parameter; an array has the wrong dtype, shape or layout, or too few rows; `out`
-            overlaps an operand; values per edge are asked for of rows whose entries are not in order of edges.
+        ValueError: There is no such primitive or parameter; an array has the wrong dtype, shape or layout, or too few rows;
+            `out` overlaps an operand; or values per edge are requested for rows whose entries are not in order of edges.
     """
     operator = operator_on_rows(name)
     assert operator.compute_rows is not None
@@ -85,7 +85,7 @@ def run(
     else:
         results = _outputs(name, templates, out, operands)
     loops: Loops = _NATIVE if native.usable(*(array.dtype for array in arrays)) else _NUMPY
-    with np.errstate(all="ignore"):  # infinities and NaN are values here, as in JAX
+    with np.errstate(all="ignore"):  # infinities and NaN are ordinary values here, as in JAX
         operator.compute_rows(loops, params, arrays, entries, results)
     return results
 
@@ -93,7 +93,7 @@ def run(
 def _operands(
     name: str, operator: Operator, params: Mapping[str, Any], operands: Sequence[np.ndarray], rows: Entries
 ) -> list[np.ndarray]:
-    """The operands, contiguous, after checking that the loops stay inside them."""
+    """Return the operands, contiguous, after checking that the loops stay inside them."""
     needed = operator.roles(params)
     if len(operands) != len(needed):
         raise ValueError(f"{name} takes {len(needed)} operands ({', '.join(needed)}), got {len(operands)}")
@@ -123,7 +123,7 @@ def _outputs(
     out: Sequence[np.ndarray],
     operands: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """The given arrays' first rows, after checking that results fit and overwrite no operand."""
+    """Return the first rows of the given arrays, after checking that results fit and overwrite no operand."""
     if len(out) != len(templates):
         raise ValueError(f"{name} has {len(templates)} results, got {len(out)} arrays in out")
     results = []

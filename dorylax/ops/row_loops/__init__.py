@@ -1,1 +1,1 @@
-"""Loops over the entries of some rows, in NumPy arrays: by the native kernels, or by NumPy where those do not serve."""
+"""Loops over the entries of some rows, in NumPy arrays: by the native kernels, or by NumPy where these are unavailable."""

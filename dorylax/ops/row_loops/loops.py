@@ -1,4 +1,4 @@
-"""The loops over entries that all graph operators are made of: the contract, which `native_loops` and `numpy_loops` meet."""
+"""Contract of the loops over entries from which all graph operators are built (`native_loops`, `numpy_loops`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arrays = list[np.ndarray]
 
 
 class Loops(ABC):
-    """Loops over the entries of some rows. Arguments are checked and arrays contiguous; nothing is kept."""
+    """Loops over the entries of some rows, without state; arguments are already checked, and arrays contiguous."""
 
     @abstractmethod
     def reduce(
@@ -28,37 +28,37 @@ class Loops(ABC):
         own: np.ndarray | None = None,
         other: np.ndarray | None = None,
     ) -> None:
-        """Reduces each row's entries; an empty row gives 0.
+        """Reduce each row's entries; an empty row gives 0.
 
         Args:
-            op: the reduction.
+            op: The reduction.
             x: `[N, H, F]`.
-            rows: the rows.
-            index: the row of `x` (and of `other`) that each entry reads; None where entry k reads row k - rows.first.
-            out: where results go, `[R, H, F]`.
-            weight: for "weighted_sum", `[edges, H]`, read by `rows.edges`.
-            own: for "select_sum", `[R, H, F]`.
-            other: for "select_sum", `[N, H, F]`.
+            rows: The rows.
+            index: Row of `x` (and of `other`) that each entry reads; None if entry k reads row k - rows.first.
+            out: Results, `[R, H, F]`.
+            weight: `[edges, H]`, read by `rows.edges`, for "weighted_sum".
+            own: `[R, H, F]`, for "select_sum".
+            other: `[N, H, F]`, for "select_sum".
         """
 
     @abstractmethod
     def dot(self, own: np.ndarray, x: np.ndarray, rows: Entries, out: np.ndarray) -> None:
-        """Multiplies the ends of each entry.
+        """Multiply the ends of each entry.
 
         Args:
             own: `[R, H, F]`.
             x: `[N, H, F]`, read by `rows.neighbours`.
-            rows: the rows.
-            out: where sums over F of the products go, `[entries, H]`.
+            rows: The rows.
+            out: Sums over F of the products, `[entries, H]`.
         """
 
     @abstractmethod
     def expand(self, x: np.ndarray, rows: Entries, index: np.ndarray | None, out: np.ndarray) -> None:
-        """Copies rows to entries.
+        """Copy rows to entries.
 
         Args:
             x: `[N, H, F]`, or `[R, H, F]` without `index`.
-            rows: the rows.
-            index: the row of `x` that each entry reads; None for the entry's own row.
-            out: where copies go, `[entries, H, F]`.
+            rows: The rows.
+            index: Row of `x` that each entry reads; None: the entry's own row.
+            out: Copies, `[entries, H, F]`.
         """

@@ -1,4 +1,4 @@
-"""The loops over entries by the native kernels."""
+"""Loops over entries by the native kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.ops.row_loops.rows import Entries
 
 @final
 class NativeLoops(Loops):
-    """By the native kernels: arrays of values are of one dtype that they serve."""
+    """Runs the native kernels; arrays of values have one dtype, which the kernels support."""
 
     def reduce(
         self,
@@ -28,16 +28,16 @@ class NativeLoops(Loops):
         own: np.ndarray | None = None,
         other: np.ndarray | None = None,
     ) -> None:
-        """As `Loops.reduce`."""
+        """See `Loops`."""
         edges = None if weight is None else rows.edges
         _compute(op, x, rows, index, out, weight=weight, edges=edges, own=own, other=other)
 
     def dot(self, own: np.ndarray, x: np.ndarray, rows: Entries, out: np.ndarray) -> None:
-        """As `Loops.dot`."""
+        """See `Loops`."""
         _compute("dot", x, rows, rows.neighbours, out, own=own)
 
     def expand(self, x: np.ndarray, rows: Entries, index: np.ndarray | None, out: np.ndarray) -> None:
-        """As `Loops.expand`."""
+        """See `Loops`."""
         _compute("expand", x, rows, index, out)
 
 

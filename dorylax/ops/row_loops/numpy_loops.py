@@ -1,6 +1,6 @@
-"""The loops over entries in NumPy and SciPy.
+"""Loops over entries in NumPy and SciPy.
 
-Sums over entries accumulate in float64: as the kernels' (kSpan in kernel/rows.h), they must not lose digits for being long.
+Sums over entries accumulate in float64: long sums must not lose digits, as in the kernels (kSpan in kernel/rows.h).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _FLOATS = _NARROW | {np.dtype(np.float32)}
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which arithmetic on this dtype is done: float32 for bfloat16 and float16."""
+    """Return the dtype for arithmetic on this dtype: float32 for bfloat16 and float16."""
     return np.dtype(np.float32) if dtype in _NARROW else dtype
 
 
 @final
 class NumpyLoops(Loops):
-    """By NumPy and SciPy: values of any dtype."""
+    """Runs NumPy and SciPy; supports values of any dtype."""
 
     def reduce(
         self,
@@ -40,7 +40,7 @@ class NumpyLoops(Loops):
         own: np.ndarray | None = None,
         other: np.ndarray | None = None,
     ) -> None:
-        """As `Loops.reduce`."""
+        """See `Loops`."""
         if own is not None and other is not None:
             same = _read(other, rows, index) == np.repeat(own, np.diff(rows.offsets), axis=0)
             x, index = np.where(same, _read(x, rows, index), x.dtype.type(0)), None
@@ -50,13 +50,13 @@ class NumpyLoops(Loops):
             _reduce_sum(x, rows, index, out, weight)
 
     def dot(self, own: np.ndarray, x: np.ndarray, rows: Entries, out: np.ndarray) -> None:
-        """As `Loops.dot`."""
+        """See `Loops`."""
         dtype = wide(own.dtype)
         ends = np.repeat(own.astype(dtype, copy=False), np.diff(rows.offsets), axis=0)
         out[...] = (ends * _read(x, rows, rows.neighbours).astype(dtype, copy=False)).sum(-1)
 
     def expand(self, x: np.ndarray, rows: Entries, index: np.ndarray | None, out: np.ndarray) -> None:
-        """As `Loops.expand`."""
+        """See `Loops`."""
         out[...] = np.repeat(x, np.diff(rows.offsets), axis=0) if index is None else _read(x, rows, index)
 
 
@@ -64,14 +64,14 @@ def _reduce_extremum(function: np.ufunc, values: np.ndarray, rows: Entries, out:
     full = np.diff(rows.offsets) > 0
     out[~full] = 0
     if full.any():
-        # An empty row has no segment of its own for reduceat; the others' segments meet where it lies.
+        # reduceat needs non-empty segments, so empty rows are skipped; the segments around them are adjacent.
         out[full] = function.reduceat(values, rows.offsets[:-1][full] - rows.first, axis=0)
 
 
 def _reduce_sum(
     x: np.ndarray, rows: Entries, index: np.ndarray | None, out: np.ndarray, weight: np.ndarray | None
 ) -> None:
-    """As products with sparse matrices, one for each head that has weights: ten times as fast as np.add.reduceat."""
+    """Multiply with sparse matrices, one for each head with weights: ten times as fast as np.add.reduceat."""
     if index is not None and len(x) > rows.num_entries:
         x, index = _read(x, rows, index), None
     if x.dtype in _FLOATS:
@@ -91,5 +91,5 @@ def _reduce_sum(
 
 
 def _read(x: np.ndarray, rows: Entries, index: np.ndarray | None) -> np.ndarray:
-    """The row of `x` that each entry reads."""
+    """Return the row of `x` that each entry reads."""
     return x[: rows.num_entries] if index is None else x[index[rows.first : rows.last]]

@@ -10,14 +10,14 @@ from dorylax.ops import native
 
 
 class RowRange(NamedTuple):
-    """R consecutive rows of a longer structure, of which nothing is copied.
+    """R consecutive rows of a longer structure, without copies.
 
     Attributes:
-        offsets: int64 `[R+1]`; entries of row r are `offsets[r]:offsets[r+1]` of `neighbours`, so they need not begin at 0.
+        offsets: int64 `[R+1]`; entries of row r are `offsets[r]:offsets[r+1]` of `neighbours`. The first may exceed 0.
         neighbours: int32 `[≥ offsets[R]]`, the row of a neighbour operand that each entry reads.
-        edges: int32 `[≥ offsets[R]]`, the row of an edge operand that each entry reads; None where entry k reads row
+        edges: int32 `[≥ offsets[R]]`, the row of an edge operand that each entry reads; None if entry k reads row
             k - offsets[0].
-        first_row: the number that row 0 has among the neighbours, which tells self-loops.
+        first_row: Number of row 0 among the neighbours, which identifies self-loops.
     """
 
     offsets: np.ndarray
@@ -27,14 +27,14 @@ class RowRange(NamedTuple):
 
 
 def packed(rows: RowRange, chosen: np.ndarray) -> RowRange:
-    """Some rows of a range, and their entries, one row after the other.
+    """Copy some rows of a range and their entries, one row after the other.
 
     Args:
-        rows: a range without `edges`; its arrays are trusted.
-        chosen: which of its rows, ascending, int64.
+        rows: A range without `edges`; its arrays are not checked.
+        chosen: Numbers of its rows, ascending, int64.
 
     Returns:
-        A copy. Where its rows lie among the neighbours (`first_row`) is lost.
+        A copy, without the rows' numbers among the neighbours (`first_row`).
     """
     lengths = np.diff(rows.offsets)[chosen]
     offsets = np.append(0, np.cumsum(lengths))
@@ -50,12 +50,11 @@ def packed(rows: RowRange, chosen: np.ndarray) -> RowRange:
 
 
 def kept(rows: RowRange, bits: np.ndarray) -> RowRange:
-    """A range without the entries of some neighbours.
+    """Copy a range without the entries of some neighbours.
 
     Args:
-        rows: a range without `edges`; its arrays are trusted.
-        bits: uint8, one bit for each neighbour that there may be, the lowest first (`numpy.packbits`): whether its entries
-            stay.
+        rows: A range without `edges`; its arrays are not checked.
+        bits: uint8, one bit for each possible neighbour, the lowest first (`numpy.packbits`): whether its entries stay.
 
     Returns:
         A copy.
@@ -72,13 +71,13 @@ def kept(rows: RowRange, bits: np.ndarray) -> RowRange:
 
 
 class Entries(NamedTuple):
-    """A row range that has been checked.
+    """A checked row range.
 
     Attributes:
-        offsets, neighbours, edges, first_row: as in `RowRange`, contiguous.
+        offsets, neighbours, edges, first_row: As in `RowRange`, contiguous.
         num_rows: R.
-        first: offsets[0].
-        last: offsets[R].
+        first: Offsets[0].
+        last: Offsets[R].
     """
 
     offsets: np.ndarray
@@ -91,15 +90,15 @@ class Entries(NamedTuple):
 
     @property
     def num_entries(self) -> int:
-        """How many entries the rows have."""
+        """Number of entries of the rows."""
         return self.last - self.first
 
 
 def checked(rows: RowRange) -> Entries:
-    """Checks what takes no time: dtypes, shapes and the ends, but not each offset or neighbour.
+    """Make the fast checks: dtypes, shapes and the ends, but not each offset or neighbour.
 
     Raises:
-        ValueError: an array has the wrong dtype or shape, or the rows end past it.
+        ValueError: An array has the wrong dtype or shape, or the rows end past it.
     """
     offsets = _indices("offsets", rows.offsets, np.int64)
     neighbours = _indices("neighbours", rows.neighbours, np.int32)
@@ -116,7 +115,7 @@ def checked(rows: RowRange) -> Entries:
 
 
 def contiguous(array: np.ndarray) -> np.ndarray:
-    """The array, copied if it is not C-contiguous and aligned."""
+    """Return the array, copied if it is not C-contiguous and aligned."""
     flags = array.flags
     return array if flags.c_contiguous and flags.aligned else np.require(array, requirements=("C", "A"))
 
