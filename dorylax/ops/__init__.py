@@ -1,7 +1,7 @@
-"""Graph operators: all that a model may do with a graph.
+"""Graph operators: the only operations of a model that use the graph.
 
-Each is a JAX primitive with derivatives and batching, runs as a native kernel on CPUs and as `jax.ops.segment_*`
-elsewhere, and is where `dorylax.program` cuts a model into tasks.
+Each is a JAX primitive with derivatives and batching. It runs as a native kernel on CPUs and as `jax.ops.segment_*`
+elsewhere. `dorylax.program` cuts a model into tasks at these operators.
 """
 
 from dorylax.ops.attention import additive_attention

@@ -23,27 +23,27 @@ def additive_attention(
 ) -> Float[Array, "V H F"]:
     r"""`y_v = Σ_{u ∈ N(v)} α_uv z_u` with `α_uv = softmax over u of LeakyReLU(s_u + t_v)`, head by head.
 
-    Veličković et al., "Graph attention networks", ICLR 2018, equations 1 to 4. The same as `scatter_src`, `scatter_dst`,
-    `edge_softmax` and `gather` one after the other, but on CPUs neither it nor its gradient makes an array over the edges.
+    Veličković et al., "Graph attention networks", ICLR 2018, equations 1 to 4. Equal to `scatter_src`, `scatter_dst`,
+    `edge_softmax` and `gather` in sequence, but on CPUs neither it nor its gradient makes an array over the edges.
     (Forward-mode and second derivatives do.)
 
     Args:
-        graph: the graph.
-        z: what is summed, `[V, H, F]`, for H heads.
-        source_scores: s `[V, H]`, of vertices as neighbours; -inf leaves all out-edges of a vertex out.
-        target_scores: t `[V, H]`, of vertices as those that attend.
-        negative_slope: of the LeakyReLU.
-        loops: `[V]`, above 0 where a vertex attends to itself over an implicit loop (`missing_self_loops`); nowhere if None.
-            It has no derivative.
+        graph: The graph.
+        z: Summands, `[V, H, F]`, for H heads.
+        source_scores: s `[V, H]`, scores of vertices as neighbours; -inf excludes all out-edges of a vertex.
+        target_scores: t `[V, H]`, scores of vertices that attend.
+        negative_slope: Negative slope of the LeakyReLU.
+        loops: `[V]`, above 0 if a vertex attends to itself over an implicit loop (`missing_self_loops`); None: no loops.
+            It is not differentiated.
 
     Returns:
-        `[V, H, F]`, in the common dtype of `z` and the scores; bfloat16 is summed in float32. 0 where every score is -inf,
-        and for a vertex without in-edges and loop.
+        `[V, H, F]`, in the common dtype of `z` and the scores; bfloat16 is summed in float32. 0 if every score is -inf, and
+        for a vertex without in-edges and loop.
 
     Raises:
-        GraphError: the graph has more than 2³¹-1 edges.
-        TypeError: all of `z` and the scores are integers.
-        ValueError: an argument does not have one row per vertex, or heads differ.
+        GraphError: The graph has more than 2³¹-1 edges.
+        TypeError: All of `z` and the scores are integers.
+        ValueError: An argument does not have one row per vertex, or heads differ.
     """
     for name, array in (("z", z), ("source_scores", source_scores), ("target_scores", target_scores)):
         check_rows(name, array, "vertices", graph.num_vertices)

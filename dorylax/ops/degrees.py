@@ -1,4 +1,4 @@
-"""Degrees and self-loops of a graph, inside JAX: constants of the graph, exact whatever the number of edges."""
+"""Degrees and self-loops of a graph, inside JAX: constants of the graph, exact for any number of edges."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dorylax.ops.primitives.structure import structure_of
 
 
 def in_degrees(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
-    """Number of in-edges of each vertex, `[V]`; an edge counts once, whatever its weight."""
+    """Return the number of in-edges of each vertex, `[V]`; an edge counts once, regardless of its weight."""
     return counts.degrees(structure_of(graph, edge_ids=False), direction="in").astype(dtype)
 
 
 def out_degrees(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
-    """Number of out-edges of each vertex, `[V]`."""
+    """Return the number of out-edges of each vertex, `[V]`."""
     return counts.degrees(structure_of(graph, edge_ids=False), direction="out").astype(dtype)
 
 
 def missing_self_loops(graph: CompressedGraph, dtype: DTypeLike = jnp.float32) -> Num[Array, " V"]:
-    """1 where a vertex has no edge to itself and 0 where it has one, `[V]`.
+    """Return 0 for vertices with an edge to themselves and 1 for all others, `[V]`.
 
-    The weight of the *implicit* self-loop by which layers turn A into A + I: loops that the graph already has count as
-    they are, and none is stored.
+    This is the weight of the *implicit* self-loop with which layers turn A into A + I. Existing loops keep their number, and
+    no loop is stored.
     """
     if graph.self_loops == "none":
         return jnp.ones(graph.num_vertices, dtype)

@@ -20,11 +20,11 @@ from dorylax.ops.shapes import AnyArray, check_rows, divide_rows, mean_dtypes
 def gather_edges(
     graph: CompressedGraph, e: Num[AnyArray, "E *rest"], *, reduce: Literal["sum", "mean", "max", "min"] = "sum"
 ) -> Num[Array, "V *rest"]:
-    """Reduces over in-edges: `y[v] = reduce over edges i = (u → v) of e[i]`.
+    """Reduce over in-edges: `y[v] = reduce over edges i = (u → v) of e[i]`.
 
     Args:
-        graph: the graph.
-        e: values per edge, `[E, …]`, in order of edge ids.
+        graph: The graph.
+        e: Values per edge, `[E, …]`, in order of edge ids.
         reduce: "sum", "mean", "max" or "min".
 
     Returns:
@@ -32,7 +32,7 @@ def gather_edges(
         an extremum share its gradient equally.
 
     Raises:
-        GraphError: edges have no ids.
+        GraphError: Edges have no ids.
         ValueError: `e` does not have one row per edge, or `reduce` is unknown.
     """
     check_rows("e", e, "edges", graph.num_edges)
@@ -40,7 +40,7 @@ def gather_edges(
 
 
 def gather_slots(graph: CompressedGraph, e: Num[AnyArray, "E *rest"], reduce: str) -> Num[Array, "V *rest"]:
-    """`gather_edges` of values in order of slots."""
+    """Run `gather_edges` on values in slot order."""
     flat = e.reshape(e.shape[0], 1, math.prod(e.shape[1:]))
     if reduce in ("max", "min"):
         y = collect_extremum(flat, structure_of(graph), reduce=reduce)

@@ -1,7 +1,7 @@
-"""Per-edge arrays between the user's order, which operators take and give, and slots, which primitives count by.
+"""Converts per-edge arrays between the user's order, which operators take and return, and slot order, which primitives use.
 
-Plain indexing, so that derivatives, `vmap` and `scan` work as for any array. Each way is the transpose of the other: a
-gather where the index of that way is at hand, otherwise a scatter without collisions, which on CPUs takes a third longer.
+It uses plain indexing, so that derivatives, `vmap` and `scan` work as for any array. Each direction is the transpose of the
+other: a gather if its index is available, otherwise a scatter without collisions, which on CPUs takes a third longer.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dorylax.ops.shapes import AnyArray
 
 
 def to_slots(graph: CompressedGraph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[AnyArray, "E *rest"]:
-    """Values `[E, …]` in order of edge ids → in order of slots; as they are where these are one order.
+    """Convert values `[E, …]` from edge id order to slot order; unchanged if the orders are the same.
 
     Raises:
-        GraphError: edges have no ids.
+        GraphError: Edges have no ids.
     """
     graph.require_edge_ids()
     if graph.by_source and not graph.symmetric:
@@ -28,7 +28,7 @@ def to_slots(graph: CompressedGraph, values: Shaped[AnyArray, "E *rest"]) -> Sha
 
 
 def from_slots(graph: CompressedGraph, values: Shaped[AnyArray, "E *rest"]) -> Shaped[Array, "E *rest"]:
-    """Values `[E, …]` in order of slots → in order of edge ids; the inverse of `to_slots`."""
+    """Convert values `[E, …]` from slot order to edge id order; the inverse of `to_slots`."""
     graph.require_edge_ids()
     if graph.by_source:
         return _gathered(values, graph.outgoing.edges)

@@ -29,19 +29,19 @@ def edge_softmax(
     """Softmax of edge scores over the in-edges of each vertex, head by head (Veličković et al. 2018, eq. 2).
 
     Args:
-        graph: the graph.
-        scores: `[E]` or `[E, H]`, in order of edge ids; -inf leaves an edge out.
-        loop_scores: scores of implicit self-loops, `[V]` or `[V, H]`, which then take part in their vertex's softmax;
-            -inf where a vertex has none.
+        graph: The graph.
+        scores: `[E]` or `[E, H]`, in order of edge ids; -inf excludes an edge.
+        loop_scores: Scores of implicit self-loops, `[V]` or `[V, H]`, which then take part in their vertex's softmax;
+            -inf for a vertex without a loop.
 
     Returns:
-        The weights, like `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 where every score is -inf.
+        The weights, in the shape of `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 if every score is -inf.
         Bfloat16 and float16 are computed in float32.
 
     Raises:
-        GraphError: edges have no ids.
-        TypeError: the scores are integers.
-        ValueError: an argument does not have one row per edge or vertex, or heads differ.
+        GraphError: Edges have no ids.
+        TypeError: The scores are integers.
+        ValueError: An argument does not have one row per edge or vertex, or heads differ.
     """
     check_rows("scores", scores, "edges", graph.num_edges)
     check_floating("scores", scores)

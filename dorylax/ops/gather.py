@@ -29,21 +29,21 @@ def gather(
     *,
     reduce: Reduce = "sum",
 ) -> Num[Array, "V *rest"]:
-    """Reduces over in-neighbours: `y[v] = reduce over edges e = (u → v) of edge_weight[e] · x[u]`.
+    """Reduce over in-neighbours: `y[v] = reduce over edges e = (u → v) of edge_weight[e] · x[u]`.
 
     Args:
-        graph: the graph.
-        x: values per vertex, `[V, …]`; `[V, H, …]` where `edge_weight` has H heads.
-        edge_weight: a factor per edge, `[E]`, or per edge and head, `[E, H]`, in order of edge ids; 1 if None.
+        graph: The graph.
+        x: Values per vertex, `[V, …]`; `[V, H, …]` if `edge_weight` has H heads.
+        edge_weight: A factor per edge, `[E]`, or per edge and head, `[E, H]`, in order of edge ids; 1 if None.
         reduce: "sum", "mean" (the sum over the number of in-edges, weighted or not), "max" or "min".
 
     Returns:
-        `[V, …]` like `x`, in the common dtype of `x` and `edge_weight`; a mean of integers is float32. Sums of bfloat16 and
-        float16 accumulate in float32. A vertex without in-edges gets 0. Edges that tie for an extremum share its gradient
-        equally.
+        `[V, …]` with the axes of `x`, in the common dtype of `x` and `edge_weight`; a mean of integers is float32. Sums of
+        bfloat16 and float16 accumulate in float32. A vertex without in-edges gets 0. Edges that tie for an extremum share
+        its gradient equally.
 
     Raises:
-        GraphError: weights are given and edges have no ids.
+        GraphError: Weights are given and edges have no ids.
         ValueError: `x` or `edge_weight` does not have one row per vertex or edge, heads differ, or `reduce` is unknown.
     """
     check_rows("x", x, "vertices", graph.num_vertices)

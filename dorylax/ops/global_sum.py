@@ -13,12 +13,12 @@ from dorylax.ops.shapes import AnyArray, check_rows, mean_dtypes
 def global_sum(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
     """`Σ_v x[v]` over all vertices of the graph.
 
-    The same as `x.sum(axis=0)`, which a model may write as well. In a pipeline all intervals meet there, forwards and
-    backwards, and each server sends one small message to each other.
+    Equal to `x.sum(axis=0)`, which a model may also write. In a pipeline all intervals meet there, in the forward and the
+    backward pass, and each server sends one small message to each other.
 
     Args:
-        graph: the graph.
-        x: values per vertex, `[V, …]`.
+        graph: The graph.
+        x: Values per vertex, `[V, …]`.
 
     Returns:
         `[…]` in the dtype of `x`; sums of bfloat16 and float16 accumulate in float32.
@@ -39,7 +39,7 @@ def global_sum(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[A
 def global_mean(graph: CompressedGraph, x: Num[AnyArray, "V *rest"]) -> Float[Array, "*rest"]:
     """`Σ_v x[v] / V`, computed in float32 at least; 0 for a graph without vertices.
 
-    Arguments as of `global_sum`; a mean of integers is float32.
+    Arguments are those of `global_sum`; a mean of integers is float32.
     """
     x = jnp.asarray(x)
     total = global_sum(graph, x.astype(jnp.promote_types(x.dtype, jnp.float32)))

@@ -1,4 +1,4 @@
-"""`readout`: each graph of many that lie side by side as one reduces the rows of its vertices."""
+"""`readout`: reduces the rows of each graph's vertices, for many graphs joined into one."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from dorylax.ops.segment import accumulator
 from dorylax.ops.shapes import mean_dtypes
 
 Readout = Literal["sum", "mean", "max"]
-_RUN = 2048  # vertices at least in a run, as kSpan of kernel/rows.h
+_RUN = 2048  # minimum vertices of a run, as kSpan of kernel/rows.h
 
 
 def readout(
     x: Num[Array, "V *rest"], graph_of: Int32[Array, " V"], num_graphs: int, reduce: Readout = "sum"
 ) -> Num[Array, "G *rest"]:
-    """`y[g] = reduce over vertices v with graph_of[v] = g of x[v]`; a graph without vertices gives 0, as an empty row does.
+    """`y[g] = reduce over vertices v with graph_of[v] = g of x[v]`; a graph without vertices gives 0.
 
-    Sums of bfloat16 and float16 accumulate in float32; a mean of integers is float32. Long sums are formed in parts, so
+    Sums of bfloat16 and float16 accumulate in float32; a mean of integers is float32. Long sums are computed in parts, so
     that float32 keeps its digits. Vertices that tie for a graph's maximum share the gradient.
 
     Args:
-        x: rows of vertices.
-        graph_of: the graph of each vertex, in 0 … G-1, in any order.
-        num_graphs: G, which a compiled function must know.
+        x: Rows of vertices.
+        graph_of: Graph of each vertex, in 0 … G-1, in any order.
+        num_graphs: G, a static number in compiled functions.
         reduce: "sum", "mean" or "max".
 
     Raises:
-        ValueError: another `reduce`.
+        ValueError: `reduce` is unknown.
     """
     if reduce not in ("sum", "mean", "max"):
         raise ValueError(f"readout takes reduce sum, mean or max, got {reduce!r}")
@@ -46,9 +46,9 @@ def readout(
 
 
 def _sum(x: Num[Array, "V *rest"], graph_of: Int32[Array, " V"], num_graphs: int) -> Num[Array, "G *rest"]:
-    """Sums by graph, each as a sum of the sums over runs of vertices; the parts are never larger than `x` together."""
+    """Return sums by graph, each a sum of sums over runs of vertices; the parts are together never larger than `x`."""
     size = x.shape[0]
-    parts = size // max(num_graphs, _RUN) if isinstance(size, int) else 1  # an interval of a pipeline is a part itself
+    parts = size // max(num_graphs, _RUN) if isinstance(size, int) else 1  # an interval of a pipeline is one part
     if parts < 2:
         return jax.ops.segment_sum(x, graph_of, num_graphs)
     run = jnp.arange(size, dtype=jnp.int32) // -(-size // parts)

@@ -1,8 +1,8 @@
 """Random bits keyed by row id: the same for a vertex wherever and however often its row is computed.
 
 `jax.random.bits(key, (N, W))` hashes the flat position i·W + j of each element (threefry, the partitionable form that
-JAX uses by default). Hashing the position of chosen rows only gives bit-identical rows without drawing the others, so
-that dropout does not depend on vertex order, on cuts into intervals, or on retries.
+JAX uses by default). Hashing only the positions of chosen rows gives bit-identical rows without drawing the others.
+Dropout therefore does not depend on vertex order, on cuts into intervals, or on retries.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from dorylax.jax_internals import threefry2x32_p
 
 
 def vertex_ids(graph: CompressedGraph) -> Integer[Array, " V"]:
-    """The user's id of each vertex, `[V]`: what per-vertex randomness is keyed by."""
+    """Return the user's id of each vertex, `[V]`, the key of per-vertex randomness."""
     if graph.vertex_ids is None:
         return jnp.arange(graph.num_vertices, dtype=jnp.int32)
     return jnp.asarray(graph.vertex_ids)
 
 
 def edge_ids(graph: CompressedGraph) -> Integer[Array, " E"]:
-    """The id of each edge, `[E]`, in order of per-edge arrays: what per-edge randomness is keyed by."""
+    """Return the id of each edge, `[E]`, in order of per-edge arrays, the key of per-edge randomness."""
     graph.require_edge_ids()
     if graph.edge_ids is None:
         return jnp.arange(graph.num_edges, dtype=jnp.int32)
@@ -33,7 +33,7 @@ def edge_ids(graph: CompressedGraph) -> Integer[Array, " E"]:
 
 
 def loop_ids(graph: CompressedGraph) -> Integer[Array, " V"]:
-    """The id of each vertex's implicit self-loop, 2³¹ + v, uint32 `[V]`: after the ids that edges may ever have."""
+    """Return the id of each vertex's implicit self-loop, 2³¹ + v, uint32 `[V]`, above all possible edge ids."""
     return vertex_ids(graph).astype(jnp.uint32) + jnp.uint32(1 << 31)
 
 
@@ -41,8 +41,8 @@ def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int, bit_width
     """Random bits of chosen rows.
 
     Args:
-        key: a threefry key (`jax.random.key`).
-        ids: row ids in 0 … 2³²-1, `[R]`, in any order, repeated or not.
+        key: A threefry key (`jax.random.key`).
+        ids: Row ids in 0 … 2³²-1, `[R]`, in any order, repeated or not.
         width: W, the number of words in a row.
         bit_width: B, bits in a word: 8, 16, 32, or 64 (with x64).
 
@@ -50,7 +50,7 @@ def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int, bit_width
         Unsigned, `[R, W]`; row k equals `jax.random.bits(key, (N, W), f"uint{B}")[ids[k]]` for every N > ids[k].
 
     Raises:
-        ValueError: the key is not a threefry key.
+        ValueError: The key is not a threefry key.
     """
     a, b = _hash(key, ids, width)
     if bit_width == 64:
@@ -63,10 +63,10 @@ def row_bits(key: PRNGKeyArray, ids: Integer[Array, " R"], width: int, bit_width
 def bernoulli_rows(
     key: PRNGKeyArray, probability: float, ids: Integer[Array, " R"], width: int
 ) -> Bool[Array, "R {width}"]:
-    """True with the given probability, independently for each element of the chosen rows, whichever rows are chosen.
+    """Return True with the given probability, independently for each element of the chosen rows, for any choice of rows.
 
-    Hashing is what dropout costs, so each hash (64 bits) serves four elements of 16 bits: four times as fast as
-    `jax.random.bernoulli`, at a probability that is rounded to a multiple of 2⁻¹⁶.
+    Hashing dominates the cost of dropout, so each hash (64 bits) serves four elements of 16 bits. This is four times as fast
+    as `jax.random.bernoulli`, with the probability rounded to a multiple of 2⁻¹⁶.
     """
     words = -(-width // 4)
     a, b = _hash(key, ids, words)
@@ -88,7 +88,7 @@ def _hash(
 
 
 def _positions(ids: UInt32[Array, " R"], width: int) -> tuple[UInt32[Array, "R W"], UInt32[Array, "R W"]]:
-    """High and low words of the 64-bit numbers ids·width + j, by schoolbook multiplication in 16-bit digits."""
+    """Return high and low words of the 64-bit numbers ids·width + j, by schoolbook multiplication in 16-bit digits."""
     digit, mask = jnp.uint32(16), jnp.uint32(0xFFFF)
     w0, w1 = jnp.uint32(width & 0xFFFF), jnp.uint32(width >> 16)
     a0, a1 = ids & mask, ids >> digit

@@ -1,4 +1,4 @@
-"""`scatter_src` and `scatter_dst`: every edge reads what the vertex at one of its ends holds."""
+"""`scatter_src` and `scatter_dst`: every edge reads the row of the vertex at one of its ends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def scatter_src(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[
     """`y[e] = x[u]` for each edge e = (u → v).
 
     Args:
-        graph: the graph.
-        x: values per vertex, `[V, …]`.
+        graph: The graph.
+        x: Values per vertex, `[V, …]`.
 
     Returns:
         `[E, …]`, in order of edge ids.
 
     Raises:
-        GraphError: edges have no ids.
+        GraphError: Edges have no ids.
         ValueError: `x` does not have one row per vertex.
     """
     return from_slots(graph, scatter_to_slots(graph, x, "out"))
@@ -38,7 +38,7 @@ def scatter_dst(graph: CompressedGraph, x: Float[AnyArray, "V *rest"]) -> Float[
 def scatter_to_slots(
     graph: CompressedGraph, x: Float[AnyArray, "V *rest"], direction: Direction
 ) -> Float[Array, "E *rest"]:
-    """What each edge reads at its source ("out") or destination ("in"), in order of slots."""
+    """Return the row that each edge reads at its source ("out") or destination ("in"), in slot order."""
     check_rows("x", x, "vertices", graph.num_vertices)
     flat = x.reshape(x.shape[0], 1, math.prod(x.shape[1:]))
     y = expand(flat, structure_of(graph), direction=direction)

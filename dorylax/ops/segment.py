@@ -1,10 +1,10 @@
-"""The meaning of the graph operators, in plain JAX: `jax.ops.segment_*` over compressed sparse rows.
+"""Definition of the graph operators in plain JAX: `jax.ops.segment_*` over compressed sparse rows.
 
-These functions are the lowering of the primitives wherever the native kernel does not serve (other platforms, other
-dtypes, no compiler at install time) and the reference that the kernel is tested against. Rows are given by `offsets`,
-uint32 `[R+1, 2]` (see `dorylax.graph.compressed`), and `neighbours`, int32 `[E]`. `edges`, int32 `[E]`, gives the edge id of
-each entry, where per-edge arrays are in another order than the entries. Per-vertex arrays are `[V, H, F]` (H heads), per
-edge `[E, H]` or `[E, H, F]`. Sums of bfloat16 and float16 accumulate in float32.
+These functions are the lowering of the primitives without a native kernel (other platforms, other dtypes, no compiler at
+install time) and the reference for tests of the kernel. Rows are given by `offsets`, uint32 `[R+1, 2]` (see
+`dorylax.graph.compressed`), and `neighbours`, int32 `[E]`. `edges`, int32 `[E]`, gives the edge id of each entry, if
+per-edge arrays are in another order than the entries. Per-vertex arrays are `[V, H, F]` (H heads), per edge `[E, H]` or `[E,
+H, F]`. Sums of bfloat16 and float16 accumulate in float32.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dorylax.graph.compressed import Size
 
 
 def degrees(offsets: UInt32[Array, "R1 2"]) -> Int32[Array, " R"]:
-    """Entries of each row, int32 `[R]`: exact while a row holds fewer than 2³¹ entries, however many there are in all."""
+    """Return the entries of each row, int32 `[R]`: exact while a row has fewer than 2³¹ entries, for any total."""
     low = offsets[:, 0]  # a difference of uint32 wraps around, so the high words cancel
     return (low[1:] - low[:-1]).astype(jnp.int32)
 
 
 def rows(offsets: UInt32[Array, "R1 2"], num_entries: Size) -> Int32[Array, " E"]:
-    """The row of each entry, int32 `[E]`.
+    """Return the row of each entry, int32 `[E]`.
 
     Raises:
-        NotImplementedError: more entries than int32 counts, which only the native kernels take.
+        NotImplementedError: There are more entries than int32 counts, which only the native kernels support.
     """
     if isinstance(num_entries, int) and num_entries > np.iinfo(np.int32).max:
         raise NotImplementedError(
@@ -39,13 +39,13 @@ def rows(offsets: UInt32[Array, "R1 2"], num_entries: Size) -> Int32[Array, " E"
 
 
 def accumulator(dtype: jnp.dtype) -> jnp.dtype:
-    """What sums of a type are added up in."""
+    """Return the dtype for accumulating sums of a dtype."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dtype(jnp.float32) if narrow else dtype
 
 
 def reduce_entries(values: Num[Array, "E *rest"], offsets: UInt32[Array, "R1 2"], reduce: str) -> Num[Array, "R *rest"]:
-    """Reduces each row's entries by "sum", "max" or "min"; an empty row gives 0."""
+    """Reduce each row's entries by "sum", "max" or "min"; an empty row gives 0."""
     ids, count = rows(offsets, values.shape[0]), offsets.shape[0] - 1
     if reduce == "sum":
         wide = values.astype(accumulator(values.dtype))

@@ -9,25 +9,25 @@ import numpy as np
 from jaxtyping import Array, Float
 
 AnyArray = Array | np.ndarray
-"""The arrays that operators take: of JAX, traced or not, or of NumPy."""
+"""Arrays that operators accept: of JAX, traced or not, or of NumPy."""
 
 
 def check_rows(name: str, array: Any, kind: str, expected: Any) -> None:
-    """Raises ValueError unless the array has one row for each of the graph's vertices or edges."""
+    """Raise ValueError unless the array has one row for each of the graph's vertices or edges."""
     if array.ndim < 1 or array.shape[0] != expected:
         raise ValueError(f"{name} must have one row for each of the graph's {expected} {kind}, got shape {array.shape}")
 
 
 def check_floating(name: str, array: Any) -> None:
-    """Raises TypeError unless the array has a floating dtype."""
+    """Raise TypeError unless the array has a floating-point dtype."""
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise TypeError(f"{name} must be of a floating dtype, got {array.dtype}: cast it to float32")
 
 
 def mean_dtypes(dtype: Any) -> tuple[Any, Any]:
-    """The dtype in which a mean is computed, and the dtype of its result.
+    """Return the dtype in which a mean is computed, and the dtype of its result.
 
-    Float32 holds the sum where float16 would overflow (at 65,504), and where integers would truncate the quotient.
+    Float32 holds sums that would overflow float16 (at 65,504), and quotients that integers would truncate.
     """
     if dtype == jnp.float16:
         return jnp.float32, dtype
@@ -35,6 +35,6 @@ def mean_dtypes(dtype: Any) -> tuple[Any, Any]:
 
 
 def divide_rows(y: Float[Array, "V *rest"], count: Float[Array, " V"]) -> Float[Array, "V *rest"]:
-    """Divides each row by its count; rows of count 0 stay as they are."""
+    """Divide each row by its count; rows of count 0 stay unchanged."""
     per_row = jnp.maximum(count, 1).reshape(-1, *(1,) * (y.ndim - 1))
     return (y / per_row).astype(y.dtype)
