@@ -35,8 +35,8 @@ def edge_softmax(
             -inf for a vertex without a loop.
 
     Returns:
-        The weights, in the shape of `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 if every score is -inf.
-        Bfloat16 and float16 are computed in float32.
+        The weights, in the shape of `scores`; with `loop_scores`, `(weights, loop weights)`. All are 0 if every score is
+        -inf. Bfloat16 and float16 are computed in float32.
 
     Raises:
         GraphError: Edges have no ids.
