@@ -1,4 +1,4 @@
-"""Models: layers in depth, one file per published model, most of them over one skeleton."""
+"""Models: stacks of layers, one file per published model, most of them built on one skeleton."""
 
 from dorylax.layers.models.appnp import APPNP
 from dorylax.layers.models.gat import GAT

@@ -1,4 +1,4 @@
-"""The network of Gasteiger et al. that predicts each vertex alone, then propagates the predictions."""
+"""The network of Gasteiger et al. that predicts each vertex separately, then propagates the predictions."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ from dorylax.layers.norm import NormKind
 class APPNP(nnx.Module):
     r"""Predict then propagate: Gasteiger et al., ICLR 2019, https://arxiv.org/abs/1810.05997.
 
-    A perceptron of `num_layers` dense layers on each vertex alone, then one `APPNPConv` on what it gives; for two
+    A perceptron of `num_layers` dense layers on each vertex separately, then one `APPNPConv` on its output; for two
     layers, Z = propagate(σ(X W_0 + b_0) W_1 + b_1).
 
     Args:
-        in_features: width of the input rows.
-        hidden_features: width of the hidden rows.
-        out_features: width of the output rows: the number of classes.
-        num_layers: number of dense layers; 1 has no hidden rows (default: 2).
-        dropout: probability of dropping an element of each dense layer's input (default: 0.5).
-        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
-        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
-        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is propagated, and a
-            linear output layer after it (default: "none").
+        in_features: Width of the input rows.
+        hidden_features: Width of the hidden rows.
+        out_features: Width of the output rows: the number of classes.
+        num_layers: Number of dense layers; 1 means no hidden rows (default: 2).
+        dropout: Probability of dropping an element of each dense layer's input (default: 0.5).
+        norm: Normalisation between layer and activation (`layers.norm.make_norm`; default: "none").
+        residual: Whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: Jumping knowledge: "none", or "concat" or "max" of all layers' rows, followed by a linear layer, whose output is
+            propagated (default: "none").
         num_propagations: K, the number of propagation steps (default: 10).
-        alpha: α, the probability of teleporting back to the vertex itself (default: 0.1).
-        edge_dropout: probability of dropping an edge or loop at a step; 0 makes the steps one `jax.lax.scan` (default:
+        alpha: Α, the probability of teleporting back to the vertex itself (default: 0.1).
+        edge_dropout: Probability of dropping an edge or loop at a step; 0 makes the steps one `jax.lax.scan` (default:
             0; the paper has 0.5).
-        activation: σ, between layers (default: ReLU).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        activation: Σ, between layers (default: ReLU).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
-        convs: the dense layers, first to last.
-        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
-        propagation: the `APPNPConv`.
+        convs: The dense layers, first to last.
+        skeleton: Dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+        propagation: The `APPNPConv`.
 
     Raises:
-        ValueError: a width, `num_layers` or `num_propagations` below 1, `dropout`, `edge_dropout` or `alpha` outside
-            0 … 1, no such norm or jk.
+        ValueError: A width, `num_layers` or `num_propagations` below 1, `dropout`, `edge_dropout` or `alpha` outside
+            0 … 1, unknown norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -97,6 +97,6 @@ class APPNP(nnx.Module):
         )
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
         predictions = self.skeleton([alone("APPNP", dense) for dense in self.convs], graph, x)
         return self.propagation(graph, predictions)

@@ -26,29 +26,29 @@ class GAT(nnx.Module):
     features and one output head; for pubmed it has 8 output heads.
 
     Args:
-        in_features: width of the input rows.
-        hidden_features: width of one head's hidden rows.
-        out_features: width of the output rows: the number of classes.
-        num_layers: number of layers; 1 has no hidden rows (default: 2).
-        heads: heads of each hidden layer, concatenated (default: 8).
-        output_heads: heads of the last layer, averaged; with `jk` there is no such layer (default: 1).
-        dropout: probability of dropping an element of each layer's input (default: 0.6).
-        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
-        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
-        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
-            linear output layer after it (default: "none").
-        attention_dropout: probability of dropping an attention coefficient (default: 0.6).
-        activation: σ, between layers (default: ELU).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        in_features: Width of the input rows.
+        hidden_features: Width of one head's hidden rows.
+        out_features: Width of the output rows: the number of classes.
+        num_layers: Number of layers; 1 means no hidden rows (default: 2).
+        heads: Heads of each hidden layer, concatenated (default: 8).
+        output_heads: Heads of the last layer, averaged; with `jk` there is no such layer (default: 1).
+        dropout: Probability of dropping an element of each layer's input (default: 0.6).
+        norm: Normalisation between layer and activation (`layers.norm.make_norm`; default: "none").
+        residual: Whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: Jumping knowledge: "none", or "concat" or "max" of all layers' rows, followed by a linear output layer
+            (default: "none").
+        attention_dropout: Probability of dropping an attention coefficient (default: 0.6).
+        activation: Σ, between layers (default: ELU).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
-        convs: the layers, first to last.
-        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+        convs: The layers, first to last.
+        skeleton: Dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm or jk, heads below 1.
+        ValueError: A width or `num_layers` below 1, `dropout` outside 0 … 1, unknown norm or jk, heads below 1.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -106,12 +106,12 @@ class GAT(nnx.Module):
         )
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
         return self.skeleton(list(self.convs), graph, x)
 
 
 class HeadLayer(NamedTuple):
-    """The sizes of one attention layer: its heads are concatenated, or else averaged."""
+    """Sizes of one attention layer, whose heads are concatenated or averaged."""
 
     in_features: int
     features_per_head: int
@@ -120,7 +120,7 @@ class HeadLayer(NamedTuple):
 
     @property
     def widths(self) -> tuple[int, int]:
-        """Width of the layer's input and output."""
+        """Widths of the layer's input and output."""
         return self.in_features, self.features_per_head * (self.heads if self.concat else 1)
 
 
@@ -134,12 +134,12 @@ def head_layers(
     output_heads: int,
     jk: JumpKind,
 ) -> list[HeadLayer]:
-    """The layers of an attention network: hidden ones concatenate `heads`, one that gives the output averages.
+    """Return the layers of an attention network: hidden layers concatenate `heads`, the output layer averages its heads.
 
-    With jumping knowledge, which has an output layer of its own, all of them are hidden ones.
+    With jumping knowledge, which adds an output layer, all of them are hidden layers.
 
     Raises:
-        ValueError: a width or `num_layers` below 1.
+        ValueError: A width or `num_layers` is below 1.
     """
     pairs = layer_widths(in_features, hidden_features, out_features, num_layers, jk)
     layers = []

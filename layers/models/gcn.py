@@ -24,26 +24,26 @@ class GCN(nnx.Module):
     `num_layers` times `GCNConv`; for two layers, with Ã = D̂^(-1/2) Â D̂^(-1/2), Z = Ã σ(Ã X W_0 + b_0) W_1 + b_1.
 
     Args:
-        in_features: width of the input rows.
-        hidden_features: width of the hidden rows.
-        out_features: width of the output rows: the number of classes.
-        num_layers: number of layers; 1 has no hidden rows (default: 2).
-        dropout: probability of dropping an element of each layer's input (default: 0.5).
-        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
-        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
-        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
-            linear output layer after it (default: "none").
-        activation: σ, between layers (default: ReLU).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        in_features: Width of the input rows.
+        hidden_features: Width of the hidden rows.
+        out_features: Width of the output rows: the number of classes.
+        num_layers: Number of layers; 1 means no hidden rows (default: 2).
+        dropout: Probability of dropping an element of each layer's input (default: 0.5).
+        norm: Normalisation between layer and activation (`layers.norm.make_norm`; default: "none").
+        residual: Whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: Jumping knowledge: "none", or "concat" or "max" of all layers' rows, followed by a linear output layer
+            (default: "none").
+        activation: Σ, between layers (default: ReLU).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
-        convs: the layers, first to last.
-        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+        convs: The layers, first to last.
+        skeleton: Dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm or jk.
+        ValueError: A width or `num_layers` below 1, `dropout` outside 0 … 1, unknown norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -82,5 +82,5 @@ class GCN(nnx.Module):
         )
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
         return self.skeleton(list(self.convs), graph, x)

@@ -29,31 +29,31 @@ class GCNII(nnx.Module):
         x_{l+1} = σ(GCN2Conv_{l+1}(dropout(x_l), x_0))    for l = 0 … L - 1
         y       = dropout(x_L) W_out + b_out
 
-    The paper goes up to 64 layers. Norms and shortcuts are no options: what lets it be deep is inside the layers.
+    The paper goes up to 64 layers. Norms and shortcuts are not options, since the layers themselves allow the depth.
 
     Args:
-        in_features: width of the input rows.
-        hidden_features: width of the hidden rows.
-        out_features: width of the output rows: the number of classes.
+        in_features: Width of the input rows.
+        hidden_features: Width of the hidden rows.
+        out_features: Width of the output rows: the number of classes.
         num_layers: L, number of `GCN2Conv` layers, without the two linear ones (default: 64).
-        dropout: probability of dropping an element of each layer's input (default: 0.6).
-        alpha: α, the share of x_0 in every layer (default: 0.1).
-        theta: θ, the strength of the layers' matrices, log(θ/l + 1) in layer l (default: 0.5).
-        share_weights: whether x_0 goes through the same matrix as the rows of the neighbours; False is the paper's
+        dropout: Probability of dropping an element of each layer's input (default: 0.6).
+        alpha: Α, the share of x_0 in every layer (default: 0.1).
+        theta: Θ, the strength of the layers' matrices, log(θ/l + 1) in layer l (default: 0.5).
+        share_weights: Whether x_0 goes through the same matrix as the rows of the neighbours; False is the paper's
             GCNII* (default: True).
-        activation: σ (default: ReLU).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        activation: Σ (default: ReLU).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
         linear_in: `nnx.Linear`, W_in and b_in.
-        convs: the `GCN2Conv` layers, first to last.
+        convs: The `GCN2Conv` layers, first to last.
         linear_out: `nnx.Linear`, W_out and b_out.
-        dropouts: one `Dropout` per layer, linear ones included.
+        dropouts: One `Dropout` per layer, linear ones included.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` or `alpha` outside 0 … 1, `theta` ≤ 0.
+        ValueError: A width or `num_layers` below 1, `dropout` or `alpha` outside 0 … 1, `theta` ≤ 0.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -76,7 +76,7 @@ class GCNII(nnx.Module):
         param_dtype: DTypeLike = jnp.float32,
         rngs: nnx.Rngs,
     ) -> None:
-        layer_widths(in_features, hidden_features, out_features, num_layers)  # refuses numbers below 1
+        layer_widths(in_features, hidden_features, out_features, num_layers)  # raises for numbers below 1
         self.in_features = in_features
         self.activation = activation
         self.linear_in = linear(in_features, hidden_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
@@ -99,7 +99,7 @@ class GCNII(nnx.Module):
         self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in range(num_layers + 2)])
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
         check_width("GCNII", x, self.in_features)
         ids = vertex_ids(graph)
         first, *between, last = self.dropouts

@@ -21,31 +21,31 @@ from dorylax.layers.norm import NormKind
 class GIN(nnx.Module):
     r"""Graph isomorphism network: Xu et al., ICLR 2019, https://arxiv.org/abs/1810.00826, without its readout.
 
-    `num_layers` times `GINConv`, whose perceptrons are `hidden_features` wide inside. `norm` falls inside the
-    perceptrons too, where the paper has batch normalisation.
+    `num_layers` times `GINConv`, whose perceptrons are `hidden_features` wide inside. `norm` also applies inside the
+    perceptrons, where the paper has batch normalisation.
 
     Args:
-        in_features: width of the input rows.
-        hidden_features: width of the hidden rows, and inside the perceptrons.
-        out_features: width of the output rows: the number of classes.
-        num_layers: number of layers; 1 has no hidden rows (default: 2).
-        dropout: probability of dropping an element of each layer's input (default: 0.5).
-        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
-        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
-        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
-            linear output layer after it (default: "none").
-        train_epsilon: whether each layer's ε is a parameter, starting from 0 (default: False).
-        activation: σ, between layers (default: ReLU).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        in_features: Width of the input rows.
+        hidden_features: Width of the hidden rows, and inside the perceptrons.
+        out_features: Width of the output rows: the number of classes.
+        num_layers: Number of layers; 1 means no hidden rows (default: 2).
+        dropout: Probability of dropping an element of each layer's input (default: 0.5).
+        norm: Normalisation between layer and activation (`layers.norm.make_norm`; default: "none").
+        residual: Whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: Jumping knowledge: "none", or "concat" or "max" of all layers' rows, followed by a linear output layer
+            (default: "none").
+        train_epsilon: Whether each layer's ε is a parameter, starting from 0 (default: False).
+        activation: Σ, between layers (default: ReLU).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
-        convs: the layers, first to last.
-        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+        convs: The layers, first to last.
+        skeleton: Dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm or jk.
+        ValueError: A width or `num_layers` below 1, `dropout` outside 0 … 1, unknown norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -98,5 +98,5 @@ class GIN(nnx.Module):
         )
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
         return self.skeleton(list(self.convs), graph, x)

@@ -22,32 +22,32 @@ from dorylax.layers.sage import Aggregation
 class MPNN(nnx.Module):
     r"""Message-passing network: Gilmer et al., ICML 2017, https://arxiv.org/abs/1704.01212, without its readout.
 
-    `num_layers` times `MPNNConv`, whose perceptrons are `hidden_features` wide inside, each layer with parameters of
-    its own. Every layer reads the same edge features.
+    `num_layers` times `MPNNConv`, whose perceptrons are `hidden_features` wide inside, with separate parameters for each
+    layer. Every layer reads the same edge features.
 
     Args:
-        in_features: width of the input rows.
-        hidden_features: width of the hidden rows, of the messages, and inside the perceptrons.
-        out_features: width of the output rows: the number of classes.
-        num_layers: number of layers; 1 has no hidden rows (default: 2).
-        dropout: probability of dropping an element of each layer's input (default: 0.5).
-        norm: between layer and activation, by name (`layers.norm.make_norm`; default: "none").
-        residual: whether to add each layer's input to its output, by a matrix where widths differ (default: False).
-        jk: jumping knowledge: "none", or "concat" or "max" of all layers' rows, none of which then is the output, and a
-            linear output layer after it (default: "none").
+        in_features: Width of the input rows.
+        hidden_features: Width of the hidden rows, of the messages, and inside the perceptrons.
+        out_features: Width of the output rows: the number of classes.
+        num_layers: Number of layers; 1 means no hidden rows (default: 2).
+        dropout: Probability of dropping an element of each layer's input (default: 0.5).
+        norm: Normalisation between layer and activation (`layers.norm.make_norm`; default: "none").
+        residual: Whether to add each layer's input to its output, by a matrix where widths differ (default: False).
+        jk: Jumping knowledge: "none", or "concat" or "max" of all layers' rows, followed by a linear output layer
+            (default: "none").
         aggregation: "sum", "mean" or "max" (default: "sum").
-        edge_features: D, width of the rows of edge features; 0: there are none (default: 0).
-        activation: σ, between layers (default: ReLU).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        edge_features: D, width of the rows of edge features; 0: no edge features (default: 0).
+        activation: Σ, between layers (default: ReLU).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
-        convs: the layers, first to last.
-        skeleton: dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
+        convs: The layers, first to last.
+        skeleton: Dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: a width or `num_layers` below 1, `dropout` outside 0 … 1, no such norm, jk or aggregation,
+        ValueError: A width or `num_layers` below 1, `dropout` outside 0 … 1, unknown norm, jk or aggregation,
             `edge_features` below 0.
 
     Shapes:
@@ -105,18 +105,18 @@ class MPNN(nnx.Module):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
     ) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]`.
+        """Return `[V, out_features]`, a row for each vertex of `graph`.
 
         Args:
             graph: V vertices, E edges.
-            x: features of the vertices `[V, in_features]`.
-            edges: features of the edges `[E, edge_features]`, by edge id; None where `edge_features` is 0.
+            x: Features of the vertices `[V, in_features]`.
+            edges: Features of the edges `[E, edge_features]`, by edge id; None if `edge_features` is 0.
         """
         return self.skeleton([_with_edges(conv, edges) for conv in self.convs], graph, x)
 
 
 def _with_edges(conv: MPNNConv, edges: jax.Array | None) -> Layer:
-    """A message-passing layer, called as a layer without edge features is."""
+    """Wrap a message-passing layer in the signature of a layer without edge features."""
 
     def layer(graph: CompressedGraph, x: jax.Array) -> jax.Array:
         return conv(graph, x, edges)

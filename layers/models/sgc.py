@@ -21,15 +21,15 @@ class SGC(nnx.Module):
     rows, no activation and no dropout.
 
     Args:
-        in_features: width of the input rows.
-        out_features: width of the output rows: the number of classes.
+        in_features: Width of the input rows.
+        out_features: Width of the output rows: the number of classes.
         num_propagations: K (default: 2).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: stream `params`.
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params`.
 
     Attributes:
-        convs: the one layer.
+        convs: The one layer.
 
     Raises:
         ValueError: `num_propagations` < 1.
@@ -63,6 +63,6 @@ class SGC(nnx.Module):
         )
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Gives each vertex of `graph` its row of `[V, out_features]` from the features `x [V, in_features]`."""
+        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
         y: Array = self.convs[0](graph, x)
         return y

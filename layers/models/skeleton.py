@@ -1,7 +1,7 @@
-"""What most models share: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
+"""Common structure of most models: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
 
-A model owns its layers as `convs` (so that the first layer's parameters are always those under `convs/0`)
-and hands them to its `Skeleton`, which owns the rest and knows nothing of the kind of layer.
+A model owns its layers as `convs` (so that the first layer's parameters are always those under `convs/0`) and passes them to
+its `Skeleton`, which owns the rest and is independent of the kind of layer.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ class Skeleton(nnx.Module):
         x_{l+1} = σ(norm_l(f_l(dropout(x_l))) + skip_l(x_l))    for l < L - 1
         x_L     = f_{L-1}(dropout(x_{L-1})) + skip_{L-1}(x_{L-1})
 
-    With `residual` there are shortcuts: the identity if a layer's widths are equal, otherwise a product with a matrix of
-    their own.
+    With `residual` there are shortcuts: the identity if a layer's widths are equal, otherwise a product with a separate
+    matrix.
 
-    With jumping knowledge no layer is the last: the first line holds for all l < L, and the output is
+    With jumping knowledge there is no last layer: the first line holds for all l < L, and the output is
     out(dropout(join(x_1, …, x_L))), by `JumpingKnowledge`.
 
     Args:
-        widths: width of each layer's input and output, `[(F_0, F_1), (F_1, F_2), …]`.
-        out_features: width of the output rows; without jumping knowledge, that of the last layer.
-        dropout: probability of dropping an element of a layer's input.
-        norm: by name (`layers.norm.make_norm`).
-        residual: whether there are shortcuts.
-        jk: jumping knowledge: "none", "concat" or "max".
-        activation: σ.
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: streams `params` and `dropout`.
+        widths: Width of each layer's input and output, `[(F_0, F_1), (F_1, F_2), …]`.
+        out_features: Width of the output rows; without jumping knowledge, that of the last layer.
+        dropout: Probability of dropping an element of a layer's input.
+        norm: Normalisation (`layers.norm.make_norm`).
+        residual: Whether there are shortcuts.
+        jk: Jumping knowledge: "none", "concat" or "max".
+        activation: Σ.
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` and `dropout`.
 
     Attributes:
-        dropouts: one `Dropout` per layer, and one more for what jumping knowledge joins.
-        norms: one normalisation per layer but the last, with jumping knowledge for the last too; empty for "none".
-        shortcuts: one `Shortcut` per layer; empty without `residual`.
-        jump: the `JumpingKnowledge`, or None.
+        dropouts: One `Dropout` per layer, and one more for the rows joined by jumping knowledge.
+        norms: One normalisation per layer except the last (with jumping knowledge, including the last); empty for "none".
+        shortcuts: One `Shortcut` per layer; empty without `residual`.
+        jump: The `JumpingKnowledge`, or None.
 
     Raises:
-        ValueError: `dropout` outside 0 … 1, no such norm or jk.
+        ValueError: `dropout` outside 0 … 1, unknown norm or jk.
 
     Shapes:
         - input: graph with V vertices, features `[V, F_0]`
@@ -85,7 +85,7 @@ class Skeleton(nnx.Module):
         rngs: nnx.Rngs,
     ) -> None:
         self.activation = activation
-        check_norm(norm)  # one layer alone has no norm that would
+        check_norm(norm)  # a single layer creates no norm that would check it
         check_jk(jk)
         jumps = jk != "none"
         self.dropouts = nnx.List([Dropout(dropout, rngs=rngs) for _ in range(len(widths) + jumps)])
@@ -104,7 +104,7 @@ class Skeleton(nnx.Module):
         )
 
     def __call__(self, layers: Sequence[Layer], graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Runs `layers` (as many as there are widths) on features `[V, F_0]`; gives `[V, out_features]`."""
+        """Run `layers` (as many as there are widths) on features `[V, F_0]`; return `[V, out_features]`."""
         ids = vertex_ids(graph)
         rows = []
         for depth, layer in enumerate(layers):
@@ -125,14 +125,14 @@ class Skeleton(nnx.Module):
 
 @final
 class Shortcut(nnx.Module):
-    """Identity where the widths are equal, else a product with a matrix; He et al., arXiv:1512.03385, eqs. 1 and 2.
+    """Identity if the widths are equal, else a product with a matrix; He et al., arXiv:1512.03385, eqs. 1 and 2.
 
     Args:
-        in_features: width of the input rows.
-        out_features: width of the output rows.
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the matrix (default: float32).
-        rngs: the `params` stream gives the matrix.
+        in_features: Width of the input rows.
+        out_features: Width of the output rows.
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the matrix (default: float32).
+        rngs: Stream `params` for the matrix.
 
     Shapes:
         - input: `[V, in_features]`
@@ -150,7 +150,7 @@ class Shortcut(nnx.Module):
         )
 
     def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """`[V, in_features]` → `[V, out_features]`."""
+        """Return `[V, out_features]` from `[V, in_features]`."""
         if self.projection is None:
             (x,) = follow_input((x,), dtype=self.dtype)
             return x
@@ -160,12 +160,12 @@ class Shortcut(nnx.Module):
 def layer_widths(
     in_features: int, hidden_features: int, out_features: int, num_layers: int, jk: JumpKind = "none"
 ) -> list[tuple[int, int]]:
-    """Width of each layer's input and output: `in → hidden → … → hidden → out`, in `num_layers` steps.
+    """Return the widths of each layer's input and output: `in → hidden → … → hidden → out`, in `num_layers` steps.
 
-    With jumping knowledge, which has an output layer of its own, all of them give hidden rows.
+    With jumping knowledge, which adds an output layer, all of them return hidden rows.
 
     Raises:
-        ValueError: a number below 1.
+        ValueError: A number is below 1.
     """
     for name, value in (
         ("in_features", in_features),
