@@ -1,4 +1,4 @@
-"""The normalised adjacency matrix of Kipf & Welling as an operator on rows: what GCN, SGC, APPNP and GCNII share."""
+"""The normalised adjacency matrix of Kipf & Welling as an operator on rows, shared by GCN, SGC, APPNP and GCNII."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class NormalisedAdjacency(NamedTuple):
 
         (Ã X)_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · x_u,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
 
-    A loop is added only to vertices that have none; one that is given twice counts twice, as any edge does (PyG keeps one:
-    `coalesce` beforehand makes both the same). In a directed graph d is the in-degree at both ends, as in PyG.
-    The normalisation is separable, so no array over the edges is made: rows are scaled before and after a plain gather.
+    A loop is added only to vertices without one. A loop given twice counts twice, as any edge does. (PyG keeps one:
+    `coalesce` the graph first for equal results.) In a directed graph d is the in-degree at both ends, as in PyG. The
+    normalisation is separable, so no array over the edges is made: rows are scaled before and after a plain gather.
 
     Attributes:
         graph: V vertices, E edges.
         scale: 1/√d `[V, 1]`.
-        loops: weights of the implicit loops `[V, 1]`, 0 where A has one.
+        loops: Weights of the implicit loops `[V, 1]`, 0 for vertices with a loop in A.
         edge_weight: w `[E]`, or None for all ones.
     """
 
@@ -39,8 +39,8 @@ class NormalisedAdjacency(NamedTuple):
     edge_weight: Float[Array, " E"] | None
 
     def times(self, x: Float[Array, "V F"]) -> Float[Array, "V F"]:
-        """Ã X, `[V, F]`."""
-        wide, narrow = mean_dtypes(x.dtype)  # the sum of a hub's neighbours may be out of range where its row is not
+        """Return Ã X, `[V, F]`."""
+        wide, narrow = mean_dtypes(x.dtype)  # the sum of a hub's neighbours may overflow although its row does not
         scale = self.scale.astype(wide)
         h = scale * x.astype(wide)
         y: jax.Array = scale * (gather(self.graph, h, self.edge_weight) + self.loops.astype(wide) * h)
@@ -50,13 +50,13 @@ class NormalisedAdjacency(NamedTuple):
 def normalised_adjacency(
     graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
 ) -> NormalisedAdjacency:
-    """Ã of a graph, to be multiplied with rows like `x`.
+    """Return Ã of a graph, for products with rows of the dtype of `x`.
 
     Args:
         graph: V vertices, E edges.
-        x: rows in the dtype of the products; degrees are counted in float32 at least.
+        x: Rows in the dtype of the products; degrees are counted in float32 at least.
         edge_weight: `[E]`, by edge id, w ≥ 0 and in the dtype of `x` (default: all ones); an added loop has weight 1. A
-            vertex whose weights add up to nothing has 1/√d = 0.
+            vertex whose weights sum to 0 has 1/√d = 0.
     """
     statistics = statistics_dtype(x)
     loops = missing_self_loops(graph, statistics)
@@ -69,16 +69,16 @@ def normalised_adjacency(
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuses a share α of first rows in a propagation that is outside 0 … 1.
+    """Check that the share α of first rows in a propagation is in 0 … 1.
 
     Raises:
-        ValueError: it is.
+        ValueError: Α is outside 0 … 1.
     """
     if not 0 <= alpha <= 1:
         raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
 
 
 def _inverse_root(degrees: Float[Array, " V"]) -> Float[Array, " V"]:
-    """d^(-1/2), and 0 where d = 0, with a finite derivative there too."""
+    """Return d^(-1/2), or 0 if d = 0, with a finite derivative there, too."""
     positive = degrees > 0
     return jnp.where(positive, jax.lax.rsqrt(jnp.where(positive, degrees, 1)), 0)

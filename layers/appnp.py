@@ -1,4 +1,4 @@
-"""The personalised propagation of Gasteiger et al. The model made of it is `dorylax.layers.models.appnp`."""
+"""The personalised propagation of Gasteiger et al. Its model is `dorylax.layers.models.appnp`."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class APPNPConv(nnx.Module):
 
         z_v ← (1 - α) Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · z_u + α x_v.
 
-    There are no parameters: what is propagated has been predicted already. The K steps are one `jax.lax.scan`. With
-    dropout, which falls on the elements of Ã anew at every step, they are written out.
+    There are no parameters: the rows to propagate are already predictions. The K steps are one `jax.lax.scan`. With dropout,
+    which draws new elements of Ã at every step, they are unrolled.
 
     Args:
         num_propagations: K (default: 10).
-        alpha: α, the probability of teleporting back to the vertex itself (default: 0.1).
-        edge_dropout: probability of dropping an edge or loop at a step (default: 0).
-        dtype: dtype of the computation and the result (default: that of the input).
-        rngs: the `dropout` stream gives the masks.
+        alpha: Α, the probability of teleporting back to the vertex itself (default: 0.1).
+        edge_dropout: Probability of dropping an edge or loop at a step (default: 0).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        rngs: Stream `dropout` for the masks.
 
     Attributes:
-        dropout: the `Dropout` of the edges.
+        dropout: The `Dropout` of the edges.
 
     Raises:
         ValueError: `num_propagations` < 1, `alpha` or `edge_dropout` outside 0 … 1.
@@ -71,11 +71,11 @@ class APPNPConv(nnx.Module):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V F"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: rows `[V, F]`.
+            x: Rows `[V, F]`.
             edge_weight: `[E]`, by edge id, w ≥ 0 (default: all ones), as in `GCNConv`.
 
         Returns:
@@ -96,7 +96,7 @@ class APPNPConv(nnx.Module):
         return z
 
     def _dropped(self, adjacency: NormalisedAdjacency) -> NormalisedAdjacency:
-        """Ã without the elements that one draw drops. Dropping a weight drops its element: Ã scales it afterwards."""
+        """Return Ã with dropped elements. Dropping a weight drops its element, since Ã scales it afterwards."""
         graph, weight = adjacency.graph, adjacency.edge_weight
         if weight is None:
             weight = jnp.ones(graph.num_edges, adjacency.scale.dtype)

@@ -1,4 +1,4 @@
-"""Attention over in-neighbours and the vertex itself, once the scores are there: what GAT and GATv2 share."""
+"""Attention over in-neighbours and the vertex itself, from given scores; shared by GAT and GATv2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dorylax.ops import edge_ids, edge_softmax, gather, loop_ids, missing_self_l
 
 
 def kept(layer: nnx.Module) -> bool:
-    """Whether what a layer sows is kept: by `Trainer.intermediates`, or by `nnx.capture`, which mark modules so."""
+    """Whether a layer's sown values are kept: `Trainer.intermediates` and `nnx.capture` mark modules for that."""
     return hasattr(layer, "__captures__")
 
 
@@ -28,16 +28,17 @@ def attend(
 ) -> Float[Array, "V H F"]:
     r"""`y_v = Σ_{u ∈ N(v) ∪ {v}} dropout(α_uv) z_u`, with α the softmax of the scores over u, head by head.
 
-    The loop of a vertex without one is a term of the softmax and of the sum, never an edge. Where it is kept, the layer sows
-    α: `attention` `[E, H]` by edge id, and `loop_attention` `[V, H]` of the implicit loops, 0 where there is none.
+    The loop of a vertex without one is a term of the softmax and of the sum, never an edge. If sown values are kept, the
+    layer sows α: `attention` `[E, H]` by edge id, and `loop_attention` `[V, H]` of the implicit loops, 0 for vertices
+    without one.
 
     Args:
         graph: V vertices, E edges.
-        z: what is summed, `[V, H, F]`, for H heads.
+        z: Summands, `[V, H, F]`, for H heads.
         scores: `[E, H]`, by edge id.
-        loop_scores: those of the implicit loops, `[V, H]`; not read where a vertex has a loop of its own.
-        dropout: falls on the coefficients of edges and loops, keyed by their ids.
-        layer: the one that attends, and sows.
+        loop_scores: Scores of the implicit loops, `[V, H]`; ignored for a vertex with an explicit loop.
+        dropout: Dropout of the coefficients of edges and loops, keyed by their ids.
+        layer: The layer that attends, and sows.
 
     Returns:
         `[V, H, F]`.

@@ -1,4 +1,4 @@
-"""The graph attention layer of Veličković et al. The model made of it is `dorylax.layers.models.gat`."""
+"""The graph attention layer of Veličković et al. Its model is `dorylax.layers.models.gat`."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class GATConv(nnx.Module):
     falls on α.
 
     Args:
-        in_features: width of the input rows.
+        in_features: Width of the input rows.
         out_features: F, width of one head's output.
         heads: K, number of heads (default: 8).
-        concat: concatenate the heads (width K·F) or average them (width F) (default: True).
-        negative_slope: of the LeakyReLU (default: 0.2, as in the paper).
-        attention_dropout: probability of dropping a coefficient (default: 0).
-        use_bias: whether to add b (default: True).
-        kernel_init: initialiser of W, made as `[in_features, K·F]` (default: Glorot uniform).
-        attention_init: initialiser of s and t, made as `[K, F]` (default: Glorot uniform).
-        bias_init: initialiser of b (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters, `dropout` the masks.
+        concat: Concatenate the heads (width K·F) or average them (width F) (default: True).
+        negative_slope: Negative slope of the LeakyReLU (default: 0.2, as in the paper).
+        attention_dropout: Probability of dropping a coefficient (default: 0).
+        use_bias: Whether to add b (default: True).
+        kernel_init: Initialiser of W, made as `[in_features, K·F]` (default: Glorot uniform).
+        attention_init: Initialiser of s and t, made as `[K, F]` (default: Glorot uniform).
+        bias_init: Initialiser of b (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` for the parameters and `dropout` for the masks.
 
     Attributes:
         kernel: W `[in_features, K·F]`, head k in columns k·F … (k+1)·F - 1.
         attention_source: s `[K, F]`, applied to the neighbour u.
         attention_target: t `[K, F]`, applied to v itself.
         bias: b `[K·F]` or `[F]`, or None.
-        dropout: the `Dropout` of the coefficients.
+        dropout: The `Dropout` of the coefficients.
 
     Raises:
         ValueError: `heads` < 1, or `attention_dropout` outside 0 … 1.
@@ -101,11 +101,11 @@ class GATConv(nnx.Module):
         self.dropout = Dropout(attention_dropout, rngs=rngs)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: features `[V, in_features]`.
+            x: Features `[V, in_features]`.
 
         Returns:
             `[V, K·F]` or `[V, F]`, in `dtype` or else the dtype of `x`.
@@ -131,6 +131,6 @@ class GATConv(nnx.Module):
         if not self.dropout.active and not kept(self):
             loops = missing_self_loops(graph, z.dtype)
             return additive_attention(graph, z, source, target, negative_slope=slope, loops=loops)
-        # Dropout falls on coefficients by the ids of their edges, so they are needed one by one; so are they to be seen.
+        # Dropout keys coefficients by their edges' ids, so separate coefficients are needed; also for sowing them.
         scores = jax.nn.leaky_relu(scatter_src(graph, source) + scatter_dst(graph, target), slope)
         return attend(graph, z, scores, jax.nn.leaky_relu(source + target, slope), self.dropout, layer=self)

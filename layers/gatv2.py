@@ -1,4 +1,4 @@
-"""The graph attention layer of Brody et al. The model made of it is `dorylax.layers.models.gatv2`."""
+"""The graph attention layer of Brody et al. Its model is `dorylax.layers.models.gatv2`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dorylax.ops import scatter_dst, scatter_src
 
 @final
 class GATv2Conv(nnx.Module):
-    r"""Graph attention that ranks neighbours anew for every vertex: Brody et al., ICLR 2022.
+    r"""Graph attention in which each vertex ranks its neighbours differently: Brody et al., ICLR 2022.
 
     "How attentive are graph attention networks?", https://arxiv.org/abs/2105.14491, equation 7. In matrices, with K
     heads and P_k the matrix of that head's attention coefficients (row v sums to 1 and is zero where Â = A + I is),
@@ -33,34 +33,35 @@ class GATv2Conv(nnx.Module):
         x'_v = Σ_{u ∈ N(v) ∪ {v}} α_uv z_u,
         α_uv = softmax over u of a_k · LeakyReLU(z_u + W_r,k^T x_v + b_r,k).
 
-    `GATConv` has the LeakyReLU outside of the product, so that all vertices rank their neighbours alike. The price is
-    work per edge: the LeakyReLU falls on `[E, K·F]` instead of `[E, K]`. The loop of a vertex without one is a term of
-    the softmax and of the sum, never an edge. Dropout, when training, falls on α.
+    `GATConv` applies the LeakyReLU after the product, so that all vertices rank neighbours in the same way. GATv2 costs more
+    per
+    edge: the LeakyReLU applies to `[E, K·F]` instead of `[E, K]`. The loop of a vertex without one is a term of the softmax
+    and of the sum, never an edge. Dropout, when training, falls on α.
 
     Args:
-        in_features: width of the input rows.
+        in_features: Width of the input rows.
         out_features: F, width of one head's output.
         heads: K, number of heads (default: 8).
-        concat: concatenate the heads (width K·F) or average them (width F) (default: True).
-        negative_slope: of the LeakyReLU (default: 0.2).
-        attention_dropout: probability of dropping a coefficient (default: 0).
-        share_weights: whether W_r is W_l and b_r is b_l (default: False).
-        use_bias: whether to add b, b_l and b_r (default: True).
-        kernel_init: initialiser of W_l and W_r, each made as `[in_features, K·F]` (default: Glorot uniform).
-        attention_init: initialiser of a, made as `[K, F]` (default: Glorot uniform).
-        bias_init: initialiser of the biases (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters, `dropout` the masks.
+        concat: Concatenate the heads (width K·F) or average them (width F) (default: True).
+        negative_slope: Negative slope of the LeakyReLU (default: 0.2).
+        attention_dropout: Probability of dropping a coefficient (default: 0).
+        share_weights: Whether W_r is W_l and b_r is b_l (default: False).
+        use_bias: Whether to add b, b_l and b_r (default: True).
+        kernel_init: Initialiser of W_l and W_r, each made as `[in_features, K·F]` (default: Glorot uniform).
+        attention_init: Initialiser of a, made as `[K, F]` (default: Glorot uniform).
+        bias_init: Initialiser of the biases (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Streams `params` for the parameters and `dropout` for the masks.
 
     Attributes:
         kernel_source: W_l `[in_features, K·F]`, applied to the neighbour u; head k in columns k·F … (k+1)·F - 1.
         kernel_target: W_r `[in_features, K·F]`, applied to v itself; None when shared.
-        bias_source: b_l `[K·F]`, or None.
-        bias_target: b_r `[K·F]`, or None.
-        attention: a `[K, F]`.
+        bias_source: B_l `[K·F]`, or None.
+        bias_target: B_r `[K·F]`, or None.
+        attention: A `[K, F]`.
         bias: b `[K·F]` or `[F]`, or None.
-        dropout: the `Dropout` of the coefficients.
+        dropout: The `Dropout` of the coefficients.
 
     Raises:
         ValueError: `heads` < 1, or `attention_dropout` outside 0 … 1.
@@ -113,11 +114,11 @@ class GATv2Conv(nnx.Module):
         self.dropout = Dropout(attention_dropout, rngs=rngs)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: features `[V, in_features]`.
+            x: Features `[V, in_features]`.
 
         Returns:
             `[V, K·F]` or `[V, F]`, in `dtype` or else the dtype of `x`.
@@ -143,7 +144,7 @@ class GATv2Conv(nnx.Module):
     def _project(
         self, x: Float[Array, "V F"], kernel: nnx.Param[jax.Array], bias: nnx.Param[jax.Array] | None
     ) -> Float[Array, "V H C"]:
-        """`x W + b`, head by head, in the dtype of `x`."""
+        """Return `x W + b`, head by head, in the dtype of `x`."""
         x, matrix, offset = follow_input((x, kernel[...], None if bias is None else bias[...]))
         z: jax.Array = x @ matrix if offset is None else x @ matrix + offset[None]
         return z.reshape(x.shape[0], self.heads, self.out_features)

@@ -1,4 +1,4 @@
-"""The graph convolution of Kipf & Welling. The model made of it is `dorylax.layers.models.gcn`."""
+"""The graph convolution of Kipf & Welling. Its model is `dorylax.layers.models.gcn`."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class GCNConv(nnx.Module):
 
         x'_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · W^T x_u + b,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
 
-    A loop is added only to vertices that have none. In a directed graph d is the in-degree at both ends, as in PyG.
+    A loop is added only to vertices without one. In a directed graph d is the in-degree at both ends, as in PyG.
     `dorylax.layers.adjacency` multiplies by it, after the product with W.
 
     Args:
-        in_features: width of the input rows.
-        out_features: width of the output rows.
-        use_bias: whether to add b (default: True).
-        kernel_init: initialiser of W (default: Glorot uniform, as in the paper).
-        bias_init: initialiser of b (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives W and b.
+        in_features: Width of the input rows.
+        out_features: Width of the output rows.
+        use_bias: Whether to add b (default: True).
+        kernel_init: Initialiser of W (default: Glorot uniform, as in the paper).
+        bias_init: Initialiser of b (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for W and b.
 
     Attributes:
         kernel: W `[in_features, out_features]`.
@@ -71,13 +71,13 @@ class GCNConv(nnx.Module):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: features `[V, in_features]`.
+            x: Features `[V, in_features]`.
             edge_weight: `[E]`, by edge id, w ≥ 0 (default: all ones); an added loop has weight 1. A vertex whose
-                weights add up to nothing has 1/√d = 0.
+                weights sum to 0 has 1/√d = 0.
 
         Returns:
             `[V, out_features]`, in `dtype` or else the dtype of `x`.

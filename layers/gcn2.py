@@ -1,6 +1,6 @@
 """The graph convolution with initial residual and identity mapping of Chen et al.
 
-The model made of it is `dorylax.layers.models.gcnii`.
+Its model is `dorylax.layers.models.gcnii`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GCN2Conv(nnx.Module):
 
         X' = H ((1 - β) I + β W),    H = (1 - α) Ã X + α X_0
 
-    or, where α X_0 has a matrix of its own (the paper's GCNII*),
+    or, with a separate matrix for α X_0 (the paper's GCNII*),
 
         X' = (1 - α) Ã X ((1 - β) I + β W) + α X_0 ((1 - β) I + β W_0)
 
@@ -39,20 +39,20 @@ class GCN2Conv(nnx.Module):
         x'_v = (1 - β) h_v + β W^T h_v.
 
     Args:
-        features: width of the input and output rows.
-        alpha: α, the share of X_0 (default: 0.1).
-        theta: θ, the strength of the matrices (default: 0.5).
+        features: Width of the input and output rows.
+        alpha: Α, the share of X_0 (default: 0.1).
+        theta: Θ, the strength of the matrices (default: 0.5).
         layer: l, the place of the layer in its network, from 1 (default: 1).
-        share_weights: whether W_0 is W (default: True).
-        kernel_init: initialiser of W and W_0 (default: Glorot uniform).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters.
+        share_weights: Whether W_0 is W (default: True).
+        kernel_init: Initialiser of W and W_0 (default: Glorot uniform).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for the parameters.
 
     Attributes:
         kernel: W `[features, features]`.
         kernel_initial: W_0 `[features, features]`; None when shared.
-        beta: β.
+        beta: Β.
 
     Raises:
         ValueError: `alpha` outside 0 … 1, `theta` ≤ 0, `layer` < 1.
@@ -97,11 +97,11 @@ class GCN2Conv(nnx.Module):
         initial: Float[Array, "V F"],
         edge_weight: Float[Array, " E"] | None = None,
     ) -> Float[Array, "V F"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: rows `[V, features]`.
+            x: Rows `[V, features]`.
             initial: X_0, the rows before the first layer, `[V, features]`.
             edge_weight: `[E]`, by edge id, w ≥ 0 (default: all ones), as in `GCNConv`.
 
@@ -124,10 +124,10 @@ class GCN2Conv(nnx.Module):
         return propagated @ self._mapping(kernel) + first @ self._mapping(kernel_initial)
 
     def _mapping(self, kernel: Float[Array, "F F"]) -> Float[Array, "F F"]:
-        """(1 - β) I + β W as one matrix, so that a layer is one product of its rows, with nothing beside it.
+        """Return (1 - β) I + β W as one matrix, so that a layer is a single product of its rows.
 
-        Were (1 - β) H added to β H W instead, rows would depend on those of all layers before by elementwise operations
-        alone. XLA fuses such chains, and computes each anew in every layer: time quadratic in the depth.
+        If (1 - β) H were added to β H W instead, rows would depend on those of all earlier layers through elementwise
+        operations only. XLA fuses such chains, and recomputes each in every layer: time quadratic in the depth.
         """
         mapping: jax.Array = (1 - self.beta) * jnp.eye(self.features, dtype=kernel.dtype) + self.beta * kernel
         return mapping

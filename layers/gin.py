@@ -1,4 +1,4 @@
-"""The graph isomorphism layer of Xu et al. The model made of it is `dorylax.layers.models.gin`."""
+"""The graph isomorphism layer of Xu et al. Its model is `dorylax.layers.models.gin`."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ class GINConv(nnx.Module):
 
         x'_v = h((1 + ε) x_v + Σ_{u ∈ N(v)} x_u).
 
-    An edge of v to itself is a neighbour like another.
+    An edge of v to itself counts as a neighbour.
 
     Args:
-        in_features: width of the input rows.
-        out_features: width of the output rows.
-        hidden_features: width inside h (default: `out_features`).
-        epsilon: ε, or its initial value (default: 0).
-        train_epsilon: whether ε is a parameter (GIN-ε) or fixed (GIN-0, which the paper found to generalise slightly
+        in_features: Width of the input rows.
+        out_features: Width of the output rows.
+        hidden_features: Width inside h (default: `out_features`).
+        epsilon: Ε, or its initial value (default: 0).
+        train_epsilon: Whether ε is a parameter (GIN-ε) or fixed (GIN-0, which the paper found to generalise slightly
             better) (default: False).
-        norm: inside h, by name (`layers.norm.make_norm`); the paper has "batch" (default: "none").
-        use_bias: whether h has biases (default: True).
-        kernel_init: initialiser of the kernels of h (default: Glorot uniform).
-        bias_init: initialiser of the biases of h (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters.
+        norm: Normalisation inside h (`layers.norm.make_norm`); the paper uses "batch" (default: "none").
+        use_bias: Whether h has biases (default: True).
+        kernel_init: Initialiser of the kernels of h (default: Glorot uniform).
+        bias_init: Initialiser of the biases of h (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for the parameters.
 
     Attributes:
         hidden: `nnx.Linear`, W_1 and b_1.
-        norm: the normalisation, or None.
+        norm: The normalisation, or None.
         out: `nnx.Linear`, W_2 and b_2.
-        epsilon: ε, a scalar `nnx.Param` when trained, else a float.
+        epsilon: Ε, a scalar `nnx.Param` when trained, else a float.
 
     Raises:
-        ValueError: no such norm.
+        ValueError: Unknown norm.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -98,11 +98,11 @@ class GINConv(nnx.Module):
         self.epsilon = nnx.Param(jnp.asarray(epsilon, param_dtype)) if train_epsilon else epsilon
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices.
-            x: features `[V, in_features]`.
+            x: Features `[V, in_features]`.
 
         Returns:
             `[V, out_features]`, in `dtype` or else the dtype of `x`.

@@ -26,15 +26,15 @@ class GraphNorm(nnx.Module):
 
     Args:
         num_features: F, the width of the rows.
-        epsilon: ε (default: 1e-5).
-        dtype: dtype of the result (default: that of the input). Means are taken in float32 at least.
-        param_dtype: dtype of α, β and γ (default: float32).
-        rngs: unused, since all parameters begin as constants; every layer takes it.
+        epsilon: Ε (default: 1e-5).
+        dtype: Dtype of the result (default: that of the input). Means are taken in float32 at least.
+        param_dtype: Dtype of α, β and γ (default: float32).
+        rngs: Unused, since all parameters start as constants; present in every layer.
 
     Attributes:
-        mean_scale: α `[F]`, ones at first.
-        scale: γ `[F]`, ones at first.
-        bias: β `[F]`, zeros at first.
+        mean_scale: Α `[F]`, ones at first.
+        scale: Γ `[F]`, ones at first.
+        bias: Β `[F]`, zeros at first.
 
     Shapes:
         - input: `[V, F]`
@@ -57,7 +57,7 @@ class GraphNorm(nnx.Module):
         self.bias = nnx.Param(jnp.zeros((num_features,), param_dtype))
 
     def __call__(self, x: Float[Array, "V F"], graph: CompressedGraph | None = None) -> Float[Array, "V F"]:
-        """`[V, F]` → `[V, F]`; `graph` tells apart the graphs of a `GraphPrediction`, else all vertices are of one."""
+        """Normalise `[V, F]`; `graph` separates the graphs of a `GraphPrediction`, otherwise all vertices are one graph."""
         check_width("GraphNorm", x, self.num_features)
         (x,) = follow_input((x,), dtype=self.dtype)
         wide = x.astype(statistics_dtype(x))
@@ -67,7 +67,7 @@ class GraphNorm(nnx.Module):
 
 
 def graph_means(x: Float[Array, "V F"], graph: CompressedGraph | None) -> Float[Array, "#V F"]:
-    """For each vertex the mean over its graph; one row `[1, F]` where all vertices are of one graph."""
+    """Return each vertex's mean over its graph, or one row `[1, F]` if all vertices are one graph."""
     if graph is None or graph.graph_of is None or graph.num_graphs is None:
         return x.mean(axis=0)[None]
     return readout(x, graph.graph_of, graph.num_graphs, "mean")[graph.graph_of]

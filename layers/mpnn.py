@@ -38,20 +38,20 @@ class MPNNConv(nnx.Module):
 
     The concatenations are never made: products with the blocks of W_1 and W_3 are added, and those of vertex rows are
     done once per vertex, before the edges read them. A vertex without in-neighbours aggregates to zero. An edge of v to
-    itself is a neighbour like another; none is added.
+    itself counts as a neighbour; no loops are added.
 
     Args:
         in_features: F, width of the input rows.
-        out_features: width of the output rows.
+        out_features: Width of the output rows.
         hidden_features: H, width inside both perceptrons, and of the messages (default: `out_features`).
-        edge_features: D, width of the rows of edge features; 0: there are none (default: 0).
+        edge_features: D, width of the rows of edge features; 0: no edge features (default: 0).
         aggregation: "sum", as in the paper, "mean" or "max" (default: "sum").
-        use_bias: whether to add the biases (default: True).
-        kernel_init: initialiser of the kernels (default: Glorot uniform).
-        bias_init: initialiser of the biases (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters.
+        use_bias: Whether to add the biases (default: True).
+        kernel_init: Initialiser of the kernels (default: Glorot uniform).
+        bias_init: Initialiser of the biases (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for the parameters.
 
     Attributes:
         message: `nnx.Linear`, W_1 `[2F + D, H]` (rows for the target, the source, the edge) and b_1.
@@ -60,7 +60,7 @@ class MPNNConv(nnx.Module):
         update_out: `nnx.Linear`, W_4 `[H, out_features]` and b_4.
 
     Raises:
-        ValueError: no such aggregation, or `edge_features` < 0.
+        ValueError: Unknown aggregation, or `edge_features` < 0.
 
     Shapes:
         - input: graph with V vertices and E edges, features `[V, in_features]`, edge features `[E, edge_features]` by
@@ -110,12 +110,12 @@ class MPNNConv(nnx.Module):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
     ) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: features `[V, in_features]`.
-            edges: features of the edges `[E, edge_features]`, by edge id; None where `edge_features` is 0.
+            x: Features `[V, in_features]`.
+            edges: Features of the edges `[E, edge_features]`, by edge id; None if `edge_features` is 0.
 
         Returns:
             `[V, out_features]`, in `dtype` or else the dtype of `x`.
@@ -139,7 +139,7 @@ class MPNNConv(nnx.Module):
 
     @staticmethod
     def _blocks(dense: nnx.Linear, x: jax.Array, *ends: int) -> list[jax.Array]:
-        """The kernel cut after the rows `ends`, and the bias `[1, H]` (or 0), in the dtype of `x`."""
+        """Return the kernel cut after the rows `ends`, and the bias `[1, H]` (or 0), in the dtype of `x`."""
         bias = None if dense.bias is None else dense.bias[...]
         _, kernel, offset = follow_input((x, dense.kernel[...], bias))
         return [*jnp.split(kernel, ends), jnp.zeros((), x.dtype) if offset is None else offset[None]]

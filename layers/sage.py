@@ -1,4 +1,4 @@
-"""The GraphSAGE layer of Hamilton et al. The model made of it is `dorylax.layers.models.sage`."""
+"""The GraphSAGE layer of Hamilton et al. Its model is `dorylax.layers.models.sage`."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class SAGEConv(nnx.Module):
         x'_v = W_self^T x_v + W_neighbours^T · aggregate({x_u : u ∈ N(v)}) + b.
 
     A vertex without in-neighbours aggregates to zero. No loops are added: W_self is the vertex's own term.
-    "max" is the elementwise maximum of the raw rows (the paper's pooling has a dense layer before it; put one there).
+    "max" is the elementwise maximum of the raw rows (the paper's pooling applies a dense layer first; add one for that).
 
     Args:
-        in_features: width of the input rows.
-        out_features: width of the output rows.
+        in_features: Width of the input rows.
+        out_features: Width of the output rows.
         aggregation: "mean", "sum" or "max" (default: "mean").
-        use_bias: whether to add b (default: True).
-        kernel_init: initialiser of both kernels (default: Glorot uniform).
-        bias_init: initialiser of b (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters.
+        use_bias: Whether to add b (default: True).
+        kernel_init: Initialiser of both kernels (default: Glorot uniform).
+        bias_init: Initialiser of b (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for the parameters.
 
     Attributes:
         kernel_self: W_self `[in_features, out_features]`.
@@ -52,7 +52,7 @@ class SAGEConv(nnx.Module):
         bias: b `[out_features]`, or None.
 
     Raises:
-        ValueError: no such aggregation.
+        ValueError: Unknown aggregation.
 
     Shapes:
         - input: graph with V vertices, features `[V, in_features]`
@@ -83,11 +83,11 @@ class SAGEConv(nnx.Module):
         self.bias = nnx.data(nnx.Param(bias_init(rngs.params(), (out_features,), param_dtype)) if use_bias else None)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices.
-            x: features `[V, in_features]`.
+            x: Features `[V, in_features]`.
 
         Returns:
             `[V, out_features]`, in `dtype` or else the dtype of `x`.

@@ -28,18 +28,18 @@ class SGConv(nnx.Module):
     and for one vertex, over its in-neighbours and itself, K times x_v ← Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · x_u,
     then x'_v = W^T x_v + b.
 
-    The propagation has no parameters, so its result is the same in all epochs.
+    The propagation is without parameters, so its result is the same in all epochs.
 
     Args:
-        in_features: width of the input rows.
-        out_features: width of the output rows.
+        in_features: Width of the input rows.
+        out_features: Width of the output rows.
         num_propagations: K (default: 2).
-        use_bias: whether to add b (default: True).
-        kernel_init: initialiser of W (default: Glorot uniform).
-        bias_init: initialiser of b (default: zeros).
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives W and b.
+        use_bias: Whether to add b (default: True).
+        kernel_init: Initialiser of W (default: Glorot uniform).
+        bias_init: Initialiser of b (default: zeros).
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for W and b.
 
     Attributes:
         kernel: W `[in_features, out_features]`.
@@ -78,11 +78,11 @@ class SGConv(nnx.Module):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V C"]:
-        """Applies the layer.
+        """Apply the layer.
 
         Args:
             graph: V vertices, E edges.
-            x: features `[V, in_features]`.
+            x: Features `[V, in_features]`.
             edge_weight: `[E]`, by edge id, w ≥ 0 (default: all ones), as in `GCNConv`.
 
         Returns:
