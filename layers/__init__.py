@@ -1,4 +1,4 @@
-"""Graph layers and models in Flax NNX, on the operators of `dorylax.ops` alone."""
+"""Graph layers and models in Flax NNX; `dorylax.ops` supplies all their graph operations."""
 
 from dorylax.layers.appnp import APPNPConv
 from dorylax.layers.dropout import Dropout

@@ -1,9 +1,9 @@
-"""Dropout keyed by row id, so that a row's mask depends neither on its place in memory nor on the rows beside it.
+"""Dropout keyed by row id, so that a row's mask depends neither on its position in memory nor on other rows.
 
-`flax.nnx.Dropout` draws one mask for the whole array: reordering the vertices, or computing some rows alone, changes
-what is dropped. Here row i's mask is a function of the step's key and of the row's id only (the user's vertex id, the
-edge id, 2³¹ + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state is kept as Flax's Dropout keeps
-it (a forked `RngStream`: one `RngKey`, one `RngCount`), so that a trainer may set `nnx.RngState`.
+`flax.nnx.Dropout` draws one mask for the whole array: reordering the vertices, or computing only some rows, changes the
+dropped elements. Here row i's mask is a function of only the step's key and the row's id (the user's vertex id, the edge id,
+2³¹ + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state has the form of Flax's Dropout (a forked
+`RngStream`: one `RngKey`, one `RngCount`), so that a trainer may set `nnx.RngState`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Dropout(nnx.Module):
     and `model.eval()` switch it on and off (attribute `deterministic`, False at first, as in Flax).
 
     Args:
-        rate: the probability of dropping an element, in 0 … 1.
-        rngs: where the key comes from: the `dropout` stream of these is forked, or the default one.
+        rate: The probability of dropping an element, in 0 … 1.
+        rngs: Source of the key: its `dropout` stream is forked, or else its default one.
 
     Raises:
         ValueError: `rate` outside 0 … 1.
 
     Shapes:
         - input: rows `[R, …]` of any floating dtype, ids `[R]` (integers, repeated or not, in any order)
-        - output: like the rows
+        - output: of the shape and dtype of the rows
     """
 
     def __init__(self, rate: float, *, rngs: nnx.Rngs) -> None:
@@ -50,19 +50,19 @@ class Dropout(nnx.Module):
 
     @property
     def active(self) -> bool:
-        """Whether a call changes anything."""
+        """Whether a call may change its input."""
         return not self.deterministic and self.rate > 0
 
     def __call__(self, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:
-        """Drops elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws again."""
+        """Drop elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws again."""
         (dropped,) = self.together((x, ids))
         return dropped
 
     def together(self, *blocks: Block) -> tuple[Array, ...]:
-        """Drops elements of several arrays as if they were one: with a single draw, rows told apart by their ids.
+        """Drop elements of several arrays with a single draw, as if they were one array; ids distinguish rows.
 
         Args:
-            *blocks: pairs of rows `[R, …]` and ids `[R]`; the rows of all blocks have the same shape.
+            *blocks: Pairs of rows `[R, …]` and ids `[R]`; the rows of all blocks have the same shape.
 
         Returns:
             The rows of each block, some elements zeroed, in the same order.
@@ -75,10 +75,10 @@ class Dropout(nnx.Module):
         return tuple(_drop(key, self.rate, x, ids) for x, ids in blocks)
 
     def _draw(self) -> Array:
-        """The stream's next key, as `self.rngs()` gives it.
+        """Return the stream's next key, as `self.rngs()` does.
 
-        Flax assigns the counter by index, for which it asks a traced value for its sharding: an error whose text JAX
-        composes from all equations traced so far, quadratic in the depth of the model.
+        Flax assigns the counter by index, for which it reads a traced value's sharding. That raises an error whose text JAX
+        composes from all equations traced so far, which is quadratic in the depth of the model.
         """
         stream = self.rngs
         key = jax.random.fold_in(stream.key[...], stream.count[...])

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import jax
 
-# Glorot & Bengio, AISTATS 2010: uniform in ±√(6 / (fan_in + fan_out)). The choice of the GCN and GAT papers.
+# Glorot & Bengio, AISTATS 2010: uniform in ±√(6 / (fan_in + fan_out)), as in the GCN and GAT papers.
 glorot_uniform = jax.nn.initializers.glorot_uniform()
 zeros = jax.nn.initializers.zeros

@@ -18,7 +18,7 @@ JumpKind = Literal["none", "concat", "max"]
 
 @final
 class JumpingKnowledge(nnx.Module):
-    r"""Joins the rows of all layers, and a linear layer after it: Xu et al., ICML 2018.
+    r"""Joins the rows of all layers, and applies a linear layer to them: Xu et al., ICML 2018.
 
     "Representation learning on graphs with jumping knowledge networks", https://arxiv.org/abs/1806.03536, section 4.
     In matrices, with X_l `[V, F_l]` the rows after layer l of L,
@@ -33,16 +33,16 @@ class JumpingKnowledge(nnx.Module):
     Args:
         kind: "concat" or "max".
         widths: F_1 … F_L, equal to each other for "max".
-        out_features: width of the output rows.
-        dtype: dtype of the computation and the result (default: that of the input).
-        param_dtype: dtype of the parameters (default: float32).
-        rngs: the `params` stream gives the parameters.
+        out_features: Width of the output rows.
+        dtype: Dtype of the computation and the result (default: that of the input).
+        param_dtype: Dtype of the parameters (default: float32).
+        rngs: Stream `params` for the parameters.
 
     Attributes:
         out: `nnx.Linear`, W `[ΣF_l, out_features]` or `[F_l, out_features]`, and b.
 
     Raises:
-        ValueError: widths that differ, for "max".
+        ValueError: Widths that differ, for "max".
 
     Shapes:
         - input: of `join`, L arrays `[V, F_l]`; of `out`, `[V, ΣF_l]` or `[V, F_l]`
@@ -66,7 +66,7 @@ class JumpingKnowledge(nnx.Module):
         self.out = linear(width, out_features, dtype=dtype, param_dtype=param_dtype, rngs=rngs)
 
     def join(self, layers: Sequence[Float[Array, "V _"]]) -> Float[Array, "V C"]:
-        """The rows of all layers as one row per vertex; for "max", layers that attain it share its gradient equally."""
+        """Join the rows of all layers per vertex; for "max", layers that tie for it share its gradient equally."""
         if self.kind == "max":
             return jnp.stack(layers, axis=1).max(axis=1)
         joined: jax.Array = jnp.concatenate(layers, axis=1)
@@ -74,10 +74,10 @@ class JumpingKnowledge(nnx.Module):
 
 
 def check_jk(kind: str) -> None:
-    """Refuses what is not a `JumpKind`.
+    """Refuse values other than a `JumpKind`.
 
     Raises:
-        ValueError: no such kind.
+        ValueError: Unknown kind.
     """
     if kind not in get_args(JumpKind):
         raise ValueError(f"jk must be one of {', '.join(get_args(JumpKind))}, got {kind!r}")

@@ -1,4 +1,4 @@
-"""The dense layer that layers and models are made with: Flax's, with this package's dtype policy and initialiser."""
+"""The dense layer of layers and models: Flax's, with this package's dtype policy and initialiser."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from dorylax.layers.initializers import glorot_uniform
 from dorylax.layers.inputs import follow_input
 
 linear = functools.partial(nnx.Linear, kernel_init=glorot_uniform, promote_dtype=follow_input)
-"""Takes the arguments of `nnx.Linear`."""
+"""Has the arguments of `nnx.Linear`."""

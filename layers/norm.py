@@ -1,6 +1,6 @@
-"""Normalisations between layers, by name: of each row by itself, or by statistics of all vertices.
+"""Normalisations between layers and their names: of each row, or by statistics of all vertices.
 
-The statistics are sums over all vertices, for which the intervals of a pipeline meet.
+The statistics are sums over all vertices, at which the intervals of a pipeline meet.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ def make_norm(
     param_dtype: DTypeLike = jnp.float32,
     rngs: nnx.Rngs,
 ) -> Norm | None:
-    """Makes the normalisation called `kind`.
+    """Make the normalisation called `kind`.
 
     Args:
-        kind: of each row: "layer" (Ba et al., arXiv:1607.06450), "rms" (Zhang & Sennrich, arXiv:1910.07467); by statistics
-            of all vertices: "batch" (Ioffe & Szegedy, arXiv:1502.03167, whose running averages keep 0.9 of what they were),
-            "graph" (`GraphNorm`), "pair" (`PairNorm`); or "none".
+        kind: Of each row: "layer" (Ba et al., arXiv:1607.06450), "rms" (Zhang & Sennrich, arXiv:1910.07467). By statistics
+            of all vertices: "batch" (Ioffe & Szegedy, arXiv:1502.03167, with running averages of momentum 0.9), "graph"
+            (`GraphNorm`), "pair" (`PairNorm`). Or "none".
         num_features: F, the width of the rows.
-        dtype: dtype of the result (default: that of the input).
-        param_dtype: dtype of scale and bias (default: float32).
-        rngs: as Flax's layers take it.
+        dtype: Dtype of the result (default: that of the input).
+        param_dtype: Dtype of scale and bias (default: float32).
+        rngs: Streams, as for Flax's layers.
 
     Returns:
         A layer `[R, F]` → `[R, F]`, or None for "none".
 
     Raises:
-        ValueError: no such kind.
+        ValueError: Unknown kind.
     """
     check_norm(kind)
     options: dict[str, Any] = {"dtype": dtype, "param_dtype": param_dtype, "promote_dtype": follow_input, "rngs": rngs}
@@ -64,18 +64,18 @@ def make_norm(
 
 
 def apply_norm(norm: Norm, x: Float[Array, "V F"], graph: CompressedGraph) -> Float[Array, "V F"]:
-    """Normalises the rows of a graph's vertices: graph by graph, if it consists of many (`GraphPrediction`).
+    """Normalise the rows of a graph's vertices, separately for each of many joined graphs (`GraphPrediction`).
 
-    "batch" alone takes its statistics over all of them, which in training are the training graphs.
+    Only "batch" takes its statistics over all graphs, which in training are the training graphs.
     """
     return norm(x, graph) if isinstance(norm, GraphNorm | PairNorm) else norm(x)
 
 
 def check_norm(kind: str) -> None:
-    """Raises unless `kind` is a `NormKind`.
+    """Check that `kind` is a `NormKind`.
 
     Raises:
-        ValueError: no such kind.
+        ValueError: Unknown kind.
     """
     if kind not in get_args(NormKind):
         raise ValueError(f"norm must be one of {', '.join(get_args(NormKind))}, got {kind!r}")

@@ -1,4 +1,4 @@
-"""PairNorm: rows centred, and scaled so that the mean square distance of all pairs stays the same."""
+"""PairNorm: centres rows, and scales them so that the mean square distance of all pairs is preserved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dorylax.layers.inputs import follow_input, statistics_dtype
 
 @final
 class PairNorm(nnx.Module):
-    r"""Zhao & Akoglu, "PairNorm", ICLR 2020, https://arxiv.org/abs/1909.12223, equations 10 and 11; it learns nothing.
+    r"""Zhao & Akoglu, "PairNorm", ICLR 2020, https://arxiv.org/abs/1909.12223, equations 10 and 11; without parameters.
 
     With means over all vertices of a row's graph:
 
@@ -25,8 +25,8 @@ class PairNorm(nnx.Module):
 
     Args:
         scale: s (default: 1).
-        epsilon: ε (default: 1e-5).
-        dtype: dtype of the result (default: that of the input). Means are taken in float32 at least.
+        epsilon: Ε (default: 1e-5).
+        dtype: Dtype of the result (default: that of the input). Means are taken in float32 at least.
 
     Shapes:
         - input: `[V, F]`
@@ -37,7 +37,7 @@ class PairNorm(nnx.Module):
         self.scale, self.epsilon, self.dtype = scale, epsilon, dtype
 
     def __call__(self, x: Float[Array, "V F"], graph: CompressedGraph | None = None) -> Float[Array, "V F"]:
-        """`[V, F]` → `[V, F]`; `graph` tells apart the graphs of a `GraphPrediction`, else all vertices are of one."""
+        """Normalise `[V, F]`; `graph` separates the graphs of a `GraphPrediction`, otherwise all vertices are one graph."""
         (x,) = follow_input((x,), dtype=self.dtype)
         wide = x.astype(statistics_dtype(x))
         centred = wide - graph_means(wide, graph)

@@ -1,7 +1,7 @@
-"""The models by name: which options each understands, and its published recipe.
+"""Named models, with the options that each supports and its published recipe.
 
-A recipe uses the keys of the run configuration (`dorylax.config`), which takes from it what the user left open. This
-module knows nothing else about configurations.
+A recipe uses the keys of the run configuration (`dorylax.config`), which takes values from it that the user did not set.
+This module is otherwise independent of configurations.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flax import nnx
 from dorylax.layers.models import APPNP, GAT, GCN, GCNII, GIN, MLP, MPNN, SGC, GATv2, GraphSAGE
 from dorylax.user_code.references import Arguments, is_reference, load_reference
 
-# Options of the models over the skeleton, without their input and output widths.
+# Options of the models built on the skeleton, without their input and output widths.
 _SHARED = frozenset({"hidden_features", "num_layers", "dropout", "norm", "residual", "jk"})
 
 
@@ -26,12 +26,12 @@ class ModelSpec:
     """A named model.
 
     Attributes:
-        name: the name.
-        make: the class, called as `make(in_features=…, out_features=…, **options, rngs=rngs)`.
-        options: the `model.*` keys that it understands, without the prefix.
-        recipe: the published recipe as dotted configuration keys; learning rates per step, weight decay as the factor λ
+        name: Name of the model.
+        make: Its class, called as `make(in_features=…, out_features=…, **options, rngs=rngs)`.
+        options: Supported `model.*` keys, without the prefix.
+        recipe: Published recipe as dotted configuration keys; learning rates per step, weight decay as the factor λ
             of the gradient term λ·w (L2 penalty λ/2·‖w‖²), rates as probabilities.
-        source: the paper, and which parts of the recipe are not from it.
+        source: The paper, and the parts of the recipe that are not from it.
     """
 
     name: str
@@ -42,9 +42,9 @@ class ModelSpec:
 
 
 def _recipe(*unused: str, **changes: Any) -> Mapping[str, Any]:
-    """Kipf & Welling's recipe, which later papers mostly keep, with changes (`a__b` is a.b).
+    """Return Kipf & Welling's recipe, which most later papers keep, with changes (`a__b` is a.b).
 
-    `unused` are the options in it that the model does not have.
+    `unused` names options in it that the model lacks.
     """
     base = {
         "model.hidden_features": 16,
@@ -64,7 +64,7 @@ def _recipe(*unused: str, **changes: Any) -> Mapping[str, Any]:
 
 
 def _attention_recipe(**changes: Any) -> Mapping[str, Any]:
-    """Veličković et al.'s recipe, with changes."""
+    """Return Veličković et al.'s recipe, with changes."""
     return _recipe(
         model__hidden_features=8,
         model__heads=8,
@@ -199,21 +199,21 @@ MODELS: Mapping[str, ModelSpec] = MappingProxyType(
 
 
 def build(name: str, in_features: int, out_features: int, options: Mapping[str, Any], rngs: nnx.Rngs) -> Any:
-    """Builds a model.
+    """Build a model.
 
     Args:
-        name: a key of `MODELS`, or a reference to user code (`dorylax.user_code.references`), which gets the options as
-            given, and widths and streams by its names for them (`Arguments.filled_in`).
+        name: A key of `MODELS`, or a reference to user code (`dorylax.user_code.references`), whose class receives the
+            options unchanged, and widths and streams under its names for them (`Arguments.filled_in`).
         in_features: F, width of the features.
         out_features: C, number of classes.
         options: `model.*` keys without the prefix; missing ones are taken from the model's recipe.
-        rngs: streams `params` and `dropout`.
+        rngs: Streams `params` and `dropout`.
 
     Returns:
         The model, called as `model(graph, x [V, F]) -> [V, C]`.
 
     Raises:
-        ValueError: no such model, an option that it does not understand, or an option out of range.
+        ValueError: The model is unknown, or an option is not supported or out of range.
     """
     if is_reference(name):
         values = {"in_features": in_features, "out_features": out_features, "rngs": rngs}
