@@ -349,7 +349,7 @@ class _Planner:
         return value_bytes(self._program, var, *self._held)
 
     def _smaller(self, choice: _Choice, plan: Layout, current: Schedule, number: int, need: int) -> _Choice | None:
-        """File the largest value that a sweep only reads in order, or block the step with the most bytes through edges."""
+        """File the largest whole value that the sweep does not read through edges, or block the step with the most bytes."""
         live = self._live(plan, current, number)
         before = self._need_during(plan, current, number) < need
         busy = frozenset() if before else read_at_random(current.sweeps[number])
