@@ -47,7 +47,6 @@ class Cut:
         shorter: Number of padded intervals, whose rows are copied.
         interval_rows: Vertices of the largest interval, to which all intervals are padded.
         interval_edges: In-edges of the largest interval.
-        interval_edges: In-edges of the largest interval.
     """
 
     rows: int
