@@ -1,4 +1,4 @@
-"""Operations that move elements without computing with them."""
+"""Rules for operations that move elements without computing with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.program.rows.types import Free, Rows, RowType
 
 @rule("broadcast_in_dim")
 def broadcast_in_dim(op: Operation) -> Sequence[RowType]:
-    """A value without rows may become the same row for each; rows stay where their axis goes."""
+    """Follow the axis of rows; a value without rows may become the same row for each."""
     if (made := _same_for_each(op)) is not None:
         return [made]
     dimensions = op.params["broadcast_dimensions"]
@@ -23,7 +23,7 @@ def broadcast_in_dim(op: Operation) -> Sequence[RowType]:
 
 @rule("iota")
 def iota(op: Operation) -> Sequence[RowType]:
-    """Counting along an axis of rows gives the place of a row, which is not known where only some are computed."""
+    """Refuse counting along an axis of rows: the position of a row is unknown if only some rows are computed."""
     result = op.result_rows()
     if result is None:
         return [Free()]
@@ -34,7 +34,7 @@ def iota(op: Operation) -> Sequence[RowType]:
 
 @rule("dim_as_value")
 def dim_as_value(op: Operation) -> Sequence[RowType]:
-    """The number of rows of the whole graph; an input takes its place (`program.places`), except inside loops."""
+    """Return a value without rows, for which `tracing.row_numbers` substitutes an input; refuse it inside loops."""
     if op.scope.inside is not None:
         op.unsupported(
             f"reads the number of vertices or edges inside {op.scope.inside}",
@@ -45,7 +45,7 @@ def dim_as_value(op: Operation) -> Sequence[RowType]:
 
 @rule("reshape")
 def reshape(op: Operation) -> Sequence[RowType]:
-    """Each row's elements must stay together: a row is k·A consecutive elements before and k'·B after."""
+    """Require that each row's elements stay together: a row is k·A consecutive elements before and k'·B after."""
     if op.params["dimensions"] is not None and op.rows:
         op.unsupported("reshape with a permutation", advice.RAGGED)
 
@@ -63,20 +63,20 @@ def reshape(op: Operation) -> Sequence[RowType]:
 
 
 def _split_at(shape: tuple[Any, ...], rows: Rows) -> tuple[int, int]:
-    """How many elements come before the axis of rows, and how many belong to each row there."""
+    """Return the number of elements before the axis of rows, and the number that belongs to each row there."""
     return math.prod(shape[: rows.axis]), rows.factor * math.prod(shape[rows.axis + 1 :])
 
 
 @rule("transpose")
 def transpose(op: Operation) -> Sequence[RowType]:
-    """Rows go where their axis goes."""
+    """Follow the axis of rows."""
     permutation = [int(axis) for axis in op.params["permutation"]]
     return op.follow(lambda rows: permutation.index(rows.axis), linear=True)
 
 
 @rule("squeeze")
 def squeeze(op: Operation) -> Sequence[RowType]:
-    """Axes of size 1 go away."""
+    """Accept removal of axes of size 1, other than the axis of rows."""
     rank = len(op.shapes[0])
     gone = {int(axis) % rank for axis in op.params["dimensions"]}
 
@@ -90,13 +90,13 @@ def squeeze(op: Operation) -> Sequence[RowType]:
 
 @rule("rev")
 def rev(op: Operation) -> Sequence[RowType]:
-    """Reversal of other axes."""
+    """Accept reversal of other axes."""
     return op.follow(lambda rows: _other(op, rows, op.params["dimensions"], "reversal"), linear=True)
 
 
 @rule("slice")
 def slice_(op: Operation) -> Sequence[RowType]:
-    """Parts of other axes; all of the axis of rows."""
+    """Accept parts of other axes and all of the axis of rows."""
 
     def whole(rows: Rows) -> int:
         axis, params = rows.axis, op.params
@@ -111,7 +111,7 @@ def slice_(op: Operation) -> Sequence[RowType]:
 
 @rule("dynamic_slice")
 def dynamic_slice(op: Operation) -> Sequence[RowType]:
-    """Parts of other axes; a slice as long as the axis of rows begins at 0 whatever its start."""
+    """Accept parts of other axes; a slice as long as the axis of rows begins at 0 for any start."""
     op.require_free(range(1, len(op.types)), "indices")
 
     def whole(rows: Rows) -> int:
@@ -124,7 +124,7 @@ def dynamic_slice(op: Operation) -> Sequence[RowType]:
 
 @rule("dynamic_update_slice")
 def dynamic_update_slice(op: Operation) -> Sequence[RowType]:
-    """A part of other axes is replaced, for all rows."""
+    """Accept replacing a part of other axes, for all rows."""
     op.require_free(range(2, len(op.types)), "indices")
     if op.sums:
         return [op.add_up([0, 1])]
@@ -137,7 +137,7 @@ def dynamic_update_slice(op: Operation) -> Sequence[RowType]:
 
 @rule("pad")
 def pad(op: Operation) -> Sequence[RowType]:
-    """Padding of other axes."""
+    """Accept padding of other axes."""
     if op.sums:
         return [op.add_up([0, 1])]
     op.require_free([1], "padding values")
@@ -152,13 +152,13 @@ def pad(op: Operation) -> Sequence[RowType]:
 
 @rule("concatenate")
 def concatenate(op: Operation) -> Sequence[RowType]:
-    """Joining along another axis."""
+    """Accept joining along another axis."""
     return [_joined(op, int(op.params["dimension"]))]
 
 
 @rule("stack")
 def stack(op: Operation) -> Sequence[RowType]:
-    """Joining along a new axis."""
+    """Accept joining along a new axis."""
     axis = int(op.params["axis"])
     kind = _joined(op, None)
     return [Rows(kind.space, kind.axis + (kind.axis >= axis), kind.factor) if isinstance(kind, Rows) else kind]
@@ -179,20 +179,20 @@ def _joined(op: Operation, axis: int | None) -> RowType:
 
 @rule("split")
 def split(op: Operation) -> Sequence[RowType]:
-    """Cutting another axis."""
+    """Accept cutting of another axis."""
     return op.follow(lambda rows: _other(op, rows, [op.params["axis"]], "cutting"), linear=True)
 
 
 @rule("unstack")
 def unstack(op: Operation) -> Sequence[RowType]:
-    """Taking another axis apart."""
+    """Accept taking another axis apart."""
     axis = int(op.params["axis"])
     return op.follow(lambda rows: _other(op, rows, [axis], "cutting") - (rows.axis > axis), linear=True)
 
 
 @rule("tile")
 def tile(op: Operation) -> Sequence[RowType]:
-    """Repetition along other axes; a value without rows may become the same row for each."""
+    """Accept repetition along other axes; a value without rows may become the same row for each."""
     if (made := _same_for_each(op)) is not None:
         return [made]
     repeated = [axis for axis, times in enumerate(op.params["reps"]) if op.counts(times) is not None or int(times) != 1]
@@ -201,18 +201,18 @@ def tile(op: Operation) -> Sequence[RowType]:
 
 @rule("optimization_barrier")
 def optimization_barrier(op: Operation) -> Sequence[RowType]:
-    """Each operand as it is."""
+    """Return the types of the operands."""
     return op.types
 
 
 @rule("device_put")
 def device_put(op: Operation) -> Sequence[RowType]:
-    """Each operand as it is."""
+    """Return the types of the operands."""
     return optimization_barrier(op)
 
 
 def _same_for_each(op: Operation) -> Rows | None:
-    """The rows that are made of a value without any; None where none are made."""
+    """Return the rows that are made from a value without rows; None if the result or the value has none."""
     result = op.result_rows()
     if op.sums and result is not None:
         op.refuse_sum(f"The sum is then used for single {advice.many(result.space)}")
@@ -220,12 +220,12 @@ def _same_for_each(op: Operation) -> Rows | None:
 
 
 def _other(op: Operation, rows: Rows, axes: Sequence[Any], what: str) -> int:
-    """The axis of rows, which is not one of these."""
+    """Return the axis of rows; refuse the operation if it is one of these axes."""
     if rows.axis in [int(axis) for axis in axes]:
         op.refuse(f"{what} along the {rows.space} axis", advice.order(rows.space))
     return rows.axis
 
 
 def _first(rows: Rows) -> Rows:
-    """What `Operation.counts` gives for the size of the axis of rows."""
+    """Return the result of `Operation.counts` for the size of the axis of rows."""
     return Rows(rows.space, 0, rows.factor)

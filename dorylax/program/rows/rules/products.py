@@ -1,4 +1,4 @@
-"""Matrix products and convolutions: rows with parameters, rows with themselves, and sums of products over rows."""
+"""Rules for matrix products and convolutions: rows with parameters, rows with themselves, and sums over rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dorylax.program.rows.types import Free, Rows, RowType, Summed
 
 @rule("dot_general")
 def dot_general(op: Operation) -> Sequence[RowType]:
-    """Rows may be a free axis of one operand, a batch axis of both, or summed over where both have them contracted."""
+    """Accept rows as a free axis of one operand or a batch axis of both; contracted in both, they give a sum over rows."""
     if op.sums:
         return [_bilinear_sum(op)]
     if not op.rows:
@@ -40,9 +40,9 @@ def _pairs(axes: tuple[Sequence[int], Sequence[int]]) -> list[tuple[int, int]]:
 
 @rule("conv_general_dilated")
 def convolution(op: Operation) -> Sequence[RowType]:
-    """Rows may be the batch of a convolution with parameters, or be summed over (the gradient towards the kernel).
+    """Accept rows as the batch of a convolution with parameters, or summed over (the gradient with respect to the kernel).
 
-    `out[b, o] = Σ_i in[b, i] * kernel[o, i]` over features i of the input, of which a group where there are groups.
+    `out[b, o] = Σ_i in[b, i] * kernel[o, i]` over features i of the input, or over one group of them.
     """
     if op.sums:
         return [_bilinear_sum(op)]
@@ -63,7 +63,7 @@ def convolution(op: Operation) -> Sequence[RowType]:
 
 
 def _bilinear_sum(op: Operation) -> RowType:
-    """A sum over rows times something without rows."""
+    """Return the type of a sum over rows times a value without rows."""
     if len(op.sums) > 1 or op.rows:
         op.refuse_sum()
     return next(kind for kind in op.types if isinstance(kind, Summed))

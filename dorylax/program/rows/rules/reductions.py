@@ -1,4 +1,4 @@
-"""Reductions, cumulative operations and sorting, along other axes than that of rows; sums over rows."""
+"""Rules for reductions, cumulative operations and sorting along axes other than that of rows; and for sums over rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dorylax.program.rows.types import Free, Rows, RowType
     "argmin",
 )
 def reduce(op: Operation) -> Sequence[RowType]:
-    """Over features; over rows only a sum, which parts of the rows add up to."""
+    """Accept reductions over features; over rows, only sums, which can be computed in parts."""
     axes = [int(axis) for axis in op.params["axes"]]
     for _, rows in op.rows:
         if rows.axis in axes:
@@ -35,7 +35,7 @@ def reduce(op: Operation) -> Sequence[RowType]:
 
 @rule("reduce")
 def reduce_with(op: Operation) -> Sequence[RowType]:
-    """Reduction by a function of scalars: operands, then initial values."""
+    """Accept reductions over features by a function of scalars; operands precede initial values."""
     if op.sums:
         op.refuse_sum()
     count = len(op.types) // 2
@@ -52,7 +52,7 @@ def reduce_with(op: Operation) -> Sequence[RowType]:
 
 @rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def cumulative(op: Operation) -> Sequence[RowType]:
-    """Along features."""
+    """Accept cumulative operations along features."""
 
     def along(rows: Rows) -> int:
         if rows.axis == int(op.params["axis"]):
@@ -64,7 +64,7 @@ def cumulative(op: Operation) -> Sequence[RowType]:
 
 @rule("sort")
 def sort(op: Operation) -> Sequence[RowType]:
-    """Along features; several operands are sorted by the first ones."""
+    """Accept sorting along features; the first operands are the keys of several."""
     if op.sums:
         op.refuse_sum()
     if not op.rows:
@@ -77,7 +77,7 @@ def sort(op: Operation) -> Sequence[RowType]:
 
 @rule("top_k")
 def top_k(op: Operation) -> Sequence[RowType]:
-    """The largest along features."""
+    """Accept the largest elements along features."""
 
     def along(rows: Rows) -> int:
         if rows.axis == int(op.params["axis"]) % len(op.shapes[0]):
@@ -88,7 +88,7 @@ def top_k(op: Operation) -> Sequence[RowType]:
 
 
 def _same(op: Operation, operands: range) -> Rows:
-    """The type that all these operands have."""
+    """Return the common type of these operands; refuse different types."""
     rows = op.rows[0][1]
     if any(op.types[k] != rows for k in operands):
         op.unsupported(f"operands of {op.name} have their rows on different axes")
@@ -97,7 +97,7 @@ def _same(op: Operation, operands: range) -> Rows:
 
 @rule(GLOBAL_SUM.name)
 def global_sum(op: Operation) -> Sequence[RowType]:
-    """All parts of a sum over rows."""
+    """Return the type of a completed sum over rows."""
     kind = op.types[0]
     if isinstance(kind, Rows) or (isinstance(kind, Free) and not kind.zero):
         op.unsupported("adds up over intervals what is not a sum over rows")

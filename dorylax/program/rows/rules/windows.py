@@ -1,4 +1,4 @@
-"""Sliding windows: pooling and its derivatives."""
+"""Rules for sliding windows: pooling and its derivatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dorylax.program.rows.types import Free, Rows, RowType
 
 @rule("reduce_window", "reduce_window_sum", "reduce_window_max", "reduce_window_min")
 def reduce_window(op: Operation) -> Sequence[RowType]:
-    """Windows of width 1 along rows; the general form has initial values as its last operands."""
+    """Accept windows of width 1 along rows; the general form has initial values as its last operands."""
     if op.name == "reduce_window":
         count = len(op.types) // 2
         op.require_free(range(count, 2 * count), "initial values")
@@ -21,7 +21,7 @@ def reduce_window(op: Operation) -> Sequence[RowType]:
 
 @rule("select_and_scatter_add", "select_and_gather_add")
 def select_and_add(op: Operation) -> Sequence[RowType]:
-    """Derivatives of pooling by maximum: both operands have the same rows."""
+    """Accept derivatives of max pooling whose operands have the same rows."""
     return [_windows(op)]
 
 
