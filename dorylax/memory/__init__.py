@@ -1,6 +1,6 @@
-"""How much memory a run on one machine takes, before it runs.
+"""Estimates the memory of a run before it starts.
 
-`shapes` says how large a data set is without its data, `phases` what each phase of a run holds (all formulas are there),
-`estimate` joins them with what the compiled functions take, `limit` says what the machine has. What XLA assigns to the
-compiled functions, and the check before a run, are `dorylax.trainer.footprint`'s.
+`sources` finds the sizes of a data set without its data. `phases` has the formulas for one machine's phases, `hosts` those
+for hosts, and `streamed_partition` those for partitioning. `estimate` compares the peak with the limit from
+`dorylax.machine`. `dorylax.trainer.footprint` adds the memory that XLA assigns to compiled functions, and checks a run.
 """

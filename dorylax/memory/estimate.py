@@ -1,4 +1,4 @@
-"""The estimate of a run's memory, and the sentence that says whether it fits and what would make it fit."""
+"""The estimate of a run's memory, and the sentence that says whether the run fits and which changes would make it fit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _GIB = 2**30
 
 
 class MemoryLimitError(DorylaxError, RuntimeError):
-    """A run was not begun, because it would need more memory than there is."""
+    """A run was not started, because it would need more memory than there is."""
 
 
 class Remedy(NamedTuple):
-    """Another run that needs less.
+    """A change that reduces a run's memory.
 
     Attributes:
-        setting: what to change, as on the command line: `single.order=given`.
-        peak: what the run then needs, bytes.
+        setting: The changed setting, as on the command line: `single.order=given`.
+        peak: Peak memory of the changed run, in bytes.
     """
 
     setting: str
@@ -34,8 +34,8 @@ class Elsewhere(NamedTuple):
     """Processes of a run on other machines.
 
     Attributes:
-        processes: each kind.
-        room: what each may use; None where nobody says.
+        processes: Peak memory of each kind of process.
+        room: Memory limit of each process; None if unknown.
     """
 
     processes: tuple[Phase, ...]
@@ -43,12 +43,12 @@ class Elsewhere(NamedTuple):
 
     @property
     def largest(self) -> Phase:
-        """The one that holds most."""
+        """The kind of process with the most memory."""
         return max(self.processes, key=lambda process: process.total)
 
     @property
     def fits(self) -> bool:
-        """Whether each has room; True where nobody says."""
+        """Whether each process fits; True if the limit is unknown."""
         return self.room is None or self.largest.total <= self.room.bytes
 
     def __str__(self) -> str:
@@ -59,16 +59,16 @@ class Elsewhere(NamedTuple):
 @final
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What a run holds in each phase, and what there is.
+    """Memory of a run in each phase, and the limit.
 
     Attributes:
-        shape: of the data set.
-        phases: in order, at least one; with hosts also what each kind of process holds, and all of them together.
-        limit: what the process may use; None where the system does not say.
-        process: what the process holds besides.
-        compiled: what the compiled functions take; None where they are not looked at.
-        seconds: that tracing and compiling them took; 0 where they were not.
-        elsewhere: the run's processes on other machines; None where there are none.
+        shape: Shape of the data set.
+        phases: Phases in order, at least one; with hosts also each kind of process, and all of them together.
+        limit: Memory limit of the process; None if the system does not report one.
+        process: Memory of the process without data.
+        compiled: Memory of the compiled functions; None if they were not compiled.
+        seconds: Seconds spent on tracing and compiling them; 0 if they were not compiled.
+        elsewhere: The run's processes on other machines; None without any.
     """
 
     shape: DataShape
@@ -81,21 +81,21 @@ class Estimate:
 
     @property
     def peak(self) -> Phase:
-        """The phase that holds most."""
+        """The phase with the most memory."""
         return max(self.phases, key=lambda phase: phase.total)
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within the limit, here and elsewhere; True where none is known."""
+        """Whether the peak is within the limit, here and elsewhere; True if no limit is known."""
         return (self.limit is None or self.peak.total <= self.limit.bytes) and (
             self.elsewhere is None or self.elsewhere.fits
         )
 
     def verdict(self, remedies: Sequence[Remedy] = ()) -> str:
-        """One sentence: whether the run fits, and what would make it fit.
+        """Say in one sentence whether the run fits, and which changes would make it fit.
 
         Args:
-            remedies: runs that need less, each with what it needs.
+            remedies: Changes that reduce the memory.
         """
         if self.elsewhere is not None:
             here = dataclasses.replace(self, elsewhere=None)
@@ -118,11 +118,11 @@ class Estimate:
         return f"does not fit: needs {need}, {there}; {ways}"
 
     def refusal(self, remedies: Sequence[Remedy]) -> str:
-        """Why a run that does not fit is not begun; arguments as of `verdict`."""
+        """Return the error message for a run that does not fit; arguments as for `verdict`."""
         return f"the run {self.verdict(remedies)}. To try all the same: single.memory=ignore"
 
     def to_dict(self, remedies: Sequence[Remedy] = ()) -> dict[str, Any]:
-        """The estimate as JSON values; bytes."""
+        """Return the estimate as JSON values, in bytes."""
         return {
             "data": dataclasses.asdict(self.shape),
             "phases": list(map(_fields, self.phases)),
@@ -140,15 +140,15 @@ def _fields(phase: Phase) -> dict[str, Any]:
 
 
 def gibibytes(size: int) -> str:
-    """A size for people: `5.3 GiB`, below a tenth of that `53 MiB`."""
+    """Format a size: `5.3 GiB`, or `53 MiB` below 0.1 GiB."""
     return f"{size / _GIB:.1f} GiB" if size >= _GIB // 10 else f"{size / 2**20:.0f} MiB"
 
 
 def machine_gibibytes(need: int) -> int:
-    """The smallest usual memory of a machine, in GiB, of which `need` bytes leave a tenth to the system."""
+    """Return the smallest usual memory of a machine, in GiB, of which `need` bytes leave a tenth to the system."""
     size = 4
     while size * _GIB * 0.9 < need:
-        half = size + size // 2  # 6, 12, 24, 48, 96, 192, … are sold too
+        half = size + size // 2  # 6, 12, 24, 48, 96, 192, … are common, too
         if half * _GIB * 0.9 >= need:
             return half
         size *= 2

@@ -1,7 +1,7 @@
-"""What each phase of a run on one machine holds at its peak: one formula for each, with its reason.
+"""Peak memory of each phase of a run on one machine: one formula per phase, with its reason.
 
-Everything is in bytes. V, E, F, C are the data set's vertices, directed edges, features and classes. Formulas count arrays
-that grow with V or E; what does not is part of the libraries. `benchmarks/memory.py` holds them against measured peaks.
+All sizes are in bytes. V, E, F, C are the data set's vertices, directed edges, features and classes. Formulas count arrays
+that grow with V or E; all others belong to the libraries. `benchmarks/memory.py` compares the formulas with measured peaks.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CODE = "compiled code"
 WORK = "working memory"
 _FIRST_USE = ("reversed graph", "order of reversed edges", "edge order")
 
-# Beside what compiling leaves: threads of XLA and of the native kernels, and their stacks, once functions run.
+# In addition to memory left by compilation: threads of XLA and of the native kernels, and their stacks, once functions run.
 _RUNNING = 32 * 2**20
-# Beside XLA's assignment: operands that matrix products pack for themselves. Measured 2 … 14 % of the temporaries.
+# In addition to XLA's assignment: operands packed by matrix products. Measured 2 … 14 % of the temporaries.
 _PACKED = 1.07
-# Bytes for each sampled entry while entries are joined or contracted, and entries that METIS is left with after that:
-# 400,000 clusters with 32 neighbours each, a few more where both ends did not choose each other.
+# Bytes per sampled entry while entries are joined or contracted, and the entries left for METIS after that: 400,000 clusters
+# with 32 neighbours each, and a few more where both ends did not choose each other.
 _CONTRACTING = 64
 _CONTRACTED = 400_000 * 36
 
@@ -37,11 +37,11 @@ _CONTRACTED = 400_000 * 36
 @final
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A phase at its peak.
+    """A phase, or a kind of process, at its peak.
 
     Attributes:
-        name: "load", "order", "hoist", "step" or "evaluation".
-        parts: bytes by what they hold.
+        name: "load", "order", "hoist", "step" or "evaluation"; with hosts also "cut", "driver" and kinds of processes.
+        parts: Bytes by component.
     """
 
     name: str
@@ -49,16 +49,16 @@ class Phase:
 
     @property
     def total(self) -> int:
-        """All of it, in bytes."""
+        """Sum of all components, in bytes."""
         return sum(self.parts.values())
 
 
 class XlaBytes(NamedTuple):
-    """What a call of a compiled function allocates, by XLA's buffer assignment.
+    """Allocation of a call of a compiled function, from XLA's buffer assignment.
 
     Attributes:
-        temporary: while it runs.
-        output: results that take no argument's place.
+        temporary: Bytes held during the call.
+        output: Bytes of results that do not reuse an argument's buffer.
     """
 
     temporary: int
@@ -68,14 +68,14 @@ class XlaBytes(NamedTuple):
 @final
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What the compiled functions of a run take.
+    """Memory of the compiled functions of a run.
 
     Attributes:
-        hoist: of what is computed once; its output are the arrays kept.
-        step: of a training step.
-        evaluation: of an evaluation.
-        parameters: parameters, optimizer's and model's state on the device, and the copies of parameters on the host.
-        reads_features: whether a step reads the features, or only what is kept of them.
+        hoist: Computation of values that are the same in every epoch; its output is the arrays kept.
+        step: Training step.
+        evaluation: Evaluation.
+        parameters: Bytes of parameters, optimizer's and model's state on the device, and copies of parameters on the host.
+        reads_features: Whether a step reads the features, instead of only kept values.
     """
 
     hoist: XlaBytes
@@ -86,7 +86,7 @@ class Compiled:
 
 
 class Process(NamedTuple):
-    """What a process holds whatever the data: the interpreter with the libraries, and what compiling adds to it."""
+    """Memory of a process without data: the interpreter with the libraries, and the memory added by compilation."""
 
     libraries: int
     code: int
@@ -102,23 +102,23 @@ def phases(
     orders: bool = True,
     compiled: Compiled | None,
 ) -> tuple[Phase, ...]:
-    """The phases of a run, in order.
+    """Return the phases of a run, in order.
 
     Args:
-        shape: the data set.
-        process: of the process.
-        community: whether vertices are reordered by community.
-        row_normalise: whether features are scaled after loading.
-        loads: whether the data set is still to be loaded; otherwise its storage is as it is.
-        orders: whether it is still to be reordered, where it is.
-        compiled: None where that is not known: what comes after ordering then counts with the arrays alone.
+        shape: Shape of the data set.
+        process: Memory of the process without data.
+        community: Whether training uses community order.
+        row_normalise: Whether features are scaled after loading.
+        loads: Whether the data set has yet to be loaded.
+        orders: Whether a data set in community order has yet to be reordered.
+        compiled: Memory of the compiled functions; None if unknown: later phases are then one, with the arrays alone.
     """
     base = {LIBRARIES: process.libraries}
     found = [Phase("load", _added(base, _loading(shape, row_normalise=row_normalise)))] if loads else []
     if loads and row_normalise:
         shape = dataclasses.replace(shape, features_in="aligned")
     if community and orders:
-        # A run that is near the limit has compiled its functions before, to know that it fits.
+        # The check of a run near the limit has already compiled its functions.
         found.append(Phase("order", _added(base, {CODE: process.code}, _ordering(shape))))
     arrays = _added(base, _trained_on(shape, community=community))
     first_use = _first_use(shape, community=community)
@@ -127,7 +127,7 @@ def phases(
     arrays = _added(arrays, {CODE: process.code + _RUNNING, "parameters": compiled.parameters})
     arrays["kept from epoch to epoch"] = compiled.hoist.output
     found.append(Phase("hoist", _added(arrays, {WORK: max(_packed(compiled.hoist.temporary), first_use)})))
-    # Given back before the first step and after each evaluation.
+    # Released before the first step and after each evaluation.
     leaves = shape.features_in == "mapped" and not community and not compiled.reads_features
     during = {name: size for name, size in arrays.items() if not (leaves and name == "features")}
     for name, held, call in (("step", during, compiled.step), ("evaluation", arrays, compiled.evaluation)):
@@ -140,7 +140,7 @@ def _packed(size: int) -> int:
 
 
 def _loaded(shape: DataShape) -> dict[str, int]:
-    """The data set as it is loaded: the reverse direction and the order of edges are made when training begins."""
+    """Components of the loaded data set, without the reverse direction and the edge order, which training creates."""
     return _without_first_use(shape.copy())
 
 
@@ -149,51 +149,51 @@ def _without_first_use(sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
-    """The data set while it is trained on: as it was loaded, which its owner keeps, in order, and as JAX holds it."""
+    """Components during training: the loaded data set, which its owner keeps, the reordered one, and JAX's copies."""
     V = shape.num_vertices
     loaded = _loaded(shape)
     whole = shape.copy(reordered=True if community else None)
     first_use = {name: size for name, size in whole.items() if name in _FIRST_USE}
     if community:
-        # JAX takes the reordered arrays as they are. Of the loaded ones, those that are mapped were given back.
+        # JAX uses the reordered arrays without copies. Mapped arrays of the loaded data set were released.
         loaded = {name: size for name, size in loaded.items() if shape.storage(name) != "mapped"}
         more = _without_first_use(whole)
     else:
         more = {name: size for name, size in loaded.items() if shape.storage(name) == "elsewhere"}
         more = {name: size for name, size in more.items() if name not in ("masks", "vertex ids")}
     if not shape.symmetric and shape.edge_ids_fit:
-        # Arrays of SciPy, which JAX copies. Where edges have no ids, the graph that they were made for is gone.
+        # Arrays of SciPy, which JAX copies. If edges have no ids, the graph for which they were made is freed.
         more = _added(more, {name: size for name, size in first_use.items() if name != "edge order"})
-    # On the device are the vertices' ids, all masks in one array, and the vertices' weights in the loss, float32.
+    # The device holds the vertices' ids, all masks in one array, and the vertices' float32 weights in the loss.
     return _added(loaded, more, first_use, {"vertex ids": whole.get("vertex ids", 0), "masks": 7 * V})
 
 
 def held(shape: DataShape, *, ordered: bool) -> int:
-    """What a loaded data set itself holds, where nothing that is mapped is resident.
+    """Bytes of a loaded data set, without mapped arrays.
 
     Args:
-        shape: the data set.
-        ordered: whether it is there in order of communities too.
+        shape: Shape of the data set.
+        ordered: Whether its copy in community order exists, too.
     """
     loaded = {name: size for name, size in _loaded(shape).items() if shape.storage(name) != "mapped"}
     return _sum(loaded) + (_sum(_without_first_use(shape.copy(reordered=True))) if ordered else 0)
 
 
 def _first_use(shape: DataShape, *, community: bool) -> int:
-    """Working memory of making what a graph computes when it is first used."""
+    """Bytes of working memory for arrays that a graph computes at first use."""
     E = shape.num_edges
-    # `transpose`: with ids the carried positions (4) beside the result; without, the result, and a byte carried and moved.
+    # `transpose`: with ids, carried positions (4) and the result; without, the result, and a byte carried and moved.
     reversing = 0 if shape.symmetric else (4 if shape.edge_ids_fit else 6) * E
-    # `edge_order`: both ends of the edges as the user calls them (8), positions (4), and two sorts' results (8 each).
+    # `edge_order`: both ends of the edges in the user's numbers (8), positions (4), and two sorts' results (8 each).
     ids = 28 * E if shape.edge_ids_fit and (community or shape.reordered) else 0
     return max(reversing, ids)
 
 
 def _loading(shape: DataShape, *, row_normalise: bool) -> dict[str, int]:
-    """The largest of the moments of loading."""
+    """Components at the peak of loading."""
     moments = [*_generating(shape)] if shape.origin == "generated" else [*_reading(shape)]
     if row_normalise:
-        # `features / sum` is a new array, and the data set with the old one is returned to nobody only after that.
+        # `features / sum` is a new array, and the data set with the old one is freed only after that.
         moments.append(_added(_loaded(shape), {WORK: 4 * shape.num_vertices * shape.num_features}))
     return max(moments, key=_sum)
 
@@ -212,10 +212,10 @@ def _reading(shape: DataShape) -> Iterator[dict[str, int]]:
     V, E = shape.num_vertices, shape.num_edges
     whole = _loaded(shape)
     if shape.graph_in == "mapped":
-        # Rows are used as they are stored; degrees are counted in spans of a million edges, in 64 bits.
+        # Stored rows are used directly; degrees are counted in spans of a million edges, in 64 bits.
         graph = 8 * min(E, max(SPAN, V)) + 40 * V
     else:
-        # Rows by source (4) and a carried byte, both beside the sorted ones. Published graphs are made symmetric, from
+        # Rows by source (4) and a carried byte, in addition to the sorted ones. Published graphs are made symmetric from
         # both directions.
         graph = (32 if shape.origin == "published" else 6) * E + 40 * V
     yield {"graph": whole["graph"], WORK: graph + shape.stored_bytes}
@@ -223,40 +223,40 @@ def _reading(shape: DataShape) -> Iterator[dict[str, int]]:
 
 
 def _ordering(shape: DataShape) -> dict[str, int]:
-    """The larger of finding communities and of making the reordered data set."""
+    """Components at the peak of ordering: finding communities, or making the reordered data set."""
     V, E = shape.num_vertices, shape.num_edges
     loaded, found = _loaded(shape), communities(shape)
     while_found = {
         name: size for name, size in loaded.items() if not (name == "features" and shape.features_in == "mapped")
     }
     reordered = _without_first_use(shape.copy(reordered=True))
-    # `graph.reorder`: entries, keys and what they are made of, for a span of edges on each thread; the order and its
-    # inverse, degrees and checks.
+    # `graph.reorder`: entries, keys and their sources, for a span of edges on each thread; the order and its inverse,
+    # degrees and checks.
     work = 28 * SPAN * min(os.cpu_count() or 1, 8, -(-E // SPAN)) + 40 * V
     return max(_added(while_found, {WORK: found}), _added(loaded, reordered, {WORK: work}), key=_sum)
 
 
 def communities(shape: DataShape) -> int:
-    """What finding communities takes: a sample of 12 neighbours of each vertex, cut by METIS or contracted first.
+    """Bytes for finding communities: a sample of 12 neighbours of each vertex, cut by METIS or contracted first.
 
     See `graph.partition.locality`.
     """
     V, E = shape.num_vertices, shape.num_edges
     degree = E / V if V else 0.0
-    sampled = 12 * V * -math.expm1(-degree / 12)  # rows with fewer neighbours give fewer; a skewed law of degrees
-    # Both directions of each sampled pair, once where it was sampled from both ends (a share of sampled / E of them).
+    sampled = 12 * V * -math.expm1(-degree / 12)  # fewer from rows with few neighbours; for a skewed law of degrees
+    # Both directions of each sampled pair, once if it was sampled from both ends (a share of sampled / E of them).
     entries = 2 * sampled - (sampled * sampled / E if shape.symmetric and E else 0.0)
-    fixed = 40 * V + round(8 * sampled)  # the pairs as they were sampled
+    fixed = 40 * V + round(8 * sampled)  # the sampled pairs
     if V > MOST_FOR_METIS:
         contracted = min(entries, _CONTRACTED)
         return round(max(_CONTRACTING * entries, 4 * entries + 8 * 15 * contracted)) + fixed
-    # METIS counts in 64 bits. Per entry it holds neighbour and weight, those of the coarser graphs (as much again), and
-    # the halves that recursive bisection cuts them into: 15 numbers, measured over graphs of 4 to 50 edges a vertex.
+    # METIS counts in 64 bits. Per entry it holds neighbour and weight, those of the coarser graphs (as much again), and the
+    # halves of recursive bisection: 15 numbers, measured on graphs of 4 to 50 edges per vertex.
     return round(8 * 15 * entries) + fixed
 
 
 def _added(*parts: Mapping[str, int]) -> dict[str, int]:
-    """Sums by name, in the order in which names first come."""
+    """Add up sizes by component, in order of first occurrence."""
     total: dict[str, int] = {}
     for part in parts:
         for name, size in part.items():

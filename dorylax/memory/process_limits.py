@@ -1,6 +1,6 @@
-"""The check that the limits of a process admit what is to run: what XLA lacks later ends in an abort, without a word.
+"""Checks that a process's limits suffice for a run, since XLA aborts without a message if it lacks resources later.
 
-It loads no JAX, since that itself may be what does not fit.
+The module does not load JAX, which may itself exceed the limits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dorylax.pipeline.resources import most_threads
 
 
 class ProcessLimitError(DorylaxError, RuntimeError):
-    """Something was not begun, because it would need more threads or address space than its process may have."""
+    """Work was not started, because it would need more threads or address space than its process may have."""
 
 
 _GIB = 2**30
@@ -23,15 +23,15 @@ _RAISE = {
 
 
 def check_process(pipeline: PipelineConfig | None = None, *, at_a_time: int = 1) -> None:
-    """Refuses what the limits of address space and threads would end.
+    """Refuse work that would exceed the limits of address space and threads.
 
     Args:
-        pipeline: of the run; None where one machine computes.
-        at_a_time: how many such runs, each in a process of its own.
+        pipeline: Configuration of the run's pipeline; None: one machine.
+        at_a_time: Number of such runs, each in a separate process.
 
     Raises:
-        ProcessLimitError: the address space is limited to less than JAX maps, or fewer threads may be started than there
-            will be.
+        ProcessLimitError: The limit of address space is below the size that JAX maps, or the limit of threads is below the
+            number that will start.
     """
     threads = most_threads(pipeline)
     space, needed = address_space_bytes(), address_space_needed(threads)
