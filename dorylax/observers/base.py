@@ -1,4 +1,4 @@
-"""What may watch a run: progress bars, metrics files, a user's own. The trainer itself prints nothing."""
+"""Contract of observers, such as progress bars, metrics files, or the user's; the trainer itself prints nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dorylax.runs.result import EpochRecord, TrainResult
 
 @runtime_checkable
 class Observer(Protocol):
-    """Called from the thread that trains, between epochs, outside all reported times. An exception ends the run."""
+    """Called from the training thread, between epochs, outside all reported times. An exception ends the run."""
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
-        """Before the first epoch: how many epochs there will be at most, and which is next (0 unless resumed)."""
+        """Receive the maximum number of epochs and the next epoch (0 unless resumed), before the first epoch."""
 
     def epoch(self, record: EpochRecord) -> None:
-        """After each epoch, once it is evaluated (if it is)."""
+        """Receive the record of an epoch, after its evaluation, if any."""
 
     def finished(self, result: TrainResult) -> None:
-        """After the last epoch. Not called when the run ends by an exception."""
+        """Receive the result after the last epoch; not called if the run ends by an exception."""
