@@ -1,9 +1,9 @@
 """Dropout keyed by row id, so that a row's mask depends neither on its position in memory nor on other rows.
 
 `flax.nnx.Dropout` draws one mask for the whole array: reordering the vertices, or computing only some rows, changes the
-dropped elements. Here row i's mask is a function of only the step's key and the row's id (the user's vertex id, the edge id,
-2³¹ + v for the implicit self-loop of v; see `dorylax.ops.row_random`). RNG state has the form of Flax's Dropout (a forked
-`RngStream`: one `RngKey`, one `RngCount`), so that a trainer may set `nnx.RngState`.
+dropped elements. Here row i's mask is a function of only the step's key and the row's id. The id is the user's vertex id,
+the edge id, or 2³¹ + v for the implicit self-loop of v (`dorylax.ops.row_random`). RNG state has the form of Flax's
+Dropout (a forked `RngStream`: one `RngKey`, one `RngCount`), so that a trainer may set `nnx.RngState`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Decides which values of a run stay in memory, which are read from disk in order, and which are gathered in column blocks.
 
 Values that a sweep reads or adds up through edges must be in memory for all rows. If they do not fit, values that a sweep
-reads only in order come from files, and the widest values are gathered or added up in blocks of columns, each of which reads
-the index once more. Of such plans, the one that reads least is chosen. Remaining memory goes to the values read most often
-per byte. The decision is pure.
+reads only in order come from files. The widest values are gathered or added up in blocks of columns, each of which
+reads the index once more. Of such plans, the one that reads least is chosen. Remaining memory goes to the values read most
+often per byte. The decision is pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Slices: parts of a unit's rows that one thread finishes before it takes others.
 
-A thread gathers, computes and adds up a slice from its first step to its last, so intermediate values stay in a core's
-cache and their memory is reused immediately. Slice sizes depend only on the graph and row widths, as unit sizes do,
-because sums are added up slice by slice.
+A thread gathers, computes and adds up a slice from its first step to its last. Intermediate values therefore stay in a
+core's cache, and their memory is reused immediately. Slice sizes depend only on the graph and row widths, as unit sizes
+do, because sums are added up slice by slice.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Common structure of most models: the order of dropout, layer, normalisation, shortcut and activation, through the depth.
 
-A model owns its layers as `convs` (so that the first layer's parameters are always those under `convs/0`) and passes them to
-its `Skeleton`, which owns the rest and is independent of the kind of layer.
+A model owns its layers as `convs`, so that the first layer's parameters are always those under `convs/0`. It passes them
+to its `Skeleton`, which owns the rest and is independent of the kind of layer.
 """
 
 from __future__ import annotations
