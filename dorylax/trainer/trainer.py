@@ -141,7 +141,8 @@ class Trainer:
         Exception: The model raised; a note names its line.
 
     Warns:
-        UserWarning: The whole model is in evaluation mode, with dropout of rate > 0, and trains without its dropout.
+        UserWarning: The whole model is in evaluation mode and trains that way: an NNX model with dropout of rate > 0, or a
+            Linen module made with a flag such as `train=False`.
     """
 
     @user_line_noted()
