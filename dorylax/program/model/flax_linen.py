@@ -29,7 +29,7 @@ class LinenStructure:
     """Static part of a Linen model, without arrays.
 
     Attributes:
-        module: The module in training mode.
+        module: The module in training mode, except for flags that the user set.
         evaluated: The module in evaluation mode, as far as its attributes set the mode.
         flags: Keywords that set the mode in a call.
     """
