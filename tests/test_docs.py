@@ -189,8 +189,9 @@ def test_every_command_is_one_and_its_settings_go_together(page: str) -> None:
             for one in context.params.get("settings") or ()
             if "model.options." not in one and not one.endswith(".yaml")
         ]:
-            data = context.params.get("data")
-            RunConfig.resolve(collect(None, {} if data is None else {"data.name": data}, settings).values)
+            named = {f"{key}.name": context.params.get(key) for key in ("data", "model")}
+            own = {key: value for key, value in named.items() if value is not None}
+            RunConfig.resolve(collect(None, own, settings).values)
 
 
 def test_the_scenario_of_the_page_on_simulation_is_one(tmp_path: Path) -> None:

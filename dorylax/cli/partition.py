@@ -195,7 +195,7 @@ def _widths_of_gcn(model: ModelConfig, num_outputs: int) -> list[int]:
 def _content(
     name: str, made: Partition, found: PartitionReport, *, layout: Layout, interval_balance: float, widths: list[int]
 ) -> dict[str, Any]:
-    """Return all results as plain values (docs/command-line.md lists the fields)."""
+    """Return all results as plain values (docs/json.md lists the fields)."""
     sizes = [stop - start for bounds in layout.interval_bounds for start, stop in pairwise(bounds)]
     return {
         "schema": 1,

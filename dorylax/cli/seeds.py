@@ -160,7 +160,7 @@ def pipeline_label(config: RunConfig) -> str:
 
 
 def results(outcomes: Sequence[RunOutcome], folder: Path | None) -> dict[str, Any]:
-    """Return all results as one object of plain values (docs/command-line.md lists the fields)."""
+    """Return all results as one object of plain values (docs/json.md lists the fields)."""
     config = outcomes[0].run.config
 
     def per_seed(name: str, usual: Any = None) -> list[Any]:

@@ -348,7 +348,7 @@ def test_a_wrong_file(dorylax, tmp_path: Path, text: str, told: str) -> None:
     assert err.startswith(f"error: {file}{told}")
 
 
-@pytest.mark.parametrize("page", ["aws.md", "serverless.md", "command-line.md"])
+@pytest.mark.parametrize("page", ["aws.md", "serverless.md"])
 def test_the_guide_s_commands_are_there(page: str) -> None:
     """With these options, and values that they take."""
     from dorylax.cli.aws import aws

@@ -142,7 +142,7 @@ def test_help_lists_the_settings() -> None:
 
 
 def test_a_setting_is_added_as_one_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is then in Python, in files and on the command line; docs/configuration.md fails its test until it is there too."""
+    """It is then in Python, in files and on the command line; docs/settings.md is written anew by docs/reference.py."""
 
     class Longer(schema.TrainConfig):
         """As it is, and one setting more."""

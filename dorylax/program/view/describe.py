@@ -52,7 +52,7 @@ def describe(program: SplitModel, num_vertices: int | None = None, num_edges: in
 
 
 def description(program: SplitModel, num_vertices: int | None = None, num_edges: int | None = None) -> dict[str, Any]:
-    """Return plain values for JSON (docs/command-line.md lists the fields). Arguments and errors as for `describe`."""
+    """Return plain values for JSON (docs/json.md lists the fields). Arguments and errors as for `describe`."""
     costs = cost(program, num_vertices, num_edges)
     origins = _origins(program)
     return {
