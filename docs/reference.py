@@ -31,7 +31,7 @@ def commands() -> str:
     ]
     for path, command in _walk(cli, "dorylax"):
         lines += ["", f"## {path}", "", *_paragraphs(command), "", f"```text\n{_usage(path, command)}\n```"]
-        options = [record for record in _options(path, command) if record[0] != "-h, --help"]
+        options = [record for record in _options(path, command) if not record[0].endswith("--help")]
         if options:
             lines += ["", *_table(["option", "meaning"], ([f"`{names}`", meaning] for names, meaning in options))]
     return "\n".join(lines) + "\n"

@@ -8,7 +8,6 @@ import click
 
 from dorylax.cli.aws import aws
 from dorylax.cli.calibrate import calibrate
-from dorylax.cli.cluster import cluster
 from dorylax.cli.commands import Commands
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
@@ -50,7 +49,6 @@ for _command in (
     info,
     calibrate,
     aws,
-    cluster,
 ):
     cli.add_command(_command)
 

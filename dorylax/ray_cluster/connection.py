@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dorylax.ray_cluster.config import LOCAL, RayConfig
-from dorylax.ray_cluster.record import running
 from dorylax.settings.errors import ConfigError
 
 OLDEST = (2, 50)
@@ -29,7 +28,7 @@ _GONE_SECONDS = 30.0
 _ADDRESS = "RAY_ADDRESS"
 _SET_BY_RAY = ("PYTHONBREAKPOINT", "RAY_AUTH_MODE", "RAY_CLIENT_MODE", "RAY_USAGE_STATS_ENABLED")
 _LOOPBACK = ("localhost", "127.0.0.1")
-_HOW = "or start one here (`dorylax cluster up`, `ray start --head`), or give ray.address=local"
+_HOW = "or start one here (`ray start --head`), or give ray.address=local"
 
 
 @contextlib.contextmanager
@@ -128,10 +127,6 @@ def _find(config: RayConfig) -> str:
         if named == LOCAL:
             raise ConfigError(f"{_ADDRESS} = {LOCAL} starts no cluster: give ray.address={LOCAL}", "ray.address")
         address, said = named, _ADDRESS
-    elif (kept := running()) is not None:
-        kept.check()
-        assert kept.address is not None
-        address, said = kept.address, "the cluster of `dorylax cluster up`"
     else:
         services = importlib.import_module("ray._private.services")
         try:
