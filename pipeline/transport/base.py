@@ -1,4 +1,4 @@
-"""The contract of transports: addresses, who answers, and how a request is carried."""
+"""The contract of transports: addresses, request handlers, requests and posts."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import jax
 Role = Literal["graph", "evaluation", "parameter", "ledger", "host", "process", "driver"]
 
 WHOLE_PROCESS: tuple[Role, ...] = ("process", "driver")
-"""Roles of those who speak for a process, whatever lives in it."""
+"""Roles that represent a whole process rather than one server in it."""
 
 Waiting = Literal["sender", "receiver", "nobody"]
-"""Who goes on when a post is there: "sender", for whom its answer is wanted at once; "receiver", who needs it at once,
-while an acknowledgement may take some milliseconds; "nobody": post and acknowledgement may both wait for others to travel
-with."""
+"""The party that a post is urgent for. "sender": deliver and acknowledge immediately. "receiver": deliver immediately; the
+acknowledgement may wait some milliseconds. "nobody": both may wait, and share a message with others."""
 
 Then = Callable[[float, Exception | None], None]
-"""Told what has become of a post: how many seconds ago it was delivered, or why it cannot be, which also ends the run."""
+"""Callback for the outcome of a post: the seconds since its delivery, or the error that prevents it and ends the run."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, slots=True)
 class Address:
-    """Who a server is.
+    """The address of a server.
 
     Attributes:
-        role: what kind of server.
-        index: which of that kind, from 0.
+        role: Kind of server.
+        index: Number within the kind, from 0.
     """
 
     role: Role
@@ -38,18 +37,18 @@ class Address:
 
 @runtime_checkable
 class RequestHandler(Protocol):
-    """Who answers requests."""
+    """Answers requests."""
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
-        """Answers one request.
+        """Answer one request.
 
-        A request may be delivered more than once, also while an earlier delivery is still being answered: a repeat must
-        change nothing.
+        A transport may deliver a request twice, also while the first delivery is being answered. A repeat must change
+        nothing.
 
         Args:
-            kind: what is asked.
-            payload: a pytree; its arrays are never written to afterwards, by neither side.
-            sender: who asks.
+            kind: Kind of request.
+            payload: A pytree. Neither side writes to its arrays afterwards.
+            sender: Address of the requester.
 
         Returns:
             The reply, a pytree.
@@ -59,10 +58,10 @@ class RequestHandler(Protocol):
 
 @runtime_checkable
 class Transport(Protocol):
-    """What carries requests between servers."""
+    """Carries requests between servers."""
 
     def register(self, address: Address, handler: RequestHandler) -> None:
-        """Says who answers at an address from now on, also instead of another."""
+        """Set the handler of an address; replaces an earlier one."""
         ...
 
     async def request(
@@ -75,20 +74,20 @@ class Transport(Protocol):
         num_bytes: int,
         order: tuple[int, ...],
     ) -> Any:
-        """Delivers a request, at least once, and returns the reply.
+        """Deliver a request at least once, and return the reply.
 
         Args:
-            sender: who asks.
-            receiver: who is asked.
-            kind: as `RequestHandler.handle` takes it.
-            payload: likewise.
-            num_bytes: how much is sent.
-            order: the same for a repeat of the same request and unlike that of any other between the two: breaks ties
-                and seeds latencies on the virtual clock.
+            sender: Address of the requester.
+            receiver: Address of the handler.
+            kind: Kind of request, for `RequestHandler.handle`.
+            payload: Payload, for `RequestHandler.handle`.
+            num_bytes: Bytes sent.
+            order: Unique key of the request between the two addresses; equal for a repeat. It breaks ties and seeds
+                latencies on the virtual clock.
 
         Raises:
-            LookupError: nobody is registered there.
-            ConnectionError: it is unknown whether the request was delivered; it may be made again.
+            LookupError: The receiver is not registered.
+            ConnectionError: The delivery is uncertain; the caller may repeat the request.
         """
         ...
 
@@ -104,65 +103,65 @@ class Transport(Protocol):
         waiting: Waiting,
         then: Then,
     ) -> None:
-        """Has a request delivered while its sender goes on, and made again where it may have been lost.
+        """Send a request without waiting for its reply, which is empty. The transport repeats it if it may be lost.
 
         Args:
-            sender: as of `request`.
-            receiver: likewise.
-            kind: likewise; the reply says nothing.
-            payload: likewise.
-            num_bytes: likewise.
-            order: likewise.
-            waiting: for whom it is urgent.
-            then: called once, on the loop, when the request was delivered.
+            sender: See `request`.
+            receiver: See `request`.
+            kind: See `request`.
+            payload: See `request`.
+            num_bytes: See `request`.
+            order: See `request`.
+            waiting: The party that the post is urgent for.
+            then: Called once, on the loop, after the delivery.
 
         Raises:
-            LookupError: nobody is registered there; may also come later, to `then`.
+            LookupError: The receiver is not registered. `then` may receive this error later instead.
         """
         ...
 
 
 @runtime_checkable
 class HostTransport(Transport, Protocol):
-    """A transport between processes, which may be lost.
+    """A transport between processes that may fail.
 
     Attributes:
-        endpoint: where others reach this process.
+        endpoint: Address at which other processes reach this one.
     """
 
     endpoint: str
 
     @property
     def generation(self) -> int:
-        """Of the run, -1 before the first. Requests of others are not answered, unless a whole process is asked."""
+        """Generation of the run, -1 before the first. It ignores others' requests, except to a whole process."""
         ...
 
     @property
     def sent(self) -> Mapping[str, tuple[int, int]]:
-        """By kind of request what left this process: messages, and bytes; "answer" for replies."""
+        """Messages and bytes sent by this process, by kind of request; "answer" for replies."""
         ...
 
     def renew(self, generation: int) -> None:
-        """Begins a new generation: what was registered, asked, and being answered in the last one is forgotten.
+        """Start a new generation: drop the handlers, requests and unfinished replies of the last one.
 
-        Only those who speak for a whole process stay (`WHOLE_PROCESS`).
+        Handlers of whole processes (`WHOLE_PROCESS`) stay.
 
         Args:
-            generation: above the last.
+            generation: The new generation, above the last.
         """
         ...
 
     def connect(self, peers: Mapping[Address, str]) -> None:
-        """Says at which endpoints the addresses of other processes are; hangs up where nobody is any more."""
+        """Set the endpoints of the addresses in other processes, and disconnect from endpoints without an address."""
         ...
 
     def close(self) -> None:
-        """Ends all connections; what was not sent is lost. A second call does nothing."""
+        """Close all connections and drop unsent messages. A second call does nothing."""
         ...
 
 
 def payload_bytes(payload: Any) -> int:
-    """Bytes of the arrays in a pytree."""
+    """Return the bytes of the arrays in a pytree."""
     if payload is None:
         return 0
     return sum(int(getattr(leaf, "nbytes", 0)) for leaf in jax.tree.leaves(payload))

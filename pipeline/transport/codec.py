@@ -1,4 +1,4 @@
-"""What travels between processes: a payload as a plain document and arrays, and back. Nothing is pickled."""
+"""Converts payloads between processes to plain documents with arrays, and back. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 
 @final
 class CodecError(DorylaxError, ValueError):
-    """A payload that cannot travel, or a document that is none."""
+    """A payload of an unsupported type, or an invalid document."""
 
 
 @final
 class Codec:
-    """Writes and reads payloads: numbers, texts, arrays, tuples, lists, mappings by text, and the types that it is given.
+    """Encodes and decodes payloads: numbers, texts, arrays, tuples, lists, mappings with text keys, and given types.
 
-    Arrays come back as NumPy's, not to be written to; numbers of NumPy as arrays without axes; random keys as keys.
+    Decoded arrays are read-only NumPy arrays. NumPy scalars become arrays without axes; random keys stay keys.
 
     Args:
-        types: named tuples that may travel; both sides have the same.
-        trees: by name of a field of these: the structure of the pytree in it, whatever it is made of.
+        types: Supported named tuples, equal on both sides.
+        trees: Structure of the pytree in a field of these, by the field's name.
     """
 
     def __init__(self, types: Sequence[type[Any]], trees: Mapping[str, Any]) -> None:
@@ -35,19 +35,19 @@ class Codec:
         self._trees = dict(trees)
 
     def encode(self, payload: Any) -> tuple[Any, list[np.ndarray]]:
-        """The payload as a document (None, numbers, texts, lists, mappings by text), and the arrays that it counts.
+        """Return the payload as a document (None, numbers, texts, lists, mappings with text keys) and its arrays.
 
         Raises:
-            CodecError: something in it cannot travel.
+            CodecError: The payload holds an unsupported type.
         """
         arrays: list[np.ndarray] = []
         return self._write(payload, arrays), arrays
 
     def decode(self, document: Any, arrays: Sequence[np.ndarray]) -> Any:
-        """The payload of a document and its arrays.
+        """Return the payload of a document and its arrays.
 
         Raises:
-            CodecError: they do not fit.
+            CodecError: The document is invalid, or the arrays do not match it.
         """
         try:
             return self._read(document, arrays)

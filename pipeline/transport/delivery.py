@@ -1,4 +1,4 @@
-"""Asking until there is an answer."""
+"""Repeats requests until they are answered."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ async def deliver(
     num_bytes: int,
     order: tuple[int, ...],
 ) -> Any:
-    """Makes a request, and makes it again where it may not have been delivered; arguments as `Transport.request`.
+    """Send a request, up to `ATTEMPTS` times if its delivery is uncertain; arguments as for `Transport.request`.
 
-    Waiting between two attempts is the transport's.
+    The transport waits between attempts.
 
     Raises:
-        ConnectionError: none of several attempts was answered.
+        ConnectionError: No attempt was answered.
     """
     for _ in range(ATTEMPTS - 1):
         with contextlib.suppress(ConnectionError):
@@ -44,7 +44,7 @@ async def posted(
     order: tuple[int, ...],
     then: Then,
 ) -> None:
-    """A post as a request; arguments as `Transport.post`."""
+    """Send a post as a request; arguments as for `Transport.post`."""
     try:
         await deliver(transport, sender, receiver, kind, payload, num_bytes=num_bytes, order=order)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Beginning a coroutine at once: one that need not wait is done without a task, and without a turn of the loop."""
+"""Runs a coroutine up to its first wait, so that one without waits needs neither a task nor a turn of the loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class Begun(NamedTuple, Generic[T]):
-    """A coroutine that was begun.
+    """A started coroutine.
 
     Attributes:
-        value: what it returned, if it did not wait.
-        rest: what is left of it, and what it waits for; None where it is done.
+        value: Its result, if it finished without waiting.
+        rest: The suspended coroutine and its awaited object; None if it finished.
     """
 
     value: T | None
@@ -25,10 +25,10 @@ _NOTHING: Begun[Any] = Begun(None, None)
 
 
 def begin(coroutine: Coroutine[Any, Any, T]) -> Begun[T]:
-    """Runs a coroutine until it first waits. Until then no task is the current one, so timeouts must not come before.
+    """Run a coroutine until its first wait. No task is current until then, so it must not use timeouts before.
 
     Raises:
-        BaseException: whatever it raises by then.
+        BaseException: The coroutine's own exception.
     """
     try:
         awaited = coroutine.send(None)
@@ -38,17 +38,17 @@ def begin(coroutine: Coroutine[Any, Any, T]) -> Begun[T]:
 
 
 async def finished(begun: Begun[T]) -> T | None:
-    """What a coroutine returns in the end; to be awaited once."""
+    """Return the result of a started coroutine. Await it once."""
     return begun.value if begun.rest is None else await _resumed(*begun.rest)
 
 
 @types.coroutine
 def _resumed(coroutine: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    """`yield from coroutine`, of which the first value has been taken already."""
+    """Continue `yield from coroutine` after its first value."""
     while True:
         try:
             given = yield awaited
-        except BaseException as error:  # cancelled, or what is awaited has failed: it is the coroutine's to see
+        except BaseException as error:  # cancellation or failure of the awaited object belongs to the coroutine
             raised: BaseException | None = error
         else:
             raised = None

@@ -1,12 +1,12 @@
-"""Messages of the transport between processes as frames of ZeroMQ, and back.
+"""Converts messages between processes to ZeroMQ frames, and back.
 
-What goes to a process at a time is a *parcel*: messages, one after another, each
+A *parcel* is the unit of sending. Its first frame holds the sender (`Sender`) and then the messages, each as
 
-    number of the request, 8 bytes | bytes of the header, 4 | header, MessagePack | each small array, from a multiple of 8 on
+    number of the request, 8 bytes | bytes of the header, 4 | header, MessagePack | small arrays, each aligned to 8 bytes
 
-after what says who sends it (`Sender`), and, where letters are acknowledged, a last one without a header, whose rest are
-their numbers, each with the seconds for which that was held back; after that a frame for each large array. Every frame costs
-a call of ZeroMQ, on either side, so what is small is copied together; ZeroMQ sends large arrays from where they lie.
+A final message without a header acknowledges requests: their numbers, each with the delay of its acknowledgement in
+seconds. One frame per large array follows. Each frame costs a ZeroMQ call on both sides, so small arrays are copied into the
+first frame. ZeroMQ sends large arrays without a copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import zmq
 from dorylax.serverless.wire.tensors import TensorSpec, bytes_of, travelling
 
 COPIED_BYTES = 1 << 18
-"""Of an array that is copied: a frame that is not costs the sender a call of another thread, when it has been sent."""
+"""Size from which arrays get a frame of their own. Freeing such a frame costs the sender a call from another thread."""
 
 _HEAD = struct.Struct("<QI")
 _ACKNOWLEDGEMENT = struct.Struct("<Qf")
@@ -32,13 +32,13 @@ _ALIGNED = 8
 
 
 class Letter(NamedTuple):
-    """A message that has not been sent.
+    """An encoded message.
 
     Attributes:
-        head: number and header.
-        arrays: the small ones' bytes.
-        large: the others'.
-        num_bytes: of all.
+        head: Number and header.
+        arrays: Bytes of the small arrays.
+        large: Bytes of the large arrays.
+        num_bytes: Total bytes.
     """
 
     head: bytes
@@ -48,13 +48,13 @@ class Letter(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message that has come.
+    """A received message.
 
     Attributes:
-        number: of the request that is made or answered.
-        who: of a request, what is asked and of whom; of an answer, nothing.
-        document: see `Codec`.
-        arrays: what it counts.
+        number: Number of the request, or of the request that it replies to.
+        who: Kind and addresses of a request; empty for a reply.
+        document: Document of a `Codec`.
+        arrays: Arrays of the document.
     """
 
     number: int
@@ -64,12 +64,12 @@ class Message(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """What every parcel says of who sends it.
+    """The sender of a parcel.
 
     Attributes:
-        process: a number that no other process of the run has.
-        generation: of the run, as far as it knows.
-        oldest: the number of its oldest request without an answer.
+        process: Unique number of the process within the run.
+        generation: The process's current generation.
+        oldest: Number of its oldest unanswered request.
     """
 
     process: int
@@ -78,12 +78,12 @@ class Sender(NamedTuple):
 
 
 class Parcel(NamedTuple):
-    """What has come at a time.
+    """A received parcel.
 
     Attributes:
-        messages: requests, or answers.
-        acknowledged: numbers of requests whose answer says nothing more, and for how many seconds that was held back.
-        sender: who sends it.
+        messages: Requests and replies.
+        acknowledged: Numbers of requests with empty replies, and the delay of each acknowledgement in seconds.
+        sender: Sender of the parcel.
     """
 
     messages: list[Message]
@@ -92,7 +92,7 @@ class Parcel(NamedTuple):
 
 
 def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.ndarray]) -> Letter:
-    """A request, or an answer to one."""
+    """Encode a request, or a reply to one."""
     sent = [travelling(array) for array in arrays]
     header: bytes = msgpack.packb([who, document, [(_name(array.dtype), array.shape) for array in sent]])
     small = [bytes_of(array) for array in sent if 0 < array.nbytes < COPIED_BYTES]
@@ -104,7 +104,7 @@ def letter(number: int, who: Sequence[Any], document: Any, arrays: Sequence[np.n
 def parcel(
     letters: Sequence[Letter], acknowledged: Sequence[tuple[int, float]], sender: Sender
 ) -> list[bytes | memoryview]:
-    """The frames of some letters and acknowledgements, as `Parcel` has them."""
+    """Return the frames of letters and acknowledgements; see `Parcel`."""
     parts: list[bytes | memoryview] = [_SENDER.pack(*sender)]
     end = _SENDER.size
     for one in letters:
@@ -123,12 +123,12 @@ def parcel(
 
 
 def acknowledgement_bytes(count: int) -> int:
-    """Of an acknowledgement of so many requests."""
+    """Return the bytes of an acknowledgement of `count` requests."""
     return _HEAD.size + _ACKNOWLEDGEMENT.size * count
 
 
 def opened(frames: Sequence[zmq.Frame]) -> Parcel:
-    """What is in a parcel's frames; arrays are views of them."""
+    """Decode the frames of a parcel. Arrays are views of the frames."""
     first = frames[0].buffer
     large = iter(frames[1:])
     messages: list[Message] = []
@@ -156,7 +156,7 @@ def opened(frames: Sequence[zmq.Frame]) -> Parcel:
 
 @functools.lru_cache(4096)
 def _checked(dtype: str, shape: tuple[int, ...]) -> tuple[np.dtype[Any], int]:
-    """The dtype, and bytes. Checked once: shapes come again in every epoch."""
+    """Return a validated dtype and the bytes of an array. Cached, because shapes repeat in every epoch."""
     spec = TensorSpec(dtype, shape)
     return spec.numpy, spec.nbytes
 

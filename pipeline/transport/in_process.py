@@ -1,4 +1,4 @@
-"""The transport within one process: an ordinary call, which takes as long as a message would on the virtual clock."""
+"""The transport within one process: a function call. On the virtual clock it takes the modelled time of a message."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dorylax.pipeline.transport.base import Address, RequestHandler, Role, Then,
 from dorylax.pipeline.transport.first_step import Begun, begin, finished
 
 Seconds = Callable[[Address, Address, int, tuple[int, ...]], Duration]
-"""(sender, receiver, bytes, order) → what a message takes."""
+"""(sender, receiver, bytes, order) → duration of a message."""
 
 _ROLES: dict[str, int] = {"graph": 0, "parameter": 1}
 
 
 def modelled(times: TimeModel) -> Seconds:
-    """What messages take by a model of their cost."""
+    """Return the durations of messages by a time model."""
 
     def seconds(sender: Address, receiver: Address, num_bytes: int, order: tuple[int, ...]) -> Duration:
         assert sender.role in _ROLES, f"only servers send messages, not {sender.role}"
@@ -32,15 +32,12 @@ def modelled(times: TimeModel) -> Seconds:
 
 @final
 class InProcessTransport:
-    """Delivers exactly once, by reference.
+    """Delivers each request exactly once, by reference.
 
     Args:
-        clock: on which messages travel.
-        seconds: how long, given `(*order, 0)` for a request and `(*order, 1)` for its reply, the bytes of which are those
-            of its arrays; None where neither waits, as on the real clock.
-
-    Attributes:
-        clock, seconds: as given.
+        clock: Clock of the run.
+        seconds: Duration of a message, with order `(*order, 0)` for a request and `(*order, 1)` for its reply. The bytes
+            of a reply are those of its arrays. None: messages take no time, as on the real clock.
     """
 
     def __init__(self, clock: Clock, seconds: Seconds | None) -> None:
@@ -81,7 +78,7 @@ class InProcessTransport:
         waiting: Waiting,  # noqa: ARG002
         then: Then,
     ) -> None:
-        """See `Transport`. No task is made for it, unless its receiver waits for something while handling it."""
+        """See `Transport`. A task is created only if the handler waits."""
         posted = _Posted(self, sender, receiver, kind, payload, order=order, then=then)
         posted.travel(sender, receiver, num_bytes, posted.arrive)
 
@@ -90,7 +87,7 @@ class InProcessTransport:
             await self.clock.sleep(self.seconds(sender, receiver, num_bytes, order), order)
 
     def handler(self, receiver: Address, kind: str) -> RequestHandler:
-        """Who answers there; a LookupError if nobody does."""
+        """Return the handler of an address, or raise LookupError."""
         found = self._handlers.get((receiver.role, receiver.index))
         if found is None:
             raise LookupError(f"nobody is registered as {receiver.role} server {receiver.index} to answer {kind!r}")
@@ -99,7 +96,7 @@ class InProcessTransport:
 
 @final
 class _Posted:
-    """A request on its way, and then its answer: one small object, since a simulation makes hundreds of thousands."""
+    """A post in flight, and later its reply. One small object, because a simulation creates hundreds of thousands."""
 
     __slots__ = ("_kind", "_order", "_payload", "_receiver", "_sender", "_then", "_transport")
 
@@ -119,13 +116,13 @@ class _Posted:
         self._order = (*order, 0)
 
     def travel(self, sender: Address, receiver: Address, num_bytes: int, call: Callable[[], None]) -> None:
-        """Goes from one to another, and then calls something."""
+        """Schedule a callback after the duration of a message."""
         transport, order = self._transport, self._order
         seconds = 0.0 if transport.seconds is None else transport.seconds(sender, receiver, num_bytes, order)
         transport.clock.after(seconds, order, call, name=self._kind)
 
     def arrive(self) -> None:
-        """Is handled, and answered."""
+        """Handle the request, and send the reply."""
         payload, self._payload = self._payload, None
         try:
             handler = self._transport.handler(self._receiver, self._kind)

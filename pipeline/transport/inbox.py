@@ -1,4 +1,4 @@
-"""Which requests have come to a process: each is handled once, however often, and however late, it comes again."""
+"""Deduplicates the requests to a process: each is handled once, even if repeats arrive late."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dorylax.pipeline.transport.base import WHOLE_PROCESS, Role
 
 
 class Answered(NamedTuple):
-    """A request that was answered before.
+    """An answered request.
 
     Attributes:
-        reply: what was answered, and is to be answered again: it may have been lost.
+        reply: The reply, to be sent again because the first one may be lost.
     """
 
     reply: Any
@@ -20,13 +20,13 @@ class Answered(NamedTuple):
 
 @final
 class Inbox:
-    """Remembers requests by who has asked and by their numbers, and replies for as long as they may be asked for again.
+    """Keeps requests by sender and number, and their replies until no repeat can follow.
 
-    Whoever asks counts its requests up, and says with each message below which number it has all answers.
+    A sender numbers its requests upwards, and reports in each message the number below which it has all replies.
 
     Attributes:
-        generation: of the run, -1 before the first.
-        refused: how many requests of other generations have come.
+        generation: Generation of the run, -1 before the first.
+        refused: Number of refused requests from other generations.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Inbox:
         self._oldest: dict[Hashable, int] = {}
 
     def refuses(self, generation: int, role: Role) -> bool:
-        """Whether a request of a generation is not to be answered: of another one, unless a whole process is asked."""
+        """Return whether a request is refused: its generation differs, and its receiver is not a whole process."""
         refused = generation != self.generation and role not in WHOLE_PROCESS
         self.refused += refused
         return refused
 
     def begin(self, source: Hashable, number: int) -> Answered | bool:
-        """Whether a request is to be handled; what was answered to it, where that was so already."""
+        """Return whether to handle a request, or its earlier reply."""
         if number < self._oldest.get(source, 0):
             return False
         begun = self._begun.setdefault(source, {})
@@ -52,16 +52,16 @@ class Inbox:
         return True
 
     def answer(self, source: Hashable, number: int, reply: Any) -> None:
-        """Keeps what was answered."""
+        """Keep the reply of a request."""
         if number >= self._oldest.get(source, 0):
             self._begun.setdefault(source, {})[number] = Answered(reply)
 
     def give_up(self, source: Hashable, number: int) -> None:
-        """A request was not answered, and will not be; should it come again, it is a new one."""
+        """Drop an unanswered request, so that a repeat counts as new."""
         self._begun.get(source, {}).pop(number, None)
 
     def forget(self, source: Hashable, oldest: int) -> None:
-        """Who has asked has the answers to all requests below a number."""
+        """Drop the replies below a number, because the sender has them."""
         if oldest > self._oldest.get(source, 0):
             self._oldest[source] = oldest
             begun = self._begun.get(source, {})

@@ -1,7 +1,7 @@
-"""How much of what a process sends may be on its way at a time.
+"""Limits the bytes in flight from a process.
 
-Where processes exchange rows, what was sent and is not yet taken lies in memory twice: with the sender, and with the
-receiver. Without a bound that would be all rows of a value at once.
+Rows in flight occupy memory twice, at the sender and at the receiver. Without a limit, all rows of a value would be
+in flight together.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import asyncio
 from typing import final
 
 WINDOW_BYTES = 64 * 2**20
-"""More than a network holds: 25 Gbit/s for 20 ms."""
+"""Exceeds the capacity of a network: 25 Gbit/s for 20 ms."""
 
 
 @final
 class Window:
-    """Lets messages go, in order, as long as no more than so many bytes are on their way; one of more goes alone.
+    """Admits messages in order while their bytes fit the window; a larger message is admitted alone.
 
     Args:
-        num_bytes: how many.
+        num_bytes: Size of the window in bytes.
     """
 
     def __init__(self, num_bytes: int = WINDOW_BYTES) -> None:
@@ -26,12 +26,12 @@ class Window:
         self._turn, self._freed = asyncio.Lock(), asyncio.Event()
 
     async def enter(self, num_bytes: int) -> None:
-        """Waits until a message may go.
+        """Wait until a message is admitted.
 
         Args:
-            num_bytes: of the message; `leave` is told the same once it is there.
+            num_bytes: Bytes of the message. Pass the same number to `leave` after its delivery.
         """
-        if not self._turn.locked() and not self._is_full(num_bytes):  # no turn of the loop where nobody waits
+        if not self._turn.locked() and not self._is_full(num_bytes):  # skip a turn of the loop if the queue is empty
             self._used += num_bytes
             return
         async with self._turn:
@@ -41,7 +41,7 @@ class Window:
             self._used += num_bytes
 
     def leave(self, num_bytes: int) -> None:
-        """A message is there."""
+        """Free the bytes of a delivered message."""
         self._used -= num_bytes
         self._freed.set()
 

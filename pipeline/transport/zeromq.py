@@ -1,14 +1,13 @@
-"""The transport between processes: requests over ZeroMQ, encrypted by the run's keys where they leave the machine.
+"""The transport between processes: requests over ZeroMQ, encrypted with the run's keys on networks.
 
-Every process has one socket that answers (ROUTER) and one for each process that it asks (DEALER); `frames` has what
-travels. What is lost on a broken connection is asked again, with the same number, and is handled once (`inbox`).
-Sockets are served by the loop of the clock: a message that has come waits for no other thread.
+Each process has a ROUTER socket for requests to it and a DEALER socket per peer; `frames` defines the messages. A request
+lost with a connection is repeated under the same number and handled once (`inbox`). The clock's loop serves the sockets, so
+that a message waits for no other thread.
 
-Sending something costs more than what is in it: three threads are woken, on either side and in ZeroMQ. So all that one turn
-of the loop leaves for a process travels together, and posts of one kind are one letter, with one number. What nobody waits
-for (`base.Waiting`) is held back until something else goes to the same process, some milliseconds at most: small posts, and
-answers that say nothing, which become acknowledgements. A process that is asked and asks gets answers by the same socket as
-requests.
+A message costs more than its bytes, because it wakes three threads: one on each side and one in ZeroMQ. Therefore one
+turn of the loop sends one parcel per peer, and posts of one kind form one letter with one number. Messages that are not
+urgent (`base.Waiting`) wait some milliseconds for another message to the same peer: small posts, and empty replies, which
+become acknowledgements. A peer that both sends requests and receives them gets replies and requests through one socket.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.socket_folder import make_socket_folder
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-"""Makes a task of a coroutine, and stops the run if it fails: `Clock.spawn`."""
+"""Run a coroutine as a task, and stop the run if it fails: `Clock.spawn`."""
 
 Socket = zmq.Socket[bytes]
 
 TakeAnswer = Callable[[frames.Message | None, float], None]
-"""Takes the answer to a letter, None where that says nothing, as of several requests; and how many seconds ago it was so."""
+"""Callback for the reply to a letter (None if empty, as for several requests) and its age in seconds."""
 
 ASK_AGAIN_SECONDS = 20.0
-"""After which a request without an answer is sent again: it, or its answer, may have gone down with a connection."""
+"""Delay before an unanswered request is repeated, because a broken connection may have lost it or its reply."""
 
 HELD_SECONDS = 0.01
-"""After which what nobody waits for goes by itself, or after twice as long."""
+"""Longest delay of a message that is not urgent is between one and two times this."""
 
 _HEARTBEAT_MS = 5_000
 # As numbers: combining and looking up members of enumerations costs more than the calls.
@@ -55,7 +54,7 @@ _NOBLOCK, _MORE, _EVENTS, _POLLIN = (int(one) for one in (zmq.NOBLOCK, zmq.SNDMO
 
 
 class Traffic(NamedTuple):
-    """What a process has sent: messages, and bytes of their frames."""
+    """Messages sent by a process, and the bytes of their frames."""
 
     messages: int
     bytes: int
@@ -63,23 +62,22 @@ class Traffic(NamedTuple):
 
 @final
 class ZeroMqTransport:
-    """Delivers at least once, to handlers in this process or in others.
+    """Delivers requests at least once, to handlers in this process or in others.
 
-    Made, used and closed by the thread of one loop.
+    The thread of one loop creates, uses and closes it.
 
     Args:
-        keys: of the run; the servers' copy.
-        kind: "ipc", between processes of this machine; "tcp", encrypted.
-        host: of tcp: the address of the interface that is listened on, by which the others find this process.
-        folder: of ipc: where the socket's file comes, under a name of this process; removed by whoever has made it. None: a
-            new one, which `close` removes.
-        codec: of payloads.
-        spawn: makes tasks.
+        keys: The servers' copy of the run's keys.
+        kind: "ipc" between processes of this machine, or "tcp" with encryption.
+        host: For tcp: address of the interface to listen on, at which other processes reach this one.
+        folder: For ipc: folder of the socket file; its creator removes it. None: a new folder, removed by `close`.
+        codec: Codec of payloads.
+        spawn: Starts tasks.
 
     Attributes:
-        endpoint: where others reach this process.
-        bytes_sent: of arrays, in requests and replies.
-        sent: by kind of request what left this process; "answer" for replies.
+        endpoint: Address at which other processes reach this one.
+        bytes_sent: Bytes of arrays in requests and replies.
+        sent: Traffic by kind of request; "answer" for replies.
     """
 
     def __init__(
@@ -146,7 +144,7 @@ class ZeroMqTransport:
             peer.posts.clear()
             peer.letters.clear()
             peer.done.clear()
-        for asked in self._asked.values():  # it may have been among the letters
+        for asked in self._asked.values():  # the letter may have been dropped just above
             self._send_again(asked)
 
     def connect(self, peers: Mapping[Address, str]) -> None:
@@ -172,11 +170,11 @@ class ZeroMqTransport:
         num_bytes: int,  # noqa: ARG002
         order: tuple[int, ...],  # noqa: ARG002
     ) -> Any:
-        """See `Transport`. An answer is waited for as long as the run goes on: whether the peer lives is known elsewhere.
+        """See `Transport`. It waits without a limit, because heartbeats detect dead peers elsewhere.
 
         Raises:
-            LookupError: nobody is registered there.
-            CodecError: the payload cannot travel.
+            LookupError: The receiver is not registered.
+            CodecError: The payload has an unsupported type.
         """
         if receiver in self._handlers:
             return await self._handlers[receiver].handle(kind, payload, sender)
@@ -210,7 +208,7 @@ class ZeroMqTransport:
         """See `Transport`.
 
         Raises:
-            LookupError: nobody is registered there.
+            LookupError: The receiver is not registered.
         """
         if receiver in self._handlers:
             self._call(self._handlers[receiver].handle(kind, payload, sender), then)
@@ -223,7 +221,7 @@ class ZeroMqTransport:
             self._send_soon(peer)
 
     def close(self) -> None:
-        """Closes all sockets; what was not sent is lost. A second call does nothing."""
+        """Close all sockets and drop unsent messages. A second call does nothing."""
         self._again.cancel()
         if self._held is not None:
             self._held.cancel()
@@ -234,7 +232,7 @@ class ZeroMqTransport:
             self._folder.remove()
 
     def _hang_up(self, peer: _Peer) -> None:
-        """A process is there no longer."""
+        """Disconnect from a process."""
         assert peer.socket is not None
         self._close(peer.socket)
         self._all.remove(peer)
@@ -250,7 +248,7 @@ class ZeroMqTransport:
     def _socket(self, kind: int) -> Socket:
         socket = self._context.socket(kind)
         socket.linger = 0
-        socket.sndhwm = socket.rcvhwm = 0  # intervals wait for their answers, which bounds what is on its way
+        socket.sndhwm = socket.rcvhwm = 0  # intervals wait for replies, which bounds the bytes in flight
         socket.heartbeat_ivl = _HEARTBEAT_MS
         return socket
 
@@ -261,7 +259,7 @@ class ZeroMqTransport:
         return socket
 
     def _listen(self, socket: Socket, take: Callable[[list[zmq.Frame]], None]) -> None:
-        """Has the loop call `take` with every message. ZeroMQ's descriptor tells of changes alone, so all are read."""
+        """Call `take` on the loop for each message. ZeroMQ's descriptor is edge-triggered, so each event reads all."""
 
         def read() -> None:
             while not socket.closed:
@@ -279,12 +277,12 @@ class ZeroMqTransport:
 
     def _send(self, socket: Socket, parts: Sequence[Any]) -> None:
         last = len(parts) - 1
-        # Nobody is connected, or no longer, in which case ZeroMQ drops it: it is asked again.
+        # Without a connection ZeroMQ drops the message; the request is repeated later.
         with contextlib.suppress(zmq.Again):
             for place, frame in enumerate(parts):
                 more = 0 if place == last else _MORE
                 socket.send(frame, _NOBLOCK | more, copy=len(frame) < frames.COPIED_BYTES)
-        # Sending may have swallowed the change that the descriptor would have told of.
+        # Sending may have consumed the event of the descriptor.
         if int(socket.getsockopt(_EVENTS)) & _POLLIN:
             self._loop.call_soon(self._readers[socket])
 
@@ -301,7 +299,7 @@ class ZeroMqTransport:
             ) from None
 
     def _call(self, handling: Coroutine[Any, Any, Any], then: Then) -> None:
-        """Has somebody in this process handle something."""
+        """Let a handler in this process handle a post."""
         begun = begin(handling)
         if begun.rest is None:
             then(0.0, None)
@@ -320,13 +318,13 @@ class ZeroMqTransport:
         requests: Sequence[tuple[Address, Address, Any]],
         answer: TakeAnswer,
     ) -> int:
-        """Puts requests into a letter, and returns its number.
+        """Put requests into a letter, and return its number.
 
         Args:
-            peer: where it goes.
-            what: kind of all requests, and whether they are to be acknowledged at once.
-            requests: from whom, to whom, payload.
-            answer: takes the answer.
+            peer: The receiving process.
+            what: Kind of all requests, and whether to acknowledge them immediately.
+            requests: Sender, receiver and payload of each.
+            answer: Callback for the reply.
         """
         number, self._number = self._number, self._number + 1
         ways = [(sender.role, sender.index, to.role, to.index) for sender, to, _ in requests]
@@ -349,7 +347,7 @@ class ZeroMqTransport:
         self.sent[kind] = Traffic(before.messages + messages, before.bytes + num_bytes)
 
     def _send_soon(self, peer: _Peer) -> None:
-        """What is for one process in one turn of the loop travels together."""
+        """Send all messages for one process at the end of this turn of the loop."""
         if not self._due:
             self._loop.call_soon(self._send_due)
         self._due.add(peer)
@@ -364,7 +362,7 @@ class ZeroMqTransport:
             self._held = self._loop.call_later(HELD_SECONDS, self._release)
 
     def _release(self) -> None:
-        """Sends what was held back the last time, too: what is held back now has been so for less."""
+        """Send the messages held since the previous call; newer ones wait for the next."""
         self._held = None
         for peer in self._all:
             if peer.posts or peer.done:
@@ -375,7 +373,7 @@ class ZeroMqTransport:
                     self._hold()
 
     def _send_all(self, peer: _Peer) -> None:
-        """Sends a process what there is for it."""
+        """Send all pending messages to a process."""
         posts = peer.posts
         if posts:
             peer.posts = defaultdict(list)
@@ -392,7 +390,7 @@ class ZeroMqTransport:
         self._send_parcel(peer, letters, [(number, now - since) for number, since in done])
 
     def _send_parcel(self, peer: _Peer, letters: Sequence[frames.Letter], done: Sequence[tuple[int, float]]) -> None:
-        # Letters are kept in the order in which they were made.
+        # `_asked` is in order of creation.
         oldest = next(iter(self._asked), self._number)
         parcel = frames.parcel(letters, done, frames.Sender(self._process, self.generation, oldest))
         if peer.socket is not None:
@@ -409,7 +407,7 @@ class ZeroMqTransport:
         self._again = self._loop.call_later(ASK_AGAIN_SECONDS, self._ask_again)
 
     def _send_again(self, asked: _Asked) -> None:
-        if asked.peer.socket is None or not asked.peer.socket.closed:  # else nobody is there any more
+        if asked.peer.socket is None or not asked.peer.socket.closed:  # otherwise the peer is gone
             self._send_parcel(asked.peer, [asked.letter], [])
 
     def _admit(self, found: list[zmq.Frame]) -> None:
@@ -417,11 +415,11 @@ class ZeroMqTransport:
         self._door.send_multipart(reply)
 
     def _take(self, name: bytes | None, found: Sequence[zmq.Frame]) -> None:
-        """Takes a parcel.
+        """Process a received parcel.
 
         Args:
-            name: of the socket from which it has come; None where that has only answers.
-            found: its frames.
+            name: Name of the sending socket; None for a socket that receives only replies.
+            found: Frames of the parcel.
         """
         parcel = frames.opened(found)
         self._inbox.forget(parcel.sender.process, parcel.sender.oldest)
@@ -459,7 +457,7 @@ class ZeroMqTransport:
             self._reply(question, [one.value for one in begun])
 
     def _known(self, name: bytes, sender: Address) -> _Peer:
-        """The process from whose socket of this name a request of this sender has come."""
+        """Return the process behind a socket name, given the sender of its request."""
         peer = self._by_name.get(name)
         if peer is None or peer.socket is None:
             peer = self._by_name[name] = self._peers.get(sender) or peer or self._made(None)
@@ -488,12 +486,12 @@ class ZeroMqTransport:
 
     def _answered(self, number: int, answer: frames.Message | None, ago: float) -> None:
         asked = self._asked.pop(number, None)
-        if asked is not None:  # else it was answered twice
+        if asked is not None:  # otherwise this is a second reply
             asked.answer(answer, ago)
 
 
 class _Post(NamedTuple):
-    """A request that will travel with others of its kind."""
+    """A request that shares a letter with others of its kind."""
 
     sender: Address
     receiver: Address
@@ -502,7 +500,7 @@ class _Post(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """A letter that is not answered: what takes the answer, to whom it went, when last, and whether to a whole process."""
+    """An unanswered letter: callback, receiver, time of the last sending, and whether the receiver is a whole process."""
 
     answer: TakeAnswer
     peer: _Peer
@@ -512,7 +510,7 @@ class _Asked(NamedTuple):
 
 
 class _Question(NamedTuple):
-    """A letter that has come: where its answer goes, from which process, its number, and whether it is urgent."""
+    """A received letter: receiver of its reply, sending process, number, and urgency."""
 
     peer: _Peer
     process: int
@@ -521,7 +519,7 @@ class _Question(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Unlike that of any other letter."""
+        """Unique key of the letter."""
         return self.process, self.number
 
 
@@ -530,12 +528,12 @@ class _Peer:
     """Another process.
 
     Attributes:
-        socket: to it; None where it is only answered.
-        name: of its own socket to this process, from which its requests come; empty before the first.
-        posts: requests to come that nobody awaits, by kind and whether they are to be acknowledged at once.
-        letters: those that have not been sent.
-        done: numbers of its letters that will be acknowledged, and since when they could be.
-        overdue: whether something has been held back for a while.
+        socket: Socket to it; None if this process only replies to it.
+        name: Name of its socket to this process; empty before its first request.
+        posts: Pending posts, by kind and whether to acknowledge them immediately.
+        letters: Unsent letters.
+        done: Numbers of its letters to acknowledge, and the time of each reply.
+        overdue: Whether messages have been held for one period already.
     """
 
     def __init__(self, socket: Socket | None) -> None:
@@ -548,7 +546,7 @@ class _Peer:
 
 
 def _tell(posts: Sequence[_Post]) -> TakeAnswer:
-    """Tells all senders that these were delivered."""
+    """Return a callback that reports the delivery of posts to their senders."""
 
     def tell(_: Any, ago: float) -> None:
         for post in posts:
