@@ -1,7 +1,7 @@
-"""What a graph server in another process does for checkpoints: it writes and reads its own part, where the driver says.
+"""Checkpoint parts of graph servers in other processes, which write and read them at the driver's place.
 
-A trial, before training, shows whether it will find the place: it may be on another machine. What goes wrong there is
-answered as a text, since it is the driver that tells the user.
+A trial before training shows whether the server, perhaps on another machine, can reach the place. Functions return error
+texts, because the driver reports them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dorylax.storage.choose import open_storage
 
 
 def write_buffers(server: GraphServer, place: str) -> Part | str:
-    """Writes a server's buffers, which stand still; or says why they cannot be written."""
+    """Write the buffers of a paused server; return the part, or the reason of a failure."""
     try:
         return write_part(place, part_name(server.shard.server), save_buffers([server]))
     except (OSError, AwsError) as error:
@@ -27,10 +27,10 @@ def write_buffers(server: GraphServer, place: str) -> Part | str:
 
 
 def read_buffers(part: Part) -> dict[str, np.ndarray]:
-    """The buffers of a server, by name.
+    """Return the buffers of a server by name.
 
     Raises:
-        CheckpointError: they are damaged, or cannot be read.
+        CheckpointError: The part is damaged or unreadable.
     """
     try:
         return read_part(part)
@@ -41,7 +41,7 @@ def read_buffers(part: Part) -> dict[str, np.ndarray]:
 
 
 def seen(place: str, name: str) -> str:
-    """What a file holds that the driver has written; or why it cannot be read."""
+    """Return the content of the driver's trial file, or the reason of a failure."""
     try:
         with contextlib.closing(open_storage(place)) as storage:
             return storage.read(name).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""The clock of another process, read from here: by round trips, as NTP does.
+"""Offsets of clocks in other processes, estimated from round trips as in NTP.
 
-Every process counts from its own start, and machines disagree on the time of day. A host tells its clock in each answer; the
-truth lies between what the clock here showed when it was asked and when the answer came. The shortest round trip says most.
+Every process counts seconds from its start, and machines disagree on the time of day. Each reply contains the host's clock.
+The matching local time lies between request and reply, so the shortest round trip gives the best estimate.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import math
 from typing import final
 
 DRIFT = 1e-4
-"""Seconds by which two clocks may run apart each second: 50 millionths each, as quartz at its worst."""
+"""Drift between two clocks in seconds per second: 50 ppm each, the worst case of quartz."""
 
 
 @final
 class RemoteClock:
-    """What is known here of a host's clock.
+    """Estimate of a host's clock.
 
     Attributes:
-        offset: seconds to add to its times to have those of the clock here.
+        offset: Seconds to add to the host's times to get local times.
     """
 
     def __init__(self) -> None:
@@ -26,16 +26,16 @@ class RemoteClock:
         self._error, self._since = math.inf, 0.0
 
     def error(self, now: float) -> float:
-        """By how many seconds `offset` may be wrong now: half the round trip that gave it, and the drift since."""
+        """Return the largest error of `offset` in seconds: half its round trip, plus the drift since."""
         return self._error + DRIFT * max(0.0, now - self._since)
 
     def heard(self, asked: float, there: float, answered: float) -> None:
-        """Takes a reading, if it says more than what is known.
+        """Use a reading if it is more precise than the current estimate.
 
         Args:
-            asked: what the clock here showed before, in seconds.
-            there: the host's clock.
-            answered: what the clock here showed after.
+            asked: Local time of the request in seconds.
+            there: Time of the host's clock.
+            answered: Local time of the reply.
         """
         error = (answered - asked) / 2
         if error <= self.error(answered):

@@ -1,9 +1,9 @@
-"""The driver's end of hosts: assembles them, asks them, and after a loss assembles them anew from what training has learnt.
+"""The driver's side of hosts: starts them, sends requests, and recovers from losses.
 
-The driver hears every version that an epoch has led to. So whatever is lost, a graph server, a parameter server, the only
-one, or all of them, the run goes on in the same way: the servers of a new generation begin with that version, and run the
-epoch again that was under way. Buffers are filled by its being a synchronous one. In synchronous training that is the very
-epoch as it would have been; in asynchronous training gradients that the version contains already are thrown away.
+The driver receives the weights after every epoch. Recovery is therefore the same for every loss, of one graph or parameter
+server or of all: a new generation of servers starts with the last version and repeats the interrupted epoch. That epoch is
+synchronous, which fills the buffers. In synchronous training it equals the lost one bit for bit; in asynchronous training
+the servers drop gradients that the version already contains.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _CLOCK_READINGS = 8  # of each host, at the start
 
 
 class _LostError(DorylaxError):
-    """Some hosts are lost; what was asked has to be asked again."""
+    """Some hosts are lost; the caller must repeat its requests after the recovery."""
 
 
 class Members(NamedTuple):
-    """Addresses at which the driver asks servers.
+    """Addresses of the servers, for requests of the driver.
 
     Attributes:
         graph: graph servers.
@@ -57,26 +57,26 @@ class Members(NamedTuple):
 
 @final
 class Coordinator:
-    """Hosts, from their start to their end, whatever is lost between. Used on the loop of the clock.
+    """All hosts of a run from start to end, with recovery from losses. Used on the loop of the clock.
 
     Args:
-        run: what all hosts know.
-        specs: of the hosts.
-        start: what training begins with.
-        epoch: the first that is trained.
-        launcher: where hosts live.
-        clock: of the driver.
-        transport: to the hosts.
-        on_loss: told of each loss once the run goes on.
+        run: Settings shared by all hosts.
+        specs: Specification of each host.
+        start: Initial state of training.
+        epoch: First epoch to train.
+        launcher: Starts the hosts.
+        clock: Clock of the driver.
+        transport: Transport to the hosts.
+        on_loss: Called for each loss after its recovery.
 
     Attributes:
-        members: who may be asked.
-        clocks: of each of them.
-        before: what servers of earlier processes and generations have counted.
-        losses: what was lost, and what that cost.
-        standing: what the run would go on from; None before the first epoch is finished.
-        generation: of the run.
-        begun: the clock's seconds when the run began: what was compiled before is not on the bill.
+        members: Addresses of the current servers.
+        clocks: Clock readings of each server.
+        before: Counters of earlier processes and generations.
+        losses: Losses with their cost.
+        standing: State for a recovery; None before the end of the first epoch.
+        generation: Current generation of the run.
+        begun: Clock seconds at the start of the run. The bill excludes earlier compilation.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Coordinator:
         self.generation = -1
         self.begun = 0.0
         self._in_a_row = 0
-        self._since = clock.now()  # when the epoch before was finished
+        self._since = clock.now()  # end of the previous epoch
         self._training = False
         self._launched: Launched | None = None
         self._lost: dict[int, HostError] = {}
@@ -120,13 +120,13 @@ class Coordinator:
         self._heart = Heart(DRIVER, transport, clock, config.host_timeout, self._silent)
         transport.register(DRIVER, self)
 
-    # What the driver does.
+    # Requests of the driver.
 
     async def begin(self) -> None:
-        """Starts all hosts, which compute what is computed once.
+        """Start all hosts and their computations before the first epoch.
 
         Raises:
-            HostError: one could not be started.
+            HostError: A host could not be started.
         """
         self._launched = await self._launcher.launch(self._specs, self._ended)
         try:
@@ -136,10 +136,10 @@ class Coordinator:
         self._since = self._clock.now()
 
     async def lasting(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Asks something, and once more after every loss.
+        """Run requests, and repeat them after every loss.
 
         Raises:
-            HostError: a host's code has failed, or too many are lost.
+            HostError: The code of a host failed, or too many hosts are lost.
         """
         while True:
             try:
@@ -148,16 +148,16 @@ class Coordinator:
                 await self._recover()
 
     async def ask(self, address: Address, kind: str, payload: Any = None) -> Any:
-        """Asks one server."""
+        """Send a request to one server."""
         return await self._transport.request(DRIVER, address, kind, payload, num_bytes=0, order=())
 
     async def ask_all(self, addresses: Sequence[Address], kind: str, payload: Any = None) -> list[Any]:
-        """Asks some servers the same."""
+        """Send the same request to several servers."""
         return list(await asyncio.gather(*(self.ask(address, kind, payload) for address in addresses)))
 
     @contextlib.contextmanager
     def training(self) -> Any:
-        """While an epoch is waited for: a loss then costs what was computed of it."""
+        """Context of waiting for an epoch; a loss within it costs the unfinished epoch."""
         self._training = True
         try:
             yield
@@ -165,27 +165,27 @@ class Coordinator:
             self._training = False
 
     def has_finished(self, weights: Weights) -> None:
-        """Notes an epoch that all have finished, and what the run would go on from now."""
+        """Record a finished epoch and the new state for a recovery."""
         self.standing = weights.standing
         self.finished = {weights.epoch: weights.loss} | dict(weights.standing.losses)
         self._in_a_row, self._since = 0, self._clock.now()
 
     def has_worked(self, address: Address, worked: Worked, asked: float) -> None:
-        """Notes what a server has counted, and its clock, which was asked for at this time."""
+        """Record a server's counters and a reading of its clock, requested at time `asked`."""
         self._reports[address] = worked.report
         self.clocks[address].heard(asked, worked.seconds, self._clock.now())
 
     def has_synchronised(self, epoch: int) -> None:
-        """Notes that this epoch and all later ones are synchronous."""
+        """Record that this epoch and all later ones are synchronous."""
         self._synchronous_from = epoch
 
     def close(self) -> None:
-        """Ends all hosts. A second call does nothing."""
+        """Stop all hosts. A second call does nothing."""
         self._heart.stop()
         if self._launched is not None:
             self._launched.close()
 
-    # What is heard.
+    # Notifications from hosts.
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """See `RequestHandler`."""
@@ -198,7 +198,7 @@ class Coordinator:
             self._accused.setdefault(number, set()).add(sender.index)
 
     async def _judge(self, generation: int) -> None:
-        """Who is cut off takes all others for silent, and they it: it is the one that most say it of."""
+        """Declare the process lost that most others report as silent. One without a network reports all others, too."""
         await self._clock.sleep(self._config.host_timeout / BEATS, (generation,))
         accused, self._accused = self._accused, {}
         if generation != self.generation or not accused:
@@ -225,12 +225,12 @@ class Coordinator:
             self._trouble = asyncio.get_running_loop().create_future()
         if not self._trouble.done():
             self._trouble.set_exception(_LostError() if error.lost else error)
-            self._trouble.exception()  # nobody may be waiting
+            self._trouble.exception()  # without a waiting caller asyncio would warn
 
-    # How they are assembled.
+    # Recovery.
 
     async def _during(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for something, as long as all hosts live."""
+        """Wait for a coroutine while all hosts live."""
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -246,7 +246,7 @@ class Coordinator:
                 await asyncio.wait([task])
 
     async def _recover(self) -> None:
-        """Assembles the next generation without what is lost, however often something is lost meanwhile."""
+        """Replace lost hosts and assemble the next generation, and repeat this if more hosts are lost meanwhile."""
         begin, repeats = self._clock.now(), self._training
         wasted = begin - self._since if repeats else 0.0
         lost: dict[int, HostError] = {}
@@ -301,7 +301,7 @@ class Coordinator:
 
     @property
     def _epoch(self) -> int:
-        """The next that is trained."""
+        """Next epoch to train."""
         return self._start.epoch if self.standing is None else self.standing.epoch
 
     async def _assemble(self) -> None:
@@ -324,7 +324,7 @@ class Coordinator:
         fills = self.standing is not None or saved is None or not saved.holds_buffers
         assembly = Assembly(self.generation, book, self._epoch, fills)
         for reports in await self.ask_all(self._processes, "assemble", assembly):
-            self._reports |= {Address(role, index): report for role, index, report in reports}  # new hosts have none
+            self._reports |= {Address(role, index): report for role, index, report in reports}  # new hosts have no counters
         for report in self._reports.values():
             self.before.add(counters_of(report))
         self._reports.clear()
@@ -333,7 +333,7 @@ class Coordinator:
         if not self.generation and saved is None:
             self.begun = self._clock.now()
         constants = (await self.ask_all(self.members.graph, "prepare"))[0]
-        if not self.generation and saved is not None:  # it was paid for already
+        if not self.generation and saved is not None:  # an earlier process paid for the setup
             self.begun = self._clock.now()
         await self._begin(constants)
         await self.ask_all(self._processes, "begun")
@@ -366,7 +366,7 @@ class Coordinator:
             await self.ask(LEDGER, "synchronise")
 
     async def _read_clocks(self) -> None:
-        """Compares each host's clock with the driver's while it has nothing else to do."""
+        """Compare each host's clock with the driver's while the hosts are idle."""
         self.clocks = {address: RemoteClock() for address in self.members.all}
         for address, clock in self.clocks.items():
             for _ in range(_CLOCK_READINGS):
@@ -376,7 +376,7 @@ class Coordinator:
 
 
 def counters_of(report: Report) -> Counters:
-    """What a server has counted."""
+    """Return the counters of a report."""
     found = Counters()
     found.restore(report.counters)
     found.relaunches += report.relaunched

@@ -1,4 +1,4 @@
-"""Heartbeats: processes are asked again and again whether they live, and those that do not answer are told of."""
+"""Heartbeats between processes, and reports of silent ones."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from dorylax.clock.scope import ClockScope
 from dorylax.pipeline.transport.base import Address, Transport
 
 BEATS = 5
-"""That a process may miss, one after the other: after the time-out it has missed the last of them."""
+"""Consecutive beats within the time-out; a process that misses all of them is silent."""
 
 
 @final
 class Heart:
     """Watches other processes.
 
-    Beats are counted, not seconds: a watcher that was stopped itself, as a laptop is that sleeps, takes nobody for lost.
+    It counts beats, not seconds, so that a suspended watcher (a sleeping laptop) declares no process lost.
 
     Args:
-        home: who asks.
-        transport: to them.
-        clock: when.
-        timeout: seconds without an answer after which a process counts as lost.
-        on_silence: told of its number.
+        home: Address of the watcher.
+        transport: Transport to the processes.
+        clock: Clock of the beats.
+        timeout: Seconds without a reply after which a process counts as lost.
+        on_silence: Called with the number of a silent process.
     """
 
     def __init__(
@@ -37,20 +37,20 @@ class Heart:
         self._scope = ClockScope(clock)
 
     def watch(self, numbers: Sequence[int]) -> None:
-        """Watches these processes, and no longer those before; all of them live now."""
+        """Watch these processes, which are alive now, instead of the previous ones."""
         self.stop()
         self._scope = ClockScope(self._clock)
         for number in numbers:
             self._scope.spawn(self._watch(number, self._scope), name=f"heartbeat of process {number}")
 
     def stop(self) -> None:
-        """Watches nobody."""
+        """Stop watching."""
         self._scope.cancel()
 
     async def _watch(self, number: int, scope: ClockScope) -> None:
         asked: deque[asyncio.Task[Any]] = deque(
             maxlen=BEATS
-        )  # one that is lost with its connection is not the only one
+        )  # repeat, because a connection may lose one beat
         missed = beat = 0
         while missed < BEATS:
             if len(asked) == BEATS:

@@ -1,4 +1,4 @@
-"""A host: what lives in a process, the servers of one generation after another."""
+"""A host: one process with its servers, through all generations of a run."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ DRIVER = Address("driver", 0)
 
 @final
 class Host:
-    """Makes its servers when the driver says who else there is, and makes them anew after every loss.
+    """Creates its servers when the driver assembles a generation, and again after every loss.
 
-    What one generation has begun ends with it: its tasks, threads and workers, its registrations and requests. The shard's
-    files, the program and what was compiled stay.
+    Tasks, threads, workers, registrations and requests end with their generation. The shard's files, the program and
+    compiled functions stay.
 
     Args:
-        number: of the host.
-        spec: which servers live in it.
-        clock: of the process.
-        transport: to the others.
-        alone: whether it is all that the process does, and may say when garbage is collected.
+        number: Number of the host.
+        spec: Servers of the host.
+        clock: Clock of the process.
+        transport: Transport to the other processes.
+        alone: Whether the process runs nothing else, so that the host may control garbage collection.
 
     Attributes:
-        ended: done when it is to end.
+        ended: Completes when the host must end.
     """
 
     def __init__(
@@ -55,8 +55,7 @@ class Host:
                 return None
             case "begun":
                 if self._alone:
-                    # What is there by now stays (modules, jaxprs); looking through it over and over would take the loop's
-                    # time.
+                    # Modules and jaxprs stay; repeated collections of them would delay the loop.
                     gc.collect()
                     gc.freeze()
                 return None
@@ -67,8 +66,8 @@ class Host:
         raise ValueError(f"a host cannot answer {kind!r} from {sender}")
 
     async def _assemble(self, assembly: Assembly) -> list[tuple[Role, int, Report]]:
-        """Makes the servers of a generation; gives what those before them have counted, and where they were."""
-        if assembly.generation <= self._transport.generation:  # another loss has come meanwhile
+        """Create the servers of a generation; return the addresses and reports of their predecessors."""
+        if assembly.generation <= self._transport.generation:  # superseded by another loss
             return []
         reports = [
             (member.address.role, member.address.index, member.report()) for member in self._members if member.built
@@ -78,7 +77,7 @@ class Host:
         self._transport.renew(assembly.generation)
         self._transport.connect({Address(role, index): endpoint for role, index, endpoint in assembly.book})
         self._scope = ClockScope(self._clock)
-        # By a thread: it may take a minute, in which others ask whether this process lives.
+        # In a thread, because it may take a minute and heartbeats must continue.
         maker = self._scope.workers("program", 1)
         await maker.run(self._make_program, seconds=0.0, order=(assembly.generation,))
         for one in self._spec.members:
@@ -89,7 +88,7 @@ class Host:
         return reports
 
     def _make_program(self) -> None:
-        """What all servers here need, made once."""
+        """Create the program that all servers of this host share."""
         run, inline = self._spec.run, self._spec.run.config.tensor.backend == "inline"
         run.prepared  # noqa: B018
         if any(one.role == "graph" for one in self._spec.members):
@@ -102,7 +101,7 @@ class Host:
         await self._scope.abandon()
         self.close()
         if self._alone:
-            # What was there stayed out of collections ("begun"); now it may go.
+            # Undo the freeze of "begun".
             gc.unfreeze()
             gc.collect()
 
@@ -113,12 +112,12 @@ class Host:
         )
 
     def end(self) -> None:
-        """Lets it end. A second call does nothing."""
+        """Request the end of the host. A second call does nothing."""
         if not self.ended.done():
             self.ended.set_result(None)
 
     def close(self) -> None:
-        """Ends what its servers have started."""
+        """Close the servers."""
         members, self._members = self._members, []
         for member in members:
             member.close()

@@ -1,4 +1,4 @@
-"""The contract of what starts hosts, watches them and ends them; training data are none of its business."""
+"""The contract of launchers, which start, watch and stop hosts."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from dorylax.pipeline.hosts.spec import HostSpec
 
 
 class HostError(DorylaxError, RuntimeError):
-    """A host has ended that should not have.
+    """Unexpected end of a host.
 
     Args:
-        text: in one line: which host, at what, and why.
-        user_error: whether what was asked for cannot be, rather than that something failed.
-        frames: the traceback in the host; shown with this error's own where that is shown.
-        lost: whether its process has gone, or cannot be reached, rather than that its code has failed: another one may do
-            what it did.
+        text: One line with the host, its activity and the reason.
+        user_error: Whether the settings are impossible, rather than a failure.
+        frames: Traceback in the host, shown with this error's traceback.
+        lost: Whether the process is dead or unreachable, so that a replacement can continue; False if its code failed.
     """
 
     def __init__(self, text: str, *, user_error: bool = False, frames: str | None = None, lost: bool = False) -> None:
@@ -28,44 +27,44 @@ class HostError(DorylaxError, RuntimeError):
 
 
 OnEnd = Callable[[int, HostError], None]
-"""Told, on the loop, that a host has ended before it was told to: its number, and why."""
+"""Callback on the loop for an unexpected end of a host: its number and the error."""
 
 
 @runtime_checkable
 class Launched(Protocol):
-    """Hosts that were started.
+    """Running hosts.
 
     Attributes:
-        endpoints: of each, in the order of the specs.
+        endpoints: Endpoint of each host, in the order of the specs.
     """
 
     endpoints: list[str]
 
     async def replace(self, numbers: Sequence[int]) -> None:
-        """Ends what is left of these hosts at once, and starts each anew, with its spec, wherever there is room.
+        """Kill these hosts, and restart each with its spec.
 
         Raises:
-            HostError: one could not be started.
+            HostError: A host could not be started.
         """
         ...
 
     def close(self) -> None:
-        """Ends all that have not ended by themselves. A second call does nothing."""
+        """Stop all remaining hosts. A second call does nothing."""
         ...
 
 
 @runtime_checkable
 class Launcher(Protocol):
-    """Where hosts live."""
+    """Starts hosts."""
 
     async def launch(self, specs: Sequence[HostSpec], on_end: OnEnd) -> Launched:
-        """Starts a host for each spec, and waits until all listen.
+        """Start one host per spec, and wait until all listen.
 
         Args:
-            specs: what each is given.
-            on_end: told of each host that ends, from the moment on at which it listens.
+            specs: Specification of each host.
+            on_end: Called for the unexpected end of a listening host.
 
         Raises:
-            HostError: one could not be started; none is left.
+            HostError: A host could not be started. All others are stopped.
         """
         ...

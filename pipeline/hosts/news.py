@@ -1,4 +1,4 @@
-"""The ledger and hosts in other processes: news go one way, allowances the other, each in order and counted once."""
+"""Exchange between the ledger and hosts: status updates one way, allowances the other, in order and exactly once."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 @final
 class Reporter:
-    """Takes what a host's intervals have done to the ledger: what comes while news are on their way goes with the next.
+    """Sends the status of a host's intervals to the ledger. Updates during a transmission share the next message.
 
     Args:
-        home: of the host.
-        transport: to the ledger.
+        home: Address of the host.
+        transport: Transport to the ledger.
         spawn: `Clock.spawn`.
     """
 
@@ -36,13 +36,13 @@ class Reporter:
         self._sending: asyncio.Task[None] | None = None
 
     def __call__(self, news: Started | Walked) -> None:
-        """Reports something; returns at once."""
+        """Queue an update without waiting."""
         self._waiting.append(news)
         if self._sending is None:
             self._sending = self._spawn(self._send())
 
     async def flush(self) -> None:
-        """Returns when the ledger has heard everything."""
+        """Wait until the ledger has received all updates."""
         while self._sending is not None:
             await asyncio.shield(self._sending)
 
@@ -60,12 +60,12 @@ class Reporter:
 
 @final
 class Listener:
-    """The ledger's end: hears each host's news once, and tells hosts how far they may go.
+    """The ledger's side: processes each update once, and sends allowances to hosts.
 
     Args:
-        progress: what hears, and decides.
-        hosts: addresses of the hosts.
-        transport: to them.
+        progress: Processes updates and decides.
+        hosts: Addresses of the hosts.
+        transport: Transport to the hosts.
         spawn: `Clock.spawn`.
     """
 
@@ -77,7 +77,7 @@ class Listener:
             progress.join(teller)
 
     def hear(self, news: News, sender: Address) -> None:
-        """Takes news, unless they were heard."""
+        """Process an update, unless it is a repeat."""
         if news.number > self._heard[sender]:
             self._heard[sender] = news.number
             for item in news.items:
@@ -85,9 +85,9 @@ class Listener:
 
     @contextlib.asynccontextmanager
     async def stopped(self) -> AsyncIterator[None]:
-        """While no host lets anybody start, and all have reported what was started; then they are told anew.
+        """Context in which no interval starts an epoch and all started epochs are reported. Allowances resume at its end.
 
-        None of them is told before, however the run goes on meanwhile: it would start epochs while others are still asked.
+        Allowances are held until all hosts have stopped; otherwise an early host would start epochs meanwhile.
         """
         await asyncio.gather(*(teller.stop() for teller in self._tellers))
         yield
@@ -97,7 +97,7 @@ class Listener:
 
 @final
 class _Teller:
-    """Tells one host of the newest allowance; those that another has overtaken are left out."""
+    """Sends the newest allowance to one host and skips superseded ones."""
 
     def __init__(self, host: Address, transport: Transport, spawn: Spawn) -> None:
         self._host, self._transport, self._spawn = host, transport, spawn
@@ -105,7 +105,7 @@ class _Teller:
         self._newest: Allowance | None = None
         self._told: Allowance | None = None
         self._telling: asyncio.Task[None] | None = None
-        self._stops = 0  # that have not gone on
+        self._stops = 0  # number of active stops
 
     def __call__(self, allowance: Allowance) -> None:
         self._newest = allowance

@@ -1,4 +1,4 @@
-"""`HostsPipeline`: what `Pipeline` is where servers live in other processes, and this one holds no graph."""
+"""`HostsPipeline`: the counterpart of `Pipeline` for servers in other processes. This process holds no graph."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ from dorylax.settings.errors import ConfigError
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostsPipeline:
-    """What is to be trained, and on which hosts; nothing in it changes.
+    """Immutable description of a training run on hosts.
 
     Attributes:
-        prepared: the plan and its functions.
-        evaluation: the plan of evaluations; None: hosts do not evaluate.
-        parts: the model.
+        prepared: Plan and its functions.
+        evaluation: Plan of evaluations; None: hosts do not evaluate.
+        parts: The model.
         loss: `(output, labels) -> [V]`.
-        sums: what evaluations report.
-        data: the data set, or where its shards are.
-        optimizer: an optax transformation.
-        config: how to run.
-        prices: what runs are billed as; None where they cost nothing.
-        seed: of dropout and of the partition.
+        sums: Reported sums of evaluations.
+        data: Data set, or the location of its shards.
+        optimizer: An optax transformation.
+        config: Settings of the pipeline.
+        prices: Prices for the bill; None for a free run.
+        seed: Seed of dropout and of the partition.
     """
 
     prepared: Prepared
@@ -86,20 +86,20 @@ class HostsPipeline:
         sums: RowSums | None = None,
         seed: int = 0,
     ) -> HostsPipeline:
-        """Traces and splits the model, and checks that all fits; nothing is started.
+        """Trace and split the model, and check the settings, without starting a process.
 
         Args:
-            parts: the model.
-            data: the data set, whose shards are then written for each run, or where they are.
-            optimizer: any optax transformation that does not evaluate the loss itself.
-            config: how to run.
+            parts: The model.
+            data: Data set, whose shards are written for each run, or the location of shards.
+            optimizer: Any optax transformation that does not evaluate the loss itself.
+            config: Settings of the pipeline.
             loss: `(output, labels) -> [V]`.
-            sums: what evaluations report; None: hosts do not evaluate.
-            seed: of dropout and of the partition.
+            sums: Reported sums of evaluations; None: hosts do not evaluate.
+            seed: Seed of dropout and of the partition.
 
         Raises:
-            ConfigError: the configuration does not fit the data or the optimizer; names the key.
-            SplitError: the model cannot be split, or not evaluated row by row.
+            ConfigError: The settings contradict the data or the optimizer. The message names the key.
+            SplitError: The model cannot be split, or not be evaluated row by row.
         """
         shapes = shapes_of(data)
         prepared = prepared_for(config, parts, shapes, optimizer, loss)
@@ -124,7 +124,7 @@ class HostsPipeline:
         )
 
     def of_outputs(self) -> HostsPipeline:
-        """The same for a run that trains nothing: one parameter server, and no workers, whom evaluations do not ask."""
+        """Return a variant for evaluations only: one parameter server and no workers."""
         config = self.config
         fewer = {
             "parameter_servers": 1,
@@ -136,7 +136,7 @@ class HostsPipeline:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """Those of the program."""
+        """Passes of the program."""
         return self.prepared.plan.program.passes
 
     def start(
@@ -149,12 +149,12 @@ class HostsPipeline:
         saved: Saved | None = None,
         trace: Trace | None = None,
     ) -> HostsRun:
-        """Starts the hosts, which compute what is computed once; arguments as of `Pipeline.start`.
+        """Start the hosts and their computations before the first epoch; arguments as for `Pipeline.start`.
 
         Raises:
-            HostError: a host could not be started.
-            ConfigError: the graph cannot be divided as asked for, or there is no such Ray cluster.
-            OSError: shards cannot be written.
+            HostError: A host could not be started.
+            ConfigError: The graph cannot be divided as configured, or the Ray cluster does not exist.
+            OSError: Shards cannot be written.
         """
         with contextlib.ExitStack() as unfinished:
             config = unfinished.enter_context(on_cluster(self.config))
@@ -191,19 +191,19 @@ class HostsPipeline:
         sockets: Path | None = None,
         traces: bool = False,
     ) -> RunSpec:
-        """What all hosts of a run are told; shards that are not there are written.
+        """Return the settings shared by all hosts of a run, and write missing shards.
 
         Args:
-            config: how to run, with what a cluster decides.
-            cleanup: is given what removes these again.
-            transport: as of `RunSpec`.
-            host: likewise.
-            sockets: likewise.
-            traces: likewise.
+            config: Settings of the pipeline, completed by the cluster.
+            cleanup: Receives callbacks that remove the written shards.
+            transport: See `RunSpec`.
+            host: See `RunSpec`.
+            sockets: See `RunSpec`.
+            traces: See `RunSpec`.
 
         Raises:
-            ConfigError: the graph cannot be divided as asked for.
-            OSError: shards cannot be written.
+            ConfigError: The graph cannot be divided as configured.
+            OSError: Shards cannot be written.
         """
         shards = self._shards(cleanup)
         sizes = stage_sizes(shards.summary.shards, config.edge_chunk)
@@ -228,13 +228,13 @@ class HostsPipeline:
 
     @staticmethod
     def _place(config: PipelineConfig) -> tuple[Launcher, Literal["ipc", "tcp"], str]:
-        """Where hosts live, how all talk, and, of tcp, the address by which hosts find this process."""
+        """Return the launcher, the kind of transport, and for tcp the address of this process."""
         if config.hosts != "ray":
             return ProcessLauncher(cores_of_host(config, cores())), "ipc", ""
         return RayLauncher(load_ray(), config.ray, left=cpus_of_workers(config)), "tcp", node_address()
 
     def _shards(self, cleanup: contextlib.ExitStack) -> ShardedData:
-        """Those that are there, or such as are written into a folder for this run alone."""
+        """Return the existing shards, or write shards into a folder of this run."""
         if isinstance(self.data, ShardedData):
             return self.data
         layout = layout_for(self.data.graph, self.config, self.seed)
@@ -245,15 +245,15 @@ class HostsPipeline:
 
 
 def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) -> None:
-    """Passes where shards are as a run needs them.
+    """Check that shards fit a run.
 
     Args:
-        data: where they are.
-        config: of the run.
-        reads_ids: whether its model reads ids of edges.
+        data: Location of the shards.
+        config: Settings of the run.
+        reads_ids: Whether the model reads edge ids.
 
     Raises:
-        ConfigError: they are for other servers or intervals; names the key.
+        ConfigError: The shards have other numbers of servers or intervals, or lack edge ids. The message names the key.
     """
     for key, wanted, found in (
         ("servers", config.servers, data.num_servers),

@@ -1,4 +1,4 @@
-"""How hosts share the nodes of a Ray cluster: what is asked of Ray for them, and how it is put into words."""
+"""Resources of hosts on a Ray cluster: the request to Ray, and its description."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dorylax.ray_cluster.nodes import Node
 
 
 class Ask(NamedTuple):
-    """What is asked of Ray.
+    """A resource request to Ray.
 
     Attributes:
-        bundles: what is reserved together on one node each.
-        strategy: of their placement.
-        places: the bundle of each host.
-        of_each: what a host takes of its bundle, as options of an actor.
-        text: all of it in words.
+        bundles: Resources of each bundle, which is reserved on one node.
+        strategy: Placement strategy of the bundles.
+        places: Bundle of each host.
+        of_each: Share of a host in its bundle, as actor options.
+        text: Description of the request.
     """
 
     bundles: list[dict[str, float]]
@@ -28,9 +28,9 @@ class Ask(NamedTuple):
 
 
 def asked(config: RayConfig, hosts: int, cores: int) -> Ask:
-    """What is asked for so many hosts with so many cores each.
+    """Return the request for hosts with `cores` cores each.
 
-    Hosts that follow each other lie on different nodes, so that graph servers are spread before parameter servers.
+    Consecutive hosts are on different nodes, so that graph servers spread before parameter servers.
     """
     one: dict[str, float] = {"CPU": cores}
     options: dict[str, Any] = {"num_cpus": cores}
@@ -52,13 +52,13 @@ def asked(config: RayConfig, hosts: int, cores: int) -> Ask:
 
 
 def cores_of_each(nodes: Sequence[Node], hosts: int, hosts_per_node: int | None, *, left: float) -> int:
-    """The most cores that every host can have, ≥ 1, whether or not there is room for them.
+    """Return the largest number of cores (≥ 1) that every host can have, without checking free resources.
 
     Args:
-        nodes: of the cluster.
-        hosts: how many.
-        hosts_per_node: as of `RayConfig`.
-        left: CPUs that are to be left for workers.
+        nodes: Nodes of the cluster.
+        hosts: Number of hosts.
+        hosts_per_node: See `RayConfig`.
+        left: CPUs reserved for workers.
     """
     every = [node.cpus for node in nodes]
     for cores in range(max(every, default=1), 1, -1):

@@ -1,4 +1,4 @@
-"""Hosts as actors on a Ray cluster, which places them, watches them and ends them."""
+"""Hosts as actors on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dorylax.serverless.backends.environment import computing_environment
 _HOST = "dorylax.pipeline.hosts.ray_host:RayHost"
 
 _GONE_SECONDS = 5.0
-"""For actors that were killed, and for their placement group, to be gone."""
+"""Time limit for the end of killed actors and their placement group."""
 
 
 @final
@@ -30,9 +30,9 @@ class RayLauncher:
     """See `Launcher`.
 
     Args:
-        ray: the module, connected.
-        config: what to ask the cluster for.
-        left: CPUs that are to be left for workers.
+        ray: The connected module.
+        config: Resources to request.
+        left: CPUs reserved for workers.
     """
 
     def __init__(self, ray: Any, config: RayConfig, *, left: float) -> None:
@@ -55,13 +55,13 @@ class Actors:
     """See `Launched`.
 
     Args:
-        ray: the module, connected.
-        config: what to ask the cluster for.
-        specs: what each is given.
-        on_end: as of `Launcher`.
+        ray: The connected module.
+        config: Resources to request.
+        specs: Specification of each host.
+        on_end: See `Launcher`.
 
     Attributes:
-        places: where each is, once it says so.
+        places: Node and process of each host, after its start.
     """
 
     def __init__(self, ray: Any, config: RayConfig, specs: Sequence[HostSpec], on_end: OnEnd) -> None:
@@ -77,13 +77,13 @@ class Actors:
         self.endpoints = [""] * len(specs)
 
     async def place(self, left: float) -> None:
-        """Reserves what all need.
+        """Reserve the resources of all hosts.
 
         Args:
-            left: CPUs that are to be left for workers.
+            left: CPUs reserved for workers.
 
         Raises:
-            HostError: the cluster has no room for them.
+            HostError: The cluster lacks resources.
         """
         hosts, config = len(self._names), self._config
         self._cores = config.cpus or cores_of_each(nodes_of(self._ray), hosts, config.hosts_per_node, left=left)
@@ -92,10 +92,10 @@ class Actors:
         await self._room(hosts)
 
     async def start(self, numbers: Sequence[int]) -> None:
-        """Makes some, has them begin, and waits until all of them listen.
+        """Start hosts and wait until all of them listen.
 
         Raises:
-            HostError: one did not, or not in time.
+            HostError: A host failed or exceeded the time limit.
         """
         ask = self._ask
         assert ask is not None
@@ -132,10 +132,10 @@ class Actors:
             self._runs[number].future().add_done_callback(self._watch(number, self._actors[number]))
 
     async def replace(self, numbers: Sequence[int]) -> None:
-        """See `Launched`. Ray looks for room for what was on a node that is lost."""
+        """See `Launched`. Ray reschedules the hosts of a lost node."""
         for number in numbers:
             self._runs.pop(number, None)
-            if number in self._actors:  # else another loss has come while there was no room for it
+            if number in self._actors:  # missing after another loss without free resources
                 self._ray.kill(self._actors.pop(number))
         await self._room(len(numbers))
         await self.start(numbers)
@@ -150,7 +150,7 @@ class Actors:
 
     @property
     def pids(self) -> list[int]:
-        """Their process ids, on their nodes."""
+        """Process ids on the nodes."""
         return [place.pid for place in self.places if place is not None]
 
     def close(self) -> None:
@@ -158,19 +158,19 @@ class Actors:
         (actors, self._actors), (runs, self._runs) = (self._actors, {}), (self._runs, {})
         group, self._group = self._group, None
         if not self._ray.is_initialized():
-            return  # they have ended with the connection
+            return  # the actors end with the connection
         for actor in actors.values():
             self._ray.kill(actor)
         if runs:
             self._ray.wait(list(runs.values()), num_returns=len(runs), timeout=_GONE_SECONDS)
         if group is not None:
-            # Where the head is gone it never returns, until Ray ends the process.
+            # This call hangs if the head is lost.
             remove = threading.Thread(target=self._ray.util.remove_placement_group, args=(group,), daemon=True)
             remove.start()
             remove.join(_GONE_SECONDS)
 
     async def _answers(self, asks: Mapping[int, Any], end: float) -> AsyncIterator[tuple[int, Any]]:
-        """What calls of hosts give, with the host's number, as it comes."""
+        """Yield (host number, result) of calls as they complete."""
         waiting = {_answer(reference): number for number, reference in asks.items()}
         while waiting:
             done, left = await asyncio.wait(
@@ -186,28 +186,28 @@ class Actors:
                 yield number, future.result()
 
     def _watch(self, number: int, actor: Any) -> Callable[[Any], None]:
-        """What is called in a thread of Ray's when a host has ended."""
+        """Return the callback for the end of a host, which runs in a thread of Ray."""
 
         def ended(future: Any) -> None:
             error = future.exception()
             found = self._lost(number, error) if error is not None else self._error(number, future.result())
-            with contextlib.suppress(RuntimeError):  # the run is over, and its loop too
+            with contextlib.suppress(RuntimeError):  # the loop ended with the run
                 self._loop.call_soon_threadsafe(self._end, number, actor, found)
 
         return ended
 
     def _end(self, number: int, actor: Any, error: HostError) -> None:
-        if self._actors.get(number) is actor:  # else it was told to end
+        if self._actors.get(number) is actor:  # otherwise its end was requested
             self._on_end(number, error)
 
     def _lost(self, number: int, error: BaseException) -> HostError:
-        """For an actor that is no more, or cannot be reached."""
+        """Return the error for a dead or unreachable actor."""
         return HostError(
             f"{self._names[number]}{self._where(number)}: {cause_of(error)}", lost=getattr(error, "cause", None) is None
         )
 
     def _error(self, number: int, why: Mapping[str, Any] | None) -> HostError:
-        """For the fields of a `Failure`."""
+        """Return the error for the fields of a `Failure`."""
         return Failure(**(why or {"text": "it ended"})).error(self._names[number], self._where(number))
 
     def _where(self, number: int) -> str:
@@ -216,13 +216,13 @@ class Actors:
 
 
 async def _answered(reference: Any, seconds: float) -> bool:
-    """Whether something in the cluster is done within so many seconds."""
+    """Return whether a Ray reference completes within a time limit."""
     done, _ = await asyncio.wait([_answer(reference)], timeout=seconds)
     return bool(done)
 
 
 def _answer(reference: Any) -> asyncio.Future[Any]:
-    """What comes of something in the cluster; it may be given up, and its error is then nobody's."""
+    """Wrap a Ray reference in a future whose error needs no reader."""
     answer: asyncio.Future[Any] = asyncio.wrap_future(reference.future())
     answer.add_done_callback(lambda done: done.cancelled() or done.exception())
     return answer

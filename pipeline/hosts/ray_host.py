@@ -1,4 +1,4 @@
-"""What lives in an actor: a host."""
+"""A host in a Ray actor."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dorylax.ray_cluster.connection import node_address
 
 @final
 class RayHost:
-    """A host: `begin` starts it, and `run` returns when it has ended, with what went wrong (a `Failure` as a dictionary)."""
+    """A host. `begin` starts it; `run` returns at its end, with a `Failure` as a dictionary or None."""
 
     def __init__(self) -> None:
         self._ended = threading.Event()
         self._problem: dict[str, Any] | None = None
 
     def begin(self, name: str, content: bytes) -> tuple[str, dict[str, Any] | None]:
-        """Starts it; gives its endpoint, and what went wrong.
+        """Start the host; return its endpoint and a failure.
 
         Args:
-            name: of the host; logs on its node show it.
-            content: what `HostSpec.to_bytes` gave.
+            name: Name of the host in the node's logs.
+            content: Result of `HostSpec.to_bytes`.
         """
-        # Into its node's log, where it is one of several.
+        # Into the node's log, which several hosts share.
         logging.basicConfig(format=f"{name}: {logging.BASIC_FORMAT}")
         told: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -44,6 +44,6 @@ class RayHost:
         return endpoint, None if endpoint else self._problem or {"text": "it ended"}
 
     def run(self) -> dict[str, Any] | None:
-        """Waits until it has ended."""
+        """Wait for the end of the host."""
         self._ended.wait()
         return self._problem

@@ -1,4 +1,4 @@
-"""A run whose hosts live in processes of their own: the driver starts them, says how far to go, and asks for results."""
+"""A run on hosts in separate processes: the driver starts them, sets their horizon, and collects results."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ _LOG = logging.getLogger(__name__)
 
 @final
 class HostsRun(PipelineRun):
-    """See `PipelineRun`. Hosts go on between calls of `run_epoch`, as far as they may.
+    """See `PipelineRun`. Hosts continue between calls of `run_epoch` up to their horizon.
 
     Args:
-        spec: what all hosts know.
-        start: what training begins with.
-        launcher: where hosts live.
-        make_transport: makes the one to hosts, on the loop of the clock.
-        trace: called with the spans of tasks, epoch after epoch.
-        cleanup: what is closed with the run; taken over.
-        others: as of `PipelineRun`.
+        spec: Settings shared by all hosts.
+        start: Initial state of training.
+        launcher: Starts the hosts.
+        make_transport: Creates the transport to hosts, on the loop of the clock.
+        trace: Called with the spans of each epoch's tasks.
+        cleanup: Resources closed with the run, which takes ownership.
+        others: Further arguments of `PipelineRun`.
 
     Raises:
-        HostError: a host could not be started.
+        HostError: A host could not be started.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class HostsRun(PipelineRun):
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
-        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # as `_start` finds them
+        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # set by `_start`
         self._trace, self._cleanup = trace, cleanup
         config = spec.config
         hosts = spread(config.servers, config.parameter_servers, config.num_hosts)
         self._specs = [HostSpec(spec, number, members) for number, members in enumerate(hosts)]
-        self._held: dict[int, int] = {}  # epochs that nobody may start -> the generation that was told
+        self._held: dict[int, int] = {}  # held epoch -> generation that received the hold
         self._evaluations, self._saves = itertools.count(), itertools.count(1)
         try:
             clock.run(self._start(spec, start, launcher, make_transport))
@@ -97,7 +97,7 @@ class HostsRun(PipelineRun):
         self._seconds_before = before - self._hosts.begun
 
     def barrier(self, epoch: int) -> None:
-        """See `PipelineRun`. Hosts are told when the next epoch is run."""
+        """See `PipelineRun`. Hosts receive it with the next epoch."""
         self._held[epoch] = -1
 
     def _finish(self, epoch: int) -> tuple[float, Standing, list[ServerMetrics]]:
@@ -164,7 +164,7 @@ class HostsRun(PipelineRun):
 
     def check_checkpoints(self, place: str) -> None:
         """See `PipelineRun`."""
-        if self._config.synchronous:  # their hosts write nothing
+        if self._config.synchronous:  # their hosts write no files
             return
         name, content = trial_name(), secrets.token_hex(8)
         with contextlib.closing(open_storage(place)) as storage:
@@ -183,7 +183,7 @@ class HostsRun(PipelineRun):
                 )
 
     def _write_parts(self, number: int, place: str, generation: int) -> dict[str, Part]:
-        """Has every graph server write its buffers, which stand still; if one was lost, there are none any more."""
+        """Let every graph server write its buffers, which do not change; return nothing if a server was lost meanwhile."""
         parts = {}
         members = self._hosts.members.graph
         for server, found in enumerate(self._run(lambda: self._hosts.ask_all(members, "write", (number, place)))):
@@ -203,16 +203,16 @@ class HostsRun(PipelineRun):
         return total
 
     def evaluate(self, params: Tree, state: Tree) -> Evaluated:
-        """What is reported of a version (`RunSpec.sums`), by all graph servers where their rows lie.
+        """Evaluate a version on all graph servers, and return its reported sums (`RunSpec.sums`).
 
         Args:
-            params: parameters.
-            state: the model's other state.
+            params: Parameters of the model.
+            state: Other state of the model.
         """
         return Evaluated.of(self._evaluated(params, state, outputs=False))
 
     def outputs(self, params: Tree, state: Tree) -> list[np.ndarray]:
-        """Leaves of the model's output of a version, row i of the data set's row i; arguments as of `evaluate`."""
+        """Return the leaves of the model's output, in the order of the data set's rows; arguments as for `evaluate`."""
         found = self._evaluated(params, state, outputs=True)
         place = np.argsort(np.concatenate([rows for rows, _ in found]), kind="stable")
         leaves = zip(*(leaves for _, leaves in found), strict=True)
@@ -257,7 +257,7 @@ class HostsRun(PipelineRun):
 
 @final
 class _Parts:
-    """See `PartsWriter`; until the next epoch is run."""
+    """See `PartsWriter`. Valid until the next epoch."""
 
     def __init__(self, write: Callable[[str], Mapping[str, Part]]) -> None:
         self._write = write

@@ -1,4 +1,4 @@
-"""What a host in another process is made of, and the codec that all processes of a run share."""
+"""Specifications of hosts in other processes, and the codec of a run."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ _TYPES = (
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunSpec:
-    """What all hosts of a run know.
+    """Settings shared by all hosts of a run.
 
     Attributes:
-        parts: the model.
+        parts: The model.
         loss: `(output, labels) -> [V]`.
-        spec: of the data.
-        optimizer: an optax transformation.
-        config: how to run.
-        seed: of dropout and latencies.
-        shards: the files of graph servers.
-        sums: what evaluations report; None: nothing evaluates.
-        sizes: rows of each call of a stage: vertices, edges.
-        jax: settings of JAX, by name.
-        keys: of the run, the servers' secret among them.
-        transport: how hosts talk.
-        host: of tcp: the address of the interface to listen on; on a Ray cluster that of the process's node.
-        sockets: of ipc: the folder of the sockets' files, which the driver removes, whatever becomes of hosts.
-        traces: whether the driver is told of spans.
-        log_level: of the logger `dorylax`, as in the driver.
+        spec: Specification of the data.
+        optimizer: An optax transformation.
+        config: Settings of the pipeline.
+        seed: Seed of dropout and latencies.
+        shards: Files of graph servers.
+        sums: Reported sums of evaluations; None: hosts do not evaluate.
+        sizes: Rows per call of a stage: vertices, edges.
+        jax: Settings of JAX by name.
+        keys: Keys of the run, including the servers' secret.
+        transport: Kind of transport between hosts.
+        host: For tcp: address of the interface to listen on; on a Ray cluster the address of the node.
+        sockets: For ipc: folder of the socket files. The driver removes it.
+        traces: Whether hosts send spans to the driver.
+        log_level: Level of the logger `dorylax` in the driver.
     """
 
     parts: ModelParts
@@ -89,17 +89,17 @@ class RunSpec:
 
     @functools.cached_property
     def prepared(self) -> Prepared:
-        """The plan of the model and its functions, as every host makes them."""
+        """Plan of the model and its functions, equal on every host."""
         config = self.config
         return prepare(self.parts, self.spec, config.passes, loss=self.loss, stale_price=config.expected_stale_price)
 
     @functools.cached_property
     def evaluation(self) -> PreparedPlan:
-        """Those of its exact forward pass, as every graph server makes them."""
+        """Plan and functions of the exact forward pass, equal on every graph server."""
         return prepare_evaluation(self.parts, self.spec, self.config.passes)
 
     def codec(self) -> Codec:
-        """Of the messages between hosts."""
+        """Return the codec of messages between hosts."""
         params = jax.tree.structure(self.parts.params)
         trees = {
             "params": params,
@@ -114,8 +114,8 @@ class MemberSpec(NamedTuple):
     """One server of a run.
 
     Attributes:
-        role: what kind.
-        number: which of that kind.
+        role: Kind of server.
+        number: Number within the kind.
     """
 
     role: Literal["graph", "parameter"]
@@ -123,19 +123,19 @@ class MemberSpec(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
         return f"{self.role} server {self.number}"
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostSpec:
-    """What one host is given.
+    """Specification of one host.
 
     Attributes:
-        run: what all know.
-        number: of the host.
-        members: the servers that live in it.
+        run: Settings shared by all hosts.
+        number: Number of the host.
+        members: Servers in the host.
     """
 
     run: RunSpec
@@ -144,17 +144,17 @@ class HostSpec:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
         return ", ".join(member.name for member in self.members)
 
     def to_bytes(self) -> bytes:
-        """For a private channel: it holds secrets, and whoever reads it runs its code."""
+        """Serialize for a private channel. The bytes hold secrets, and reading them runs code."""
         content: bytes = cloudpickle.dumps((sys.path, self.run.jax, cloudpickle.dumps(self)))
         return content
 
     @classmethod
     def from_bytes(cls, content: bytes) -> HostSpec:
-        """What `to_bytes` gave. Sets up imports and JAX as they were there, before modules and arrays are made."""
+        """Deserialize `to_bytes`. Applies the sender's import path and JAX settings before it creates modules and arrays."""
         places, settings, inner = pickle.loads(content)
         sys.path.extend(place for place in places if place not in sys.path)
         for name, value in settings.items():
@@ -165,12 +165,12 @@ class HostSpec:
 
 
 def spread(servers: int, parameter_servers: int, hosts: int | None) -> list[tuple[MemberSpec, ...]]:
-    """Which servers live in which host.
+    """Assign servers to hosts.
 
     Args:
-        servers: graph servers.
-        parameter_servers: parameter servers.
-        hosts: how many hosts; None: one for each server of either kind. Otherwise both kinds are dealt to them in turn.
+        servers: Number of graph servers.
+        parameter_servers: Number of parameter servers.
+        hosts: Number of hosts, which receive servers of both kinds in turn; None: one host per server.
     """
     graph = [MemberSpec("graph", server) for server in range(servers)]
     parameters = [MemberSpec("parameter", server) for server in range(parameter_servers)]

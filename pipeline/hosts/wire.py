@@ -1,4 +1,4 @@
-"""The transport of a run's processes."""
+"""Creates the transport of a host."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dorylax.pipeline.transport.zeromq import ZeroMqTransport
 
 
 def transport_of(run: RunSpec, clock: Clock) -> ZeroMqTransport:
-    """Makes that of this process, on the loop of its clock.
+    """Create the transport of this process, on the loop of its clock.
 
     Args:
-        run: what all of them know.
-        clock: of the process.
+        run: Settings shared by all hosts.
+        clock: Clock of the process.
     """
     return ZeroMqTransport(
         run.keys, run.transport, host=run.host, folder=run.sockets, codec=run.codec(), spawn=clock.spawn
