@@ -1,4 +1,4 @@
-"""What a server holds of the data, and each of its intervals: rows of features, labels and weights, padded for stages."""
+"""The data of a server and its intervals: rows of features, labels and weights, padded for stages."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def own_rows(
     ids: bool,
     further: Collection[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """What lies beside a shard, by name.
+    """Return a server's rows of the data by name.
 
     Args:
-        data: the data set.
-        cutting: by which the shard was cut.
-        shard: the server's part of the graph.
-        order: of the layout.
-        ids: whether ids and places of edges are among them.
-        further: which further inputs are; None: all.
+        data: The data set.
+        cutting: Cutting of the graph into shards.
+        shard: The server's part of the graph.
+        order: Order of the layout.
+        ids: Whether to include ids and positions of edges.
+        further: Names of further inputs to include; None: all.
     """
     graph, rows = data.graph, order[shard.first : shard.last]
     found = {
@@ -68,13 +68,13 @@ def own_rows(
 def stored_values(
     prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: AnyShard, num_training: int
 ) -> dict[int, Any]:
-    """Of a server's values those that steps read, by position of the input; what is per edge in order of slots.
+    """Return the server's values that steps read, by position of the input. Values per edge are in slot order.
 
     Args:
-        prepared: the plan, and what is computed before rows.
-        rows: by name, as of `own_rows`.
-        shard: the server's part of the graph.
-        num_training: how many vertices of the whole graph are trained on.
+        prepared: The plan and its functions.
+        rows: Rows by name (`own_rows`).
+        shard: The server's part of the graph.
+        num_training: Number of training vertices in the whole graph.
     """
     traced = prepared.plan.program.traced
     spec, constants = traced.spec, iter(traced.constants)
@@ -102,33 +102,33 @@ def stored_values(
 
 
 def reads_edge_ids(prepared: PreparedPlan) -> bool:
-    """Whether anything reads ids or places of edges."""
+    """Return whether a step reads ids or positions of edges."""
     traced, wanted = prepared.plan.program.traced, _wanted(prepared)
     entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
     return any(var in wanted for var, one in entries if one.role in ("ids", "places") and one.space == "edge")
 
 
 MASKS = "masks"
-"""The name of the rows of masks, bool `[3, n]`: training, validation, test."""
+"""Name of the masks, bool `[3, n]`: training, validation, test."""
 ROWS = "rows"
-"""The name of the rows' numbers in the data set, int64 `[n]`; ids of vertices are others where it had been reordered."""
+"""Name of the row numbers in the data set, int64 `[n]`; they differ from vertex ids in reordered data."""
 
 
 def row_name(role: str, name: str) -> str:
-    """What the rows of an input are called beside a shard."""
+    """Return the name of an input's rows."""
     return f"{role} {name}"
 
 
 def interval_data(
     prepared: PreparedPlan, values: Mapping[int, Any], shard: AnyShard, sizes: StageSizes
 ) -> list[dict[Var, Any]]:
-    """What stages, publications and the driver read of the data.
+    """Return the data that stages, publications and the driver read.
 
     Args:
-        prepared: the plan, and what is computed before rows.
-        values: of a server, by position of the input.
-        shard: its part of the graph.
-        sizes: rows of each call of a stage.
+        prepared: The plan and its functions.
+        values: Values of a server by position of the input.
+        shard: The server's part of the graph.
+        sizes: Rows per call of a stage.
 
     Returns:
         Values by variable for each interval of the server. Values without rows are shared.
@@ -137,7 +137,7 @@ def interval_data(
     program = plan.program
     types, inputs = program.analysis.types, program.traced.step.jaxpr.invars
     wanted = _wanted(prepared)
-    # What only steps before training read is padded as it is read: a copy of the features less.
+    # Rows read only before training are padded on reading, which saves a copy of the features.
     again = {var for step in plan.epoch for var in step.reads}
     found = {(inputs[k], program.traced.inputs[k]): value for k, value in values.items() if inputs[k] in wanted}
     constants: list[dict[Var, Any]] = []
@@ -161,7 +161,7 @@ def interval_data(
 
 
 def hollow_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
-    """In the place of `interval_data`: the same values, hollow."""
+    """Return the values of `interval_data` as abstract arrays."""
     traced, types = prepared.plan.program.traced, prepared.plan.program.analysis.types
     entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
     wanted = _wanted(prepared)
@@ -181,7 +181,7 @@ def hollow_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSi
 
 
 def _wanted(prepared: PreparedPlan) -> set[Var]:
-    """Of the data, what steps, publications, outputs and what is computed before rows read."""
+    """Return the variables that steps, publications, outputs and the functions without rows read."""
     plan = prepared.plan
     wanted = {var for step in plan.steps for var in step.reads}
     wanted |= {publication.var for publication in plan.publications}

@@ -1,9 +1,9 @@
-"""The ledger as others see it: hears what intervals have done, tells hosts how far they may go.
+"""The interface of the ledger: it receives the progress of intervals and broadcasts allowances to hosts.
 
-It stands beside the first parameter server, which says what is applied. Within one process news and allowances are calls;
-between processes they are messages. `Walked` and `Applied` may then come twice: a repeat changes nothing. `Started` and
-allowances have to come once and in order; one that is late only makes a host wait, but for those that take back what an
-earlier one allowed. Before these, hosts elsewhere have to stop and report: it must be known what they have started.
+It shares a process with the first parameter server, which reports applied gradients. Within one process, updates and
+allowances are function calls; between processes they are messages. Repeats of `Walked` and `Applied` change nothing.
+`Started` and allowances must arrive once and in order. A late allowance only delays a host, except for one that revokes an
+earlier allowance. Before a revocation, hosts in other processes stop and report their started epochs.
 """
 
 from __future__ import annotations
@@ -17,21 +17,18 @@ from dorylax.pipeline.parameters.messages import Applied, Pair
 from dorylax.pipeline.staleness import Allowance, Ledger
 
 Tell = Callable[[Allowance], None]
-"""Takes an allowance to a host."""
+"""Sends an allowance to a host."""
 
 
 @final
 class Progress:
-    """How far a run has come.
+    """Progress of a run.
 
-    An interval has finished an epoch when it has walked through it and its gradient is applied, so whatever the staleness
-    bound promises about rows holds for ghosts too.
+    An interval has finished an epoch after all of its steps and the application of its gradient. The staleness bound on
+    rows therefore also holds for ghosts.
 
     Args:
-        ledger: what decides.
-
-    Attributes:
-        ledger: as given.
+        ledger: Decides the allowances.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -43,16 +40,16 @@ class Progress:
         self._reached: list[tuple[int, asyncio.Future[None]]] = []
 
     def join(self, tell: Tell) -> None:
-        """Tells a host of every allowance from now on."""
+        """Send every allowance from now on to a host."""
         self._hosts.append(tell)
 
-    # What is reported.
+    # Reports.
 
     def hear(self, news: Started | Walked) -> None:
-        """Takes what a host reports.
+        """Record a report of a host.
 
         Raises:
-            LedgerError: an epoch that the interval must not start.
+            LedgerError: The interval must not start the epoch.
         """
         if isinstance(news, Started):
             self.ledger.start(*news)
@@ -60,20 +57,20 @@ class Progress:
             self._finish(self._walked, (news.interval, news.epoch))
 
     def applied(self, applied: Applied) -> None:
-        """Takes what the first parameter server reports: complete gradients that are in the weights."""
+        """Record applied gradients, as reported by the first parameter server."""
         for (interval, epoch), loss in zip(applied.pairs, applied.losses, strict=True):
             if epoch >= self.ledger.epoch_of(interval):
                 self._losses.setdefault(epoch, {})[interval] = loss
         for pair in applied.pairs:
             self._finish(self._applied, pair)
 
-    # What the driver asks.
+    # Requests of the driver.
 
     async def finished(self, epoch: int) -> float:
-        """Waits until every interval has finished an epoch.
+        """Wait until every interval has finished an epoch.
 
         Returns:
-            The epoch's loss: its intervals' parts, added in the order of their numbers.
+            The epoch's loss, summed over intervals in the order of their numbers.
         """
         if self.ledger.min_epoch <= epoch:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -82,23 +79,23 @@ class Progress:
         return _total(self._losses.pop(epoch))
 
     def unasked(self) -> list[tuple[int, float]]:
-        """(epoch, loss) of epochs that all have finished, and that nobody has asked for."""
+        """Return (epoch, loss) of finished epochs that the driver has not requested yet."""
         return [(epoch, _total(self._losses[epoch])) for epoch in sorted(self._losses) if epoch < self.ledger.min_epoch]
 
     def open(self, epoch: int) -> None:
-        """Lets the driver's next epoch begin, and no interval the one after it, where that is a synchronous one.
+        """Allow the driver's next epoch, and hold the following one if it is synchronous.
 
-        Else intervals would begin it at once, beside what the driver does between epochs.
+        Without the hold, intervals would start it while the driver works between epochs.
         """
         ledger = self.ledger
-        if ledger.holds(epoch):  # until now the run could be saved there
+        if ledger.holds(epoch):  # held for a checkpoint until now
             ledger.release(epoch)
         if ledger.allowance.synchronous(epoch + 1) and not ledger.holds(epoch + 1):
             ledger.barrier(epoch + 1, hold=True)
         self._changed()
 
     def hold(self, epoch: int) -> None:
-        """Lets nobody start this epoch before `release`; see `Ledger.barrier`."""
+        """Hold this epoch until `release`; see `Ledger.barrier`."""
         self.ledger.barrier(epoch, hold=True)
         self._tell()
 
@@ -117,7 +114,7 @@ class Progress:
         """See `Ledger.synchronise`.
 
         Args:
-            decide: told of the first synchronous epoch before anybody may start it.
+            decide: Called with the first synchronous epoch before any interval may start it.
         """
         epoch = self.ledger.synchronise()
         decide(epoch)
@@ -125,7 +122,7 @@ class Progress:
         return epoch
 
     def _finish(self, half: set[Pair], pair: Pair) -> None:
-        """Notes that an interval has one half of an epoch; the epoch is finished when it has both."""
+        """Record one half of an epoch for an interval; the epoch is finished with both."""
         if pair[1] < self.ledger.epoch_of(pair[0]):
             return  # a repeat
         half.add(pair)
@@ -149,5 +146,5 @@ class Progress:
 
 
 def _total(losses: dict[int, float]) -> float:
-    """Of intervals, in the order of their numbers."""
+    """Return the sum over intervals in the order of their numbers."""
     return sum(losses[interval] for interval in sorted(losses))

@@ -1,46 +1,45 @@
-"""Which epochs of a run are traced, so that a trace of any run has at most so many bytes."""
+"""Selects the traced epochs of a run, so that a trace has a limited size."""
 
 from __future__ import annotations
 
 from typing import final
 
 LIMIT = 128 * 2**20
-"""Bytes of a sampled trace at most."""
+"""Largest size of a sampled trace in bytes."""
 
-_LEAST = 2  # epochs in a stretch: the second shows where the first one ended
+_LEAST = 2  # epochs per stretch: the second shows the end of the first
 
 
 @final
 class Sampling:
-    """Every epoch at first, then stretches of epochs with gaps between them, each as long as all that was before it.
+    """Traces every epoch at first, then stretches of epochs with growing gaps; each gap is as long as the run before it.
 
-    A function of `wrote` alone, so a run that goes on with a trace decides as if it had never stopped, once it has been
-    told of what is there.
+    Decisions depend on `wrote` alone, so a resumed run decides as if it had never stopped.
 
     Args:
-        limit: bytes of the trace at most. A quarter of them are for the first epochs, all of which are traced; every later
-            stretch has at least two epochs, and ends at 1/64.
+        limit: Largest size of the trace in bytes. A quarter is for the first epochs, which are all traced. Every later
+            stretch has at least two epochs, and at most 1/64 of the limit.
     """
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._first = 0  # epoch of the stretch that is being traced, or of the next
+        self._first = 0  # first epoch of the current or next stretch
         self._begin = 0  # bytes before it
         self._size = 0
         self._largest = 0  # bytes of one epoch
 
     def wants(self, epoch: int) -> bool:
-        """Whether tasks of this epoch are traced: it is in a stretch, and there is room for one like the largest so far."""
+        """Return whether to trace an epoch: it is in a stretch, and the largest epoch so far would fit."""
         return epoch >= self._first and self._size + self._largest <= self._limit
 
     def takes(self, size: int) -> bool:
-        """Whether the trace may grow to so many bytes; if not, it grows no more."""
+        """Return whether the trace may grow to this size in bytes; a refusal is final."""
         if size > self._limit:
             self._largest = max(self._largest, size - self._size)
         return size <= self._limit
 
     def wrote(self, epochs: int, size: int) -> None:
-        """Records that the trace has what was traced of epochs before this one, and so many bytes."""
+        """Record the size of the trace after all epochs before this one."""
         self._largest = max(self._largest, size - self._size)
         self._size = size
         share = self._limit // (64 if self._first else 4)

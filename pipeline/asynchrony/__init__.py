@@ -1,8 +1,7 @@
-"""What an interval reads in asynchronous training: an ingredient a file.
+"""Policies for the rows that intervals read in asynchronous training, one per file.
 
-`base` has the contracts. Each ingredient is a setting of the section `pipeline`; `choose` makes those that a configuration
-asks for. What is not asked for is the plain way: whatever there is, as the staleness bound allows it. With which weights an
-interval computes is said by `dorylax.pipeline.parameters.prediction`.
+`base` has the contracts. Each policy is a setting of the section `pipeline`; `choose` creates the configured ones. The
+default is plain bounded staleness. `dorylax.pipeline.parameters.prediction` chooses the weights of an interval.
 """
 
 from dorylax.pipeline.asynchrony.base import BlocksRead, Freshness, Reception

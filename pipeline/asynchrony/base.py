@@ -1,4 +1,4 @@
-"""The contracts of what asynchronous training is made of."""
+"""The contracts of policies for asynchronous training."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dorylax.pipeline.stamps import Quorum
 
 
 class BlocksRead(NamedTuple):
-    """What an interval reads of a buffer, in every epoch.
+    """Rows that an interval reads from a buffer in every epoch, in B blocks.
 
     Attributes:
-        counts: int64 `[B]`, how many different rows of each block.
-        own: which block holds what it has written itself.
-        local: bool `[B]`, which blocks are of intervals of its own server.
-        blocks: int64 `[B]`, how many blocks each stands for, where one may stand for several; None: for itself.
+        counts: int64 `[B]`, number of distinct rows read from each block.
+        own: Block written by the interval itself.
+        local: bool `[B]`, whether a block belongs to an interval of the same server.
+        blocks: int64 `[B]`, number of blocks that each entry represents; None: one each.
     """
 
     counts: np.ndarray
@@ -27,22 +27,22 @@ class BlocksRead(NamedTuple):
 
 @runtime_checkable
 class Freshness(Protocol):
-    """Decides how much of what an interval reads has to be of its own epoch, beyond what the staleness bound asks for."""
+    """Decides which share of an interval's rows must be from its epoch, in addition to the staleness bound."""
 
     def quorum(self, read: BlocksRead) -> Quorum | None:
-        """What is waited for before the first read of an epoch; None for nothing."""
+        """Return the condition before the first read of an epoch; None for no wait."""
         ...
 
 
 @runtime_checkable
 class Reception(Protocol):
-    """Decides what becomes of rows that a peer has sent: how far they replace those that came before them."""
+    """Decides how received rows replace the previous rows of a block."""
 
     def weights(self, times: np.ndarray) -> np.ndarray:
-        """The share of what has come in what is held from now on; the rest is what was held. 1: all is replaced.
+        """Return the weight of received rows; the previous rows have one minus this weight.
 
         Args:
-            times: int64 `[B]`, ≥ 1: of each block, how often rows have come since they had to be exact, these included.
+            times: int64 `[B]`, ≥ 1: number of receptions of each block since exact rows were required, including this one.
 
         Returns:
             float64 `[B]`, 0 to 1; 1 where `times` is 1.

@@ -1,4 +1,4 @@
-"""Which ingredients a configuration asks for."""
+"""Creates the policies of a configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dorylax.pipeline.config import PipelineConfig
 
 
 class Asynchrony(NamedTuple):
-    """What graph servers do beyond the staleness bound.
+    """Policies of graph servers in addition to the staleness bound.
 
     Attributes:
-        freshness: what an interval waits for before it reads.
-        reception: what becomes of rows that come from peers; None where they replace those before them.
+        freshness: Condition before an interval reads.
+        reception: Weights of received rows; None: they replace the previous rows.
     """
 
     freshness: Freshness
@@ -23,6 +23,6 @@ class Asynchrony(NamedTuple):
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Asynchrony:
-        """What a configuration asks for."""
+        """Return the policies of a configuration."""
         share = FreshShare(config.freshness or 0.0, local=config.freshness_of == "server")
         return cls(share, ExponentialMean(config.smoothing) if config.smoothing else None)

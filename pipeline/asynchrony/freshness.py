@@ -1,8 +1,8 @@
-"""Fresh enough rows: a share of what a gather reads has to be of its own epoch before the gather starts.
+"""Freshness: a share of the rows that a gather reads must be from its epoch before the gather starts.
 
 A share of 0 is plain bounded staleness (Dorylus, OSDI '21, section 5.2), a share of 1 the barrier of `pipe`. It cannot
-deadlock: what it waits for are rows of an epoch that may be started, since the horizon is one number for all, and in the
-lowest epoch that is in progress it waits for no more than synchronous training does.
+deadlock. All intervals have the same horizon, so other intervals can produce the awaited rows, and the lowest epoch in
+progress waits for no more than synchronous training does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dorylax.pipeline.stamps import Quorum
 
 @final
 class FreshShare:
-    """Waits until a share of the blocks that are read is fresh, rounded up.
+    """Waits until a share of the read blocks, rounded up, is fresh.
 
     Args:
         share: 0 to 1.

@@ -1,7 +1,7 @@
-"""Smoothed rows: what peers send is averaged over epochs, as PipeGCN (ICLR '22) does with ghosts' features and gradients.
+"""Smoothing: received rows are averaged over epochs, as in PipeGCN (ICLR '22) for ghosts' features and gradients.
 
-Its mean starts from zero, `m = γ m + (1 - γ) x`; here it is corrected as Adam corrects its moments, `m / (1 - γᵗ)`. In terms
-of the corrected mean h the step is `h + (x - h) (1 - γ) / (1 - γᵗ)`, which needs the count t and no second array.
+PipeGCN's mean starts from zero, `m = γ m + (1 - γ) x`. Here it is corrected like the moments of Adam, `m / (1 - γᵗ)`. In
+terms of the corrected mean h the step is `h + (x - h) (1 - γ) / (1 - γᵗ)`, which needs the count t and no second array.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class ExponentialMean:
     """See `Reception`.
 
     Args:
-        decay: γ, 0 ≤ γ < 1; 0 holds what came last.
+        decay: γ, 0 ≤ γ < 1; 0 keeps only the last rows.
     """
 
     def __init__(self, decay: float) -> None:

@@ -1,4 +1,4 @@
-"""What lives in a host's process: a graph server with its intervals, or a parameter server."""
+"""The servers in a host's process: graph servers with their intervals, and parameter servers."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ T = TypeVar("T")
 
 
 def host_address(role: str, index: int, servers: int) -> Address:
-    """Where the driver reaches a host: graph servers first, then parameter servers."""
+    """Return the address of a server for the driver: graph servers first, then parameter servers."""
     return Address("host", index if role == "graph" else servers + index)
 
 
 class Member(ABC):
-    """What every host does. It is made on the loop of its clock.
+    """Base class of servers in hosts. Created on the loop of its clock.
 
     Args:
-        spec: which server it is.
-        run: what all hosts know.
-        assembly: who the others are.
-        clock: of this generation.
-        transport: to the others.
+        spec: Kind and number of the server.
+        run: Settings shared by all hosts.
+        assembly: Servers of the generation.
+        clock: Clock of the generation.
+        transport: Transport to the other servers.
 
     Attributes:
-        address: where the driver asks it.
-        built: whether it can be asked for more than that it be built.
+        address: Address for the driver.
+        built: Whether the server accepts requests other than "build".
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class Member(ABC):
             case "clock":
                 return self._clock.now()
             case "worked":
-                if payload > self._worked[0]:  # else it is asked again: the answer was lost
+                if payload > self._worked[0]:  # otherwise a repeat, because the reply was lost
                     spans, self._spans[:] = list(self._spans), []
                     self._worked = payload, json.dumps(spans), to_dict(self._metrics(payload)), self.report()
                 return Worked(self._clock.now(), *self._worked[1:])
         return await self._handle(kind, payload, sender)
 
     def _forget(self, book: EpochCounts[Any], counts: Mapping[str, Any]) -> None:
-        """Leaves out what is computed once: an earlier process of the run has counted and told it."""
+        """Drop counters and spans of the setup, which an earlier process of the run has reported."""
         self._spans.clear()
         self._recorder.counters = Counters()
         book.restore(self._epoch, counts)
@@ -143,22 +143,22 @@ class Member(ABC):
 
     @abstractmethod
     def _build(self) -> None:
-        """Makes what others send messages to."""
+        """Create the receivers of other servers' messages."""
 
     @abstractmethod
     def _begin(self, beginning: Beginning) -> None:
-        """Begins to train."""
+        """Start training."""
 
     @abstractmethod
     def _metrics(self, epoch: int) -> ServerMetrics:
-        """What the server did in an epoch that all have finished."""
+        """Return the server's metrics of a finished epoch."""
 
     @abstractmethod
     def report(self) -> Report:
-        """What was counted."""
+        """Return the counters."""
 
     async def _once(self, number: int, make: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a numbered request, which changes something: one that comes again, however late, changes nothing."""
+        """Run a numbered request once, and return its result also for late repeats."""
         if number > self._answered:
             self._answered, self._answer = number, asyncio.ensure_future(make())
         found: T = await asyncio.shield(self._answer)
@@ -166,10 +166,10 @@ class Member(ABC):
 
     @abstractmethod
     async def _handle(self, kind: str, payload: Any, sender: Address) -> Any:
-        """Answers what only this kind of host is asked."""
+        """Handle the requests of this kind of server."""
 
     def close(self) -> None:
-        """Ends what it has started."""
+        """Close all resources."""
         self._cleanup.close()
 
 
@@ -194,7 +194,7 @@ class GraphMember(Member):
         autotuner = make_autotuner(config, resources)
         slots = resources.slots if autotuner is None else autotuner.limit
         self._reporter = Reporter(self.address, self._transport, self._clock.spawn)
-        # Nobody starts before the ledger has said so.
+        # Closed until the ledger's first allowance.
         self._gate = Gate(Allowance(self._epoch - 1, self._epoch, 0, None, None), self._reporter)
         self._told = 0
         self._files = self._clock.workers("files", 1)
@@ -234,7 +234,7 @@ class GraphMember(Member):
                 await self._backend.warm()
                 evaluation = self._evaluation
                 await asyncio.gather(*self._host.prepare())
-                if evaluation is not None:  # one after the other: the features of all neighbours are not held twice
+                if evaluation is not None:  # in turn, so that neighbours' features are held once
                     await asyncio.gather(*evaluation.prepare())
                     evaluation.begin(self._run.parts.streams, self._run.seed)
                 free = self._host.free_values()
@@ -263,7 +263,7 @@ class GraphMember(Member):
         return None
 
     async def _aside(self, work: Callable[[], T]) -> T:
-        """Does something with files; others are answered meanwhile."""
+        """Run file operations in a thread, so that the loop stays free."""
         return (await self._files.run(work, seconds=0.0, order=(self._spec.number,))).value
 
     def _allow(self, told: Told) -> None:
@@ -280,7 +280,7 @@ class GraphMember(Member):
         self._host.begin(self._driver(beginning.constants), self._epoch)
 
     def report(self) -> Report:
-        """As of `Member`."""
+        """See `Member`."""
         return Report(dataclasses.asdict(self._recorder.counters), self._server.controller.relaunched)
 
     def _metrics(self, epoch: int) -> ServerMetrics:
@@ -289,10 +289,10 @@ class GraphMember(Member):
 
 @final
 class ParameterMember(Member):
-    """A parameter server; beside the first one the ledger."""
+    """A parameter server. The first one also holds the ledger."""
 
     def _build(self) -> None:
-        """Nothing: it needs the weights."""
+        """Do nothing, because the server needs weights first."""
 
     def _begin(self, beginning: Beginning) -> None:
         config, epoch, standing = self._run.config, self._epoch, beginning.standing
@@ -345,11 +345,11 @@ class ParameterMember(Member):
 
     async def _save(self, standing: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         known = save_known(self._parameters.newest())
-        self._parameters.forget()  # as the run does that goes on from what is saved
+        self._parameters.forget()  # as in a run that resumes from this state
         return known, self._parameters.save_counts(standing)[0]
 
     def report(self) -> Report:
-        """As of `Member`."""
+        """See `Member`."""
         return Report(dataclasses.asdict(self._recorder.counters), 0)
 
     def _metrics(self, epoch: int) -> ServerMetrics:
@@ -358,12 +358,12 @@ class ParameterMember(Member):
 
 @final
 class LedgerHandler:
-    """What hosts report to the ledger, and the driver asks of it.
+    """Handles reports of hosts to the ledger and the driver's requests to it.
 
     Args:
-        progress: the ledger.
-        listener: hears hosts.
-        parameters: the servers beside it, the first among them.
+        progress: The ledger.
+        listener: Receiver of the hosts' reports.
+        parameters: Parameter servers of this process, including the first.
     """
 
     def __init__(self, progress: Progress, listener: Listener, parameters: ParameterServers) -> None:
@@ -386,18 +386,18 @@ class LedgerHandler:
                 ledger = progress.ledger
                 return ledger.standing, ledger.allowance.synchronous(ledger.min_epoch), ledger.switched
             case "drain":
-                async with self._listener.stopped():  # else an interval might be on its way into the epoch that is held
+                async with self._listener.stopped():  # otherwise an interval could be entering the held epoch
                     return progress.drain()
             case "synchronise":
                 async with self._listener.stopped():
                     epoch = progress.synchronise(self._parameters.synchronise)
                     if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
-                        progress.hold(epoch)  # else hosts may be in it before the driver is in the one before
+                        progress.hold(epoch)  # otherwise hosts could start it before the driver reaches the previous one
                     return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 
     async def _run(self, epoch: int) -> Weights:
-        # An epoch more than while the driver runs the next: hosts do not wait for it, nor run away from it.
+        # One epoch beyond the driver's next, so that hosts neither wait for the driver nor run far ahead.
         ledger = self._progress.ledger
         ledger.limit(epoch + ledger.staleness + 1)
         self._progress.open(epoch)
@@ -420,4 +420,4 @@ class LedgerHandler:
 
 
 def _nobody(applied: Applied) -> None:
-    """Only the first parameter server reports what is applied."""
+    """Ignore applied gradients: only the first parameter server reports them."""

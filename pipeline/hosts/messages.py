@@ -1,4 +1,4 @@
-"""What the driver, the ledger and hosts in other processes tell each other."""
+"""Messages between the driver, the ledger and hosts in other processes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dorylax.pipeline.transport.base import Role
 
 
 class News(NamedTuple):
-    """What intervals of a host have done.
+    """Status updates from a host's intervals.
 
     Attributes:
-        number: of these news among those of the host: they count once, whatever comes twice.
+        number: Sequence number of the message, which removes repeats.
         items: `Started` and `Walked`, in order.
     """
 
@@ -22,11 +22,11 @@ class News(NamedTuple):
 
 
 class Told(NamedTuple):
-    """An allowance on its way to a host.
+    """An allowance for a host.
 
     Attributes:
-        number: a higher one is newer.
-        allowance: how far the host may go.
+        number: Sequence number; higher is newer.
+        allowance: Limits of the host's intervals.
     """
 
     number: int
@@ -34,16 +34,16 @@ class Told(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How far a run has come, and all that is needed to go on from there if every server is lost.
+    """State of a run after an epoch, sufficient to recover from the loss of every server.
 
     Attributes:
-        epoch: the first that not all intervals have finished.
-        version: how many updates the weights have seen.
-        params, opt_state, state: as of `ServerState`.
-        known: what else parameter servers know (`save_known`).
-        due: the epoch of each interval's first gradient that is not in the version (`parameters.due`).
-        losses: (epoch, loss) of epochs that are finished, and that the driver has not asked for.
-        synchronous_from: as of `Allowance`.
+        epoch: First epoch that some interval has not finished.
+        version: Number of updates in the weights.
+        params, opt_state, state: See `ServerState`.
+        known: Further state of parameter servers (`save_known`).
+        due: Epoch of each interval's first gradient outside the version (`parameters.due`).
+        losses: (epoch, loss) of finished epochs that the driver has not requested yet.
+        synchronous_from: See `Allowance`.
     """
 
     epoch: int
@@ -58,12 +58,12 @@ class Standing(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """What the driver is told after an epoch.
+    """Report to the driver after an epoch.
 
     Attributes:
-        epoch: that all have finished.
-        loss: of the epoch.
-        standing: how far the run has come by then.
+        epoch: The finished epoch.
+        loss: Loss of the epoch.
+        standing: State of the run after it.
     """
 
     epoch: int
@@ -72,13 +72,13 @@ class Weights(NamedTuple):
 
 
 class Assembly(NamedTuple):
-    """Who the servers of a generation are, and where. A run has one more generation with every loss.
+    """Servers of a generation and their endpoints. Every loss starts a new generation.
 
     Attributes:
-        generation: from 0; hosts take no lower one than they have.
-        book: role, index and endpoint of all who may be asked.
-        epoch: the first that is trained.
-        fills_ghosts: whether that is a synchronous one, since no buffers are brought back.
+        generation: Number from 0; hosts ignore lower ones than their own.
+        book: Role, index and endpoint of every server.
+        epoch: First epoch to train.
+        fills_ghosts: Whether that epoch is synchronous, because no buffers are restored.
     """
 
     generation: int
@@ -88,16 +88,16 @@ class Assembly(NamedTuple):
 
 
 class Beginning(NamedTuple):
-    """What a host begins with.
+    """Initial state of a host.
 
     Attributes:
-        constants: values of `DriverFunctions.constants`, the same on every host.
-        params, opt_state, state: of parameter servers; None for graph servers, and `opt_state` where it is new.
-        arrays: of `Saved`, those that are the host's; empty where nothing was saved.
-        part: of a checkpoint: the host's own file, in place of such arrays.
-        record: of `Saved`; None where the run begins, or goes on after a loss.
-        counts: what was counted of the next epoch already; of `Saved`.
-        standing: what parameter servers go on from after a loss, in place of all that; None elsewhere.
+        constants: Values of `DriverFunctions.constants`, equal on every host.
+        params, opt_state, state: State of parameter servers; None for graph servers. A new `opt_state` is None.
+        arrays: The host's arrays of `Saved`; empty without a saved state.
+        part: The host's file of a checkpoint, instead of `arrays`.
+        record: Record of `Saved`; None at the start of a run and after a loss.
+        counts: Counters of the next epoch in `Saved`.
+        standing: State of parameter servers after a loss, instead of the above; otherwise None.
     """
 
     constants: list[Any]
@@ -112,11 +112,11 @@ class Beginning(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a host has counted.
+    """Counters of a host.
 
     Attributes:
         counters: `dataclasses.asdict` of `Counters`.
-        relaunched: calls that were begun beside a late one.
+        relaunched: Number of hedged calls.
     """
 
     counters: Any
@@ -124,14 +124,14 @@ class Report(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """What a host has done.
+    """Work of a host in an epoch.
 
     Attributes:
-        seconds: of the host's clock, when it answered.
-        spans: of tasks since the epoch before was finished, by that clock: JSON of a list of `Span`. They are as many as all
-            else in an epoch, and numbers and names alone.
-        metrics: of the server in the epoch (`runs.servers.to_dict`).
-        report: all that it has counted.
+        seconds: Time of the host's clock at the reply.
+        spans: Spans of tasks since the previous epoch by that clock, as a JSON list of `Span`. JSON is compact for so many
+            numbers and names.
+        metrics: Metrics of the server in the epoch (`runs.servers.to_dict`).
+        report: All counters.
     """
 
     seconds: float
@@ -141,13 +141,13 @@ class Worked(NamedTuple):
 
 
 class Evaluate(NamedTuple):
-    """A version that is to be evaluated.
+    """A request to evaluate a version.
 
     Attributes:
-        number: of the evaluation, one more than that of the one before.
-        params: parameters.
-        state: what else the model keeps.
-        outputs: whether the outputs themselves are wanted, not what is reported of them.
+        number: Sequence number of the evaluation.
+        params: Parameters of the model.
+        state: Other state of the model.
+        outputs: Whether to return outputs instead of reported sums.
     """
 
     number: int
