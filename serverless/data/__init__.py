@@ -1,1 +1,1 @@
-"""The data plane: tensors between servers and workers, over ZeroMQ, framed as `dorylax.serverless.wire.frames` says."""
+"""The data plane: tensors between servers and workers, over ZeroMQ with the frames of `dorylax.serverless.wire.frames`."""

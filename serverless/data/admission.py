@@ -1,7 +1,7 @@
-"""Who may talk to a server: ZeroMQ asks before it lets a peer's message through (ZAP, RFC 27).
+"""Authentication of a server's peers by ZeroMQ's authentication protocol (ZAP, RFC 27).
 
-Over ipc a peer shows the run's token (mechanism PLAIN: it never leaves the machine, and the socket file is in a folder
-that only this user may enter). Over tcp it proves that it holds the workers' CURVE key, and everything is encrypted.
+Over ipc a peer presents the run's token (mechanism PLAIN; the token stays on the machine, in a folder that only this user
+can enter). Over tcp it proves possession of the workers' CURVE key, and all traffic is encrypted.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ EVENTS = (
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_MONITOR_STOPPED
 )
-"""The events of a socket that `Handshakes` and `watch` need."""
+"""Socket events for `Handshakes` and `watch`."""
 
 
 def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:
-    """Makes a server's socket ask for credentials, before it is bound.
+    """Require credentials on a server's socket. Call it before binding.
 
     Raises:
-        ValueError: for tcp, keys without the servers' secret.
+        ValueError: For tcp, the keys lack the servers' secret.
     """
     socket.zap_domain = transport.encode("ascii")
     if transport == "ipc":
@@ -48,7 +48,7 @@ def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:
 
 
 def identify(socket: zmq.Socket[bytes], keys: RunKeys, address: str) -> None:
-    """Gives a worker's socket its credentials, before it is connected."""
+    """Set the credentials of a worker's socket. Call it before connecting."""
     if address.startswith("ipc://"):
         socket.plain_username = protocol.USER
         socket.plain_password = keys.token.hex().encode("ascii")
@@ -59,14 +59,14 @@ def identify(socket: zmq.Socket[bytes], keys: RunKeys, address: str) -> None:
 
 
 def answer(request: Sequence[bytes], keys: RunKeys) -> tuple[list[bytes], str | None]:
-    """Decides on a ZAP request.
+    """Decide a ZAP request.
 
     Args:
-        request: its frames, the envelope's first.
-        keys: of the run.
+        request: Frames of the request, starting with the envelope.
+        keys: Keys of the run.
 
     Returns:
-        The frames of the answer, and why the peer is refused; None if it is admitted.
+        Frames of the reply, and the reason of a refusal; None for an admitted peer.
     """
     reason = _reason(request, keys)
     status = (b"200", b"OK", protocol.USER) if reason is None else (b"400", b"not of this run", b"")
@@ -91,26 +91,26 @@ def _reason(request: Sequence[bytes], keys: RunKeys) -> str | None:
 
 @final
 class Handshakes:
-    """Infers from a socket's events that a peer was turned away before it could say anything.
+    """Detects from a socket's events that a peer was refused before its first message.
 
     Refusals by `answer` are not reported again.
     """
 
     def __init__(self) -> None:
         self._outcomes = 0
-        self._accepted: dict[int, int] = {}  # by file descriptor: outcomes until then
+        self._accepted: dict[int, int] = {}  # file descriptor -> number of outcomes at its acceptance
 
     def tell(self, event: int, value: int) -> str | None:
-        """Why a peer was turned away, if this event shows it.
+        """Return the reason of a refusal if this event shows one.
 
         Args:
-            event: of `EVENTS`.
-            value: what came with it: a file descriptor, of connections.
+            event: One of `EVENTS`.
+            value: Value of the event: a file descriptor for connections.
         """
         if event == zmq.EVENT_ACCEPTED:
             self._accepted[value] = self._outcomes
         elif event == zmq.EVENT_DISCONNECTED:
-            # Events do not say whose handshake has ended. If none has since this peer came, its own has not.
+            # Handshake events name no peer. Without one since this peer's acceptance, its handshake has not ended.
             if self._accepted.pop(value, -1) == self._outcomes:
                 return "a peer that left before it had introduced itself, or one of another kind"
         else:

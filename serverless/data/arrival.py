@@ -1,4 +1,4 @@
-"""Arrays that are arriving, chunk by chunk, in any order."""
+"""Receives arrays in chunks, in any order."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from dorylax.serverless.wire.tensors import TensorSpec, bytes_of, total_bytes
 
 @final
 class Arrival:
-    """Arrays in the making, each on a multiple of 64 bytes, so that XLA reads them in place.
+    """Partially received arrays, aligned to 64 bytes so that XLA reads them in place.
 
     Args:
-        specs: of the arrays.
-        chunk_bytes: of a chunk.
-        max_bytes: of all arrays together; checked before memory is taken.
+        specs: Specs of the arrays.
+        chunk_bytes: Bytes per chunk.
+        max_bytes: Limit of all arrays together, checked before allocation.
 
     Attributes:
-        chunks: how they are cut.
-        prefix: how many chunks have come without a gap, from the first.
+        chunks: Chunks of the arrays.
+        prefix: Number of leading chunks received without a gap.
 
     Raises:
-        WireError: too many bytes.
+        WireError: The arrays exceed `max_bytes`.
     """
 
     def __init__(self, specs: Sequence[TensorSpec], chunk_bytes: int, max_bytes: int) -> None:
@@ -41,17 +41,17 @@ class Arrival:
         self._ahead: set[int] = set()
 
     def has(self, index: int) -> bool:
-        """Whether a chunk has come."""
+        """Return whether a chunk has arrived."""
         return index < self.prefix or index in self._ahead
 
     def store(self, index: int, pieces: Sequence[np.ndarray]) -> bool:
-        """Puts a chunk where it belongs.
+        """Store a chunk.
 
         Returns:
-            Whether it comes for the first time; otherwise nothing changes.
+            False for a repeat, which changes nothing.
 
         Raises:
-            WireError: these are not the pieces of this chunk.
+            WireError: The pieces do not match the chunk.
         """
         wanted = self.chunks.pieces(index)
         sizes = [piece.last - piece.first for piece in wanted]
@@ -71,11 +71,11 @@ class Arrival:
 
     @property
     def complete(self) -> bool:
-        """Whether all chunks have come."""
+        """Whether all chunks have arrived."""
         return self.prefix == self.chunks.count
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays, once complete."""
+        """Return the arrays once they are complete."""
         if not self.complete:
             raise ValueError(f"{self.prefix} of {self.chunks.count} chunks have come: ask when all have")
         return self._arrays

@@ -1,4 +1,4 @@
-"""How tensors are cut into chunks: as one run of bytes, so that many small tensors travel together."""
+"""Cuts the concatenated bytes of tensors into chunks, so that small tensors share a message."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class ByteRange(NamedTuple):
 
 @final
 class Chunks:
-    """The chunks of some tensors: at least one, which has no pieces if there are no bytes.
+    """The chunks of tensors. There is at least one, without pieces if there are no bytes.
 
     Args:
-        sizes: of the tensors, bytes.
-        chunk_bytes: of each chunk but the last.
+        sizes: Bytes of each tensor.
+        chunk_bytes: Bytes of each chunk except the last.
 
     Attributes:
-        count: how many chunks.
+        count: Number of chunks.
     """
 
     def __init__(self, sizes: Sequence[int], chunk_bytes: int) -> None:
@@ -38,10 +38,10 @@ class Chunks:
         self.count = max(1, -(-self._total // chunk_bytes))
 
     def pieces(self, index: int) -> tuple[ByteRange, ...]:
-        """What a chunk consists of.
+        """Return the byte ranges of a chunk.
 
         Raises:
-            WireError: there is no such chunk.
+            WireError: The chunk does not exist.
         """
         if not 0 <= index < self.count:
             raise WireError(f"'index' must be a chunk from 0 to {self.count - 1}, got {index}")

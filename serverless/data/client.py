@@ -1,4 +1,4 @@
-"""The workers' end of the data plane: gets tensors from servers and puts results there."""
+"""The workers' side of the data plane: gets tensors from servers and puts results there."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ T = TypeVar("T")
 
 @final
 class DataClient:
-    """Transfers of one worker. Connections are made when they are needed, and kept.
+    """Transfers of one worker. It opens connections on demand and keeps them.
 
-    **Threads.** Any thread may call `get` and `put` at any time. Each call waits in the calling thread and has a connection
-    of its own while it lasts: an address has as many connections as it ever had calls at a time. All share the link.
+    **Threads.** Any thread may call `get` and `put`. Each call blocks its thread and uses one connection exclusively, so an
+    address has as many connections as its peak of concurrent calls. All calls share the link.
 
     Args:
-        keys: of the run.
-        link: slows transfers down; None: not at all.
-        timeout: seconds without a message after which an attempt is lost.
-        attempts: of a transfer.
-        chunk_bytes: of a chunk that is put.
-        credit: chunks in flight at a time.
-        max_bytes: of one transfer.
+        keys: Keys of the run.
+        link: Simulated link; None: full speed.
+        timeout: Seconds without a message after which an attempt counts as lost.
+        attempts: Attempts per transfer.
+        chunk_bytes: Bytes per chunk of a put.
+        credit: Limit of chunks in flight.
+        max_bytes: Limit of one transfer in bytes.
 
     Raises:
-        ValueError: settings that cannot work.
+        ValueError: A setting is out of range.
     """
 
     def __init__(
@@ -71,27 +71,27 @@ class DataClient:
         self._closed = False
 
     def get(self, address: str, name: str) -> tuple[np.ndarray, ...]:
-        """Arrays that a server offers, each on a multiple of 64 bytes.
+        """Return arrays offered by a server, aligned to 64 bytes.
 
         Raises:
-            NotOfferedError: it offers nothing under that name.
-            DataError: no attempt succeeded, or the server refuses.
-            RuntimeError: the client is closed.
+            NotOfferedError: The server has no offer under the name.
+            DataError: All attempts failed, or the server refuses.
+            RuntimeError: The client is closed.
         """
         return self._repeat(address, f"{name!r} could not be got", lambda connection: connection.get(name))
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
-        """Gives arrays to a server; returns when it has acknowledged them, whether it needed them or not.
+        """Send arrays to a server and wait for its acknowledgement, which also follows late and repeated puts.
 
         Args:
-            address: of the server.
-            name: under which the server expects them.
-            arrays: of any layout; those that are not contiguous are copied.
+            address: Address of the server.
+            name: Name under which the server expects the arrays.
+            arrays: Arrays of any layout; non-contiguous ones are copied.
 
         Raises:
-            WireError: a dtype that cannot be sent, or more than `max_bytes`.
-            DataError: no attempt succeeded, or the server refuses.
-            RuntimeError: the client is closed.
+            WireError: A dtype is unsupported, or the arrays exceed `max_bytes`.
+            DataError: All attempts failed, or the server refuses.
+            RuntimeError: The client is closed.
         """
         parcel = Parcel(arrays, self._chunk_bytes, self._max_bytes)
         self._repeat(
@@ -99,7 +99,7 @@ class DataClient:
         )
 
     def close(self) -> None:
-        """Closes all connections, those in use when their calls end. A second call does nothing."""
+        """Close all connections; busy ones close after their calls. A second call does nothing."""
         with self._lock:
             self._closed = True
             for connections in self._idle.values():
@@ -121,7 +121,7 @@ class DataClient:
         for attempt in range(1, self._attempts + 1):
             try:
                 return self._once(address, act)
-            except (LostError, WireError) as error:  # an answer that cannot be read is lost too
+            except (LostError, WireError) as error:  # an unreadable reply counts as lost
                 if attempt == self._attempts:
                     raise DataError(f"{failure} at {address}, tried {attempt} times; the last time: {error}") from error
         raise AssertionError("there is at least one attempt")
@@ -133,7 +133,7 @@ class DataClient:
             result = act(connection)
             fine = True
         except NotOfferedError:
-            fine = True  # the first answer and the last: nothing else is in flight
+            fine = True  # the only reply: no other message is in flight
             raise
         finally:
             self._give(address, connection, keep=fine)
@@ -152,7 +152,7 @@ class DataClient:
         with self._lock:
             self._busy -= 1
             if keep and not self._closed:
-                # Sockets may pass between threads under a lock, which orders what the threads see.
+                # The lock makes it safe to pass sockets between threads.
                 self._idle.setdefault(address, []).append(connection)
                 return
             connection.close()

@@ -1,4 +1,4 @@
-"""One worker's connection to one address. It carries one transfer at a time."""
+"""A worker's connection to one address, for one transfer at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dorylax.serverless.wire.errors import ChecksumError, WireError
 from dorylax.serverless.wire.tensors import TensorSpec, read_specs
 
 _MOST_DAMAGED = 8
-"""Damaged chunks of one transfer; a link that damages more is given up."""
+"""Limit of damaged chunks per transfer."""
 
 
 class _Message(NamedTuple):
@@ -37,18 +37,18 @@ class _OfferLayout(NamedTuple):
 
 @final
 class Connection:
-    """A socket and the transfers over it.
+    """A socket and its transfers.
 
-    After an error its state is unknown: close it and make another.
+    Its state is undefined after an error: close it and create another.
 
     Args:
-        context: of ZeroMQ.
-        address: of the server.
-        keys: of the run.
-        link: how fast.
-        timeout: seconds without a message after which a transfer is lost.
-        credit: chunks in flight at a time.
-        max_bytes: of one transfer.
+        context: Context of ZeroMQ.
+        address: Address of the server.
+        keys: Keys of the run.
+        link: Simulated link.
+        timeout: Seconds without a message after which a transfer counts as lost.
+        credit: Limit of chunks in flight.
+        max_bytes: Limit of one transfer in bytes.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class Connection:
             raise DataError(f"cannot connect to {address!r}: {error}") from error
 
     def close(self) -> None:
-        """Closes the socket; what it has not sent is lost."""
+        """Close the socket and drop unsent messages."""
         self._socket.close()
 
     def get(self, name: str) -> tuple[np.ndarray, ...]:
-        """One attempt to get arrays.
+        """Try once to get arrays.
 
         Raises:
-            LostError: it failed.
-            NotOfferedError, DataError: see `DataClient.get`.
+            LostError: The attempt failed.
+            NotOfferedError, DataError: See `DataClient.get`.
         """
         self._transfer += 1
         self._link.request()
@@ -124,11 +124,11 @@ class Connection:
         return arrival.arrays()
 
     def put(self, name: str, parcel: Parcel, chunk_bytes: int) -> None:
-        """One attempt to put arrays, cut into chunks of `chunk_bytes`.
+        """Try once to put arrays, cut into chunks of `chunk_bytes`.
 
         Raises:
-            LostError: it failed.
-            DataError: see `DataClient.put`.
+            LostError: The attempt failed.
+            DataError: See `DataClient.put`.
         """
         self._transfer += 1
         transfer = self._transfer
@@ -138,7 +138,7 @@ class Connection:
         self._send(parcel.message_with(self._run, protocol.PUT, fields, 0))
         sent, until, damaged = 1, 1, 0
         while True:
-            # An answer may say that nobody waits any longer: look before each chunk.
+            # Check for an early reply before each chunk: the server may have the result already.
             message = self._receive() if sent == until or self._socket.poll(0) else None
             if message is None:
                 self._link.carry(parcel.chunk_nbytes(sent))
@@ -190,15 +190,15 @@ class Connection:
             try:
                 self._socket.send_multipart(parts, zmq.NOBLOCK, copy=False)
                 return
-            except zmq.Again:  # the queue is full, or the socket is connecting anew
+            except zmq.Again:  # the queue is full, or the socket is reconnecting
                 self._wait(zmq.POLLOUT, give_up)
 
     def _receive(self) -> _Message:
-        """The next message of this transfer.
+        """Return the next message of this transfer.
 
         Raises:
-            LostError: none comes, or it cannot be read.
-            DataError: the server refuses the transfer.
+            LostError: No message arrives, or it is unreadable.
+            DataError: The server refuses the transfer.
         """
         give_up = time.monotonic() + self._timeout
         while True:
@@ -213,16 +213,16 @@ class Connection:
             if header.kind == protocol.REFUSED and transfer in (protocol.NO_TRANSFER, self._transfer):
                 raise DataError(f"{self._address} refuses: {header.fields.text('reason')}")
             if transfer != self._transfer:
-                continue  # the rest of an earlier transfer, such as a repeated grant
+                continue  # a remainder of an earlier transfer, such as a repeated grant
             if header.kind == protocol.UNKNOWN:
                 raise LostError("the server knows nothing of this put")
             return _Message(header, [frame.buffer for frame in received[1:]])
 
     def _wait(self, event: int, give_up: float) -> None:
-        """Waits until the socket is ready for `event`.
+        """Wait until the socket is ready for `event`.
 
         Raises:
-            LostError: it is not ready by `give_up`.
+            LostError: The socket is not ready by `give_up`.
         """
         left = give_up - time.monotonic()
         if left <= 0 or not self._socket.poll(int(left * 1000) + 1, event):

@@ -1,4 +1,4 @@
-"""Who is connected, and who has to go when there are too many. No sockets here."""
+"""Tracks connected peers, and chooses connections to close above the limits. Without sockets."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections import OrderedDict
 from typing import NamedTuple, final
 
 HANDSHAKE_SECONDS = 10.0
-"""ZeroMQ closes a connection whose peer has not introduced itself by then: a worker takes three round trips."""
+"""Time limit of ZeroMQ for a handshake; a worker needs three round trips."""
 
 AHEAD = 1_001
-"""Connections of an endpoint that ZeroMQ may have accepted before we read of the first: it waits when so many events do."""
+"""Limit of connections that ZeroMQ accepts before this process reads their events: ZeroMQ then waits."""
 
 _MOST_STRANGERS = 256
 _FORGIVEN_SECONDS = 1.0
-"""By which ZeroMQ's clock and ours, or its event and our reading of it, may differ."""
+"""Tolerance between ZeroMQ's clock and ours, and between an event and its reading."""
 
 
 class Connection(NamedTuple):
-    """One that was accepted.
+    """An accepted connection.
 
     Attributes:
-        descriptor: of its socket.
-        address: of the endpoint that accepted it.
+        descriptor: File descriptor of its socket.
+        address: Address of the accepting endpoint.
     """
 
     descriptor: int
@@ -29,15 +29,15 @@ class Connection(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """How the descriptors of a process are shared out.
+    """Shares of a process's descriptors.
 
-    Half are kept for whatever else it opens: files of checkpoints, pipes to workers. ZeroMQ accepts whoever connects, and
-    the surplus is cut a moment later, so in a flood an endpoint may have up to `AHEAD` connections more for that moment.
+    Half are reserved for files and pipes. ZeroMQ accepts every connection, and the surplus is closed a moment later, so an
+    endpoint may briefly exceed the limit by `AHEAD` connections in a flood.
 
     Attributes:
-        strangers: connections that have said nothing yet, at a time.
-        peers: of those that have.
-        others: descriptors of other things.
+        strangers: Limit of connections before their first message.
+        peers: Limit of connections after it.
+        others: Descriptors for other uses.
     """
 
     strangers: int
@@ -46,7 +46,7 @@ class Capacity(NamedTuple):
 
     @classmethod
     def of(cls, limit: int) -> Capacity:
-        """The shares of a process that may have `limit` descriptors."""
+        """Return the shares of a process with `limit` descriptors."""
         most = limit // 2
         strangers = max(1, min(_MOST_STRANGERS, most // 8))
         return cls(strangers, max(1, most - strangers), limit - most)
@@ -54,45 +54,44 @@ class Capacity(NamedTuple):
 
 @final
 class Connections:
-    """All connections of a server, however many endpoints it has.
+    """All connections of a server, over all of its endpoints.
 
-    A connection is a *stranger* until a message has come from it or `HANDSHAKE_SECONDS` have passed, since without
-    credentials it would not have lasted. Of too many strangers the oldest go: a worker needs milliseconds for its
-    handshake, so it gets in however many wait. Of too many peers those go that were silent longest; a worker that idles
-    connects again.
+    A connection is a *stranger* until its first message, or for `HANDSHAKE_SECONDS`, which only authenticated peers
+    survive. Above the limit the oldest strangers are closed; a worker's handshake takes milliseconds, so it succeeds even in
+    a flood. Above the limit of peers the longest silent ones are closed; an idle worker reconnects.
 
     Args:
-        capacity: how many there may be.
+        capacity: Limits of connections.
     """
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
-        self._strangers: OrderedDict[int, tuple[str, float]] = OrderedDict()  # by descriptor: address, since when
-        self._peers: OrderedDict[int, str] = OrderedDict()  # who was silent longest comes first
+        self._strangers: OrderedDict[int, tuple[str, float]] = OrderedDict()  # descriptor -> address, time of acceptance
+        self._peers: OrderedDict[int, str] = OrderedDict()  # longest silent first
 
     def __len__(self) -> int:
         return len(self._strangers) + len(self._peers)
 
     def accepted(self, connection: Connection, now: float) -> None:
-        """A peer has connected. What had the same descriptor before is gone."""
+        """Record a new connection, which replaces an earlier one with the same descriptor."""
         descriptor, address = connection
         self._forget(descriptor)
         self._strangers[descriptor] = address, now
 
     def heard(self, connection: Connection) -> None:
-        """A message has come."""
+        """Record a message."""
         descriptor, address = connection
         if self._address(descriptor) == address:
             self._forget(descriptor)
             self._peers[descriptor] = address
 
     def ended(self, connection: Connection) -> None:
-        """A connection is closed. Events of two endpoints may come in another order than they happened in."""
+        """Record a closed connection. Events of two endpoints may arrive out of order."""
         if self._address(connection.descriptor) == connection.address:
             self._forget(connection.descriptor)
 
     def surplus(self, now: float) -> tuple[list[Connection], list[Connection]]:
-        """The strangers and the peers that are too many; they are forgotten."""
+        """Remove and return the surplus strangers and peers."""
         strangers, peers = [], []
         if len(self._strangers) > self._capacity.strangers:
             self._introduce(now)
@@ -104,7 +103,7 @@ class Connections:
         return strangers, peers
 
     def _introduce(self, now: float) -> None:
-        """Counts strangers as peers, silent ones, whose handshakes must have succeeded."""
+        """Move strangers to the peers once their handshake must have succeeded."""
         known = []
         for descriptor, (address, since) in self._strangers.items():
             if now - since < HANDSHAKE_SECONDS + _FORGIVEN_SECONDS:

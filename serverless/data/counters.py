@@ -1,4 +1,4 @@
-"""What a server has carried."""
+"""Counters of a data server."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import final
 @final
 @dataclasses.dataclass
 class DataCounters:
-    """Counts since the server was made. Bytes are those of tensors, without headers.
+    """Counts since the creation of the server. Bytes are those of tensors, without headers.
 
     Attributes:
-        bytes_sent: to workers, repeated chunks included.
-        bytes_received: from workers, likewise; of late and duplicate puts only what came before that was known.
-        gets: names that were asked for and found.
-        puts: that were delivered.
-        late: puts that nobody waits for (any longer).
-        duplicates: puts of what had been put before.
-        refused: peers and messages that were turned away.
+        bytes_sent: Bytes to workers, including repeated chunks.
+        bytes_received: Bytes from workers, including repeated chunks. Late and duplicate puts count up to their detection.
+        gets: Successful requests for names.
+        puts: Delivered puts.
+        late: Puts without a receiver.
+        duplicates: Puts of an already delivered name.
+        refused: Refused peers and messages.
     """
 
     bytes_sent: int = 0

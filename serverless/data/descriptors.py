@@ -1,17 +1,17 @@
-"""How many files and sockets this process may have open at a time."""
+"""The limit of open files and sockets of this process."""
 
 from __future__ import annotations
 
 import resource
 
 _MOST = 65_536
-"""Of a limit that is raised: hard limits may be in the billions, and some programs look at every number up to theirs."""
+"""Largest raised limit. Hard limits may be in the billions, and some programs iterate over all descriptors."""
 
 
 def raise_limit() -> int:
-    """Raises this process's soft limit of open files as far as it may, but not above 65,536; gives what it is then.
+    """Raise the soft limit of open files to the hard limit, but at most 65,536; return the resulting limit.
 
-    Processes that it starts later inherit the limit. A second call does nothing.
+    Later child processes inherit the limit. A second call does nothing.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
@@ -21,6 +21,6 @@ def raise_limit() -> int:
         return soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (ValueError, OSError):  # macOS has another limit below a hard one that says "unlimited"
+    except (ValueError, OSError):  # macOS enforces a lower limit than its "unlimited" hard limit
         return soft
     return wanted

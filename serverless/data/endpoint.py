@@ -1,4 +1,4 @@
-"""One endpoint of a server: what it offers, what it expects, and its answer to each message. No sockets here."""
+"""One endpoint of a server: its offers, its expected names, and its reply to each message. Without sockets."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from dorylax.serverless.wire.tensors import read_specs
 Deliver = Callable[[tuple[np.ndarray, ...]], None]
 
 PROBE_SECONDS = 5.0
-"""After this time without a chunk a worker is told again what it may send, which shows whether it is still there."""
+"""Time without a chunk after which the grant is repeated, which detects dead workers."""
 
 ABANDONED_SECONDS = 60.0
-"""After this time an unfinished put is dropped."""
+"""Time after which an unfinished put is dropped."""
 
 MOST_UNFINISHED = 4
-"""Puts of one peer at a time. A worker's connection makes only one."""
+"""Limit of concurrent puts per peer. A worker's connection uses only one."""
 
 _LOG = logging.getLogger("dorylax.data")
 
 
 class Reply(NamedTuple):
-    """A message to a peer, and how many bytes of tensors are in it."""
+    """A message to a peer, and its bytes of tensors."""
 
     frames: list[bytes | memoryview]
     nbytes: int = 0
@@ -48,29 +48,29 @@ class _Offer(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class _Put:
-    """A put that has begun."""
+    """An unfinished put."""
 
     name: str
     arrival: Arrival
-    until: int  # chunks below may come
-    heard: float  # when its last message came
+    until: int  # granted chunks: those below this index
+    heard: float  # time of its last message
     probed: float
 
 
 @final
 class Endpoint:
-    """What lies behind one address.
+    """The state behind one address.
 
-    `offer`, `withdraw`, `expect` and `forget` may be called by any thread; the rest by the data thread alone.
+    Any thread may call `offer`, `withdraw`, `expect` and `forget`; only the data thread calls the rest.
 
     Args:
-        label: its name in the log.
-        run: id of the run.
-        counters: what it counts into.
-        refusals: what it complains to.
-        chunk_bytes: of what it sends.
-        credit: chunks in flight at a time.
-        max_bytes: of one transfer.
+        label: Name in the log.
+        run: Id of the run.
+        counters: Counters to update.
+        refusals: Receives refusals.
+        chunk_bytes: Bytes per sent chunk.
+        credit: Limit of chunks in flight.
+        max_bytes: Limit of one transfer in bytes.
     """
 
     def __init__(
@@ -126,16 +126,16 @@ class Endpoint:
 
     @property
     def unfinished(self) -> int:
-        """How many puts have begun and not ended."""
+        """Number of unfinished puts."""
         return len(self._puts)
 
     def handle(self, peer: bytes, message: Sequence[frames.Buffer], now: float) -> list[Reply]:
-        """Answers a message.
+        """Return the replies to a message.
 
         Args:
-            peer: who sent it.
-            message: its frames.
-            now: seconds.
+            peer: Sender of the message.
+            message: Frames of the message.
+            now: Time in seconds.
         """
         try:
             if not message:
@@ -163,13 +163,13 @@ class Endpoint:
             return self._refused(transfer, error)
 
     def drop(self, peer: bytes) -> None:
-        """Forgets a peer that has gone."""
+        """Drop the puts of a disconnected peer."""
         for key in [key for key in self._puts if key[0] == peer]:
             del self._puts[key]
             _LOG.info("%s: an unfinished put is dropped, its worker is gone", self.label)
 
     def probe(self, now: float) -> list[tuple[bytes, Reply]]:
-        """Drops abandoned puts, and repeats the grants of idle ones: sending shows whether a peer is still there."""
+        """Drop abandoned puts, and repeat the grants of idle ones, because sending detects dead peers."""
         replies = []
         for (peer, transfer), put in list(self._puts.items()):
             if now - put.heard >= ABANDONED_SECONDS:
@@ -258,7 +258,7 @@ class Endpoint:
         return [self._complete(transfer, put)]
 
     def _pieces(self, header: frames.Header, contents: Sequence[frames.Buffer]) -> tuple[np.ndarray, ...] | None:
-        """The pieces of a chunk; None if they were damaged on the way."""
+        """Return the pieces of a chunk; None if they are damaged."""
         try:
             return frames.decode_tensors(header, contents, protocol.MAX_CHUNK_BYTES)
         except ChecksumError as error:
@@ -270,7 +270,7 @@ class Endpoint:
             deliver = self._expected.get(put.name)
             if deliver is not None:
                 self._expected[put.name] = None
-        if deliver is None:  # forgotten, or delivered by another, since the last chunk was looked at
+        if deliver is None:  # forgotten or delivered meanwhile
             done = self._unwanted(transfer, put.name)
             assert done is not None
             return done
@@ -282,7 +282,7 @@ class Endpoint:
         return self._done(transfer, protocol.ACCEPTED)
 
     def _unwanted(self, transfer: int, name: str) -> Reply | None:
-        """The reply that ends a put nobody waits for; None if somebody does."""
+        """Return the reply that ends an unexpected put; None for an expected one."""
         with self._lock:
             known = name in self._expected
             delivered = known and self._expected[name] is None
@@ -295,7 +295,7 @@ class Endpoint:
         return self._done(transfer, protocol.LATE)
 
     def _abandon(self, peer: bytes, transfer: int, name: str) -> None:
-        """Drops the unfinished puts of a peer that begins another."""
+        """Drop surplus unfinished puts of a peer that starts another."""
         mine = [key for key in self._puts if key[0] == peer]
         again = [key for key in mine if self._puts[key].name == name or key[1] == transfer]
         others = [key for key in mine if key not in again]
@@ -303,7 +303,7 @@ class Endpoint:
             del self._puts[key]
 
     def _granted(self, transfer: int, put: _Put) -> list[Reply]:
-        """Grants more chunks, if it may."""
+        """Grant more chunks if the credit allows it."""
         until = min(put.arrival.prefix + self._credit, put.arrival.chunks.count)
         if until <= put.until:
             return []
@@ -311,7 +311,7 @@ class Endpoint:
         return [self._grant(transfer, put)]
 
     def _grant(self, transfer: int, put: _Put) -> Reply:
-        # "until" counts from the first chunk, so that a grant may be repeated.
+        # "until" counts from the first chunk, so a repeated grant changes nothing.
         return self._reply(protocol.GRANT, {"transfer": transfer, "until": put.until})
 
     def _done(self, transfer: int, state: str) -> Reply:

@@ -1,4 +1,4 @@
-"""How a transfer of tensors fails."""
+"""Errors of tensor transfers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dorylax.errors import DorylaxError
 
 
 class DataError(DorylaxError):
-    """A transfer whose attempts have all failed, or that the server refuses."""
+    """All attempts of a transfer failed, or the server refuses it."""
 
 
 class NotOfferedError(DataError):
-    """The server has nothing under that name: the task was answered already, or never asked."""
+    """The server has no offer under the name: the task is finished or unknown."""
 
 
 class LostError(DataError):
-    """One attempt of a transfer failed; the client tries again before anybody sees this."""
+    """One attempt of a transfer failed. The client retries, so callers never see this error."""

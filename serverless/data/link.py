@@ -1,4 +1,4 @@
-"""A worker's link, slowed down: the network of a cloud function, felt on one machine."""
+"""A simulated link of a worker, with the latency and bandwidth of a cloud function's network."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from collections.abc import Callable
 from typing import final
 
 MOST_SIGMA = 3
-"""Of a link's latencies: one request in a hundred then waits a thousand times as long as the median."""
+"""Largest sigma of latencies; one request in a hundred then takes a thousand times the median."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Link:
-    """How slow the link of one worker is.
+    """Properties of a worker's link.
 
     Attributes:
-        latency_seconds: how long each request waits, in the median; requests wait side by side.
-        bytes_per_second: of all that the worker gets and puts together; None: no limit.
-        latency_sigma: standard deviation of the logarithm of what a request waits, 0 … `MOST_SIGMA`: lognormal, the
-            usual shape of latencies, as in `dorylax.cost.Variation`. 0: all wait the same.
+        latency_seconds: Median latency of a request; concurrent requests wait in parallel.
+        bytes_per_second: Bandwidth of all gets and puts together; None: no limit.
+        latency_sigma: Standard deviation of the logarithm of latencies, 0 … `MOST_SIGMA` (lognormal, as in
+            `dorylax.cost.Variation`). 0: constant latency.
     """
 
     latency_seconds: float = 0.0
@@ -39,23 +39,23 @@ class Link:
             raise ValueError(f"latency_sigma must be 0 … {MOST_SIGMA}, got {self.latency_sigma}")
 
     def latency(self, normal: float) -> float:
-        """How long a request waits, seconds, whose draw from the standard normal distribution is `normal`."""
+        """Return a latency in seconds for a draw `normal` from the standard normal distribution."""
         return self.latency_seconds * math.exp(self.latency_sigma * normal)
 
     def seconds(self, nbytes: int) -> float:
-        """How long bytes occupy the link."""
+        """Return the transfer time of bytes in seconds."""
         return nbytes / self.bytes_per_second if self.bytes_per_second is not None else 0.0
 
 
 @final
 class SharedLink:
-    """A link that the threads of one worker share: bytes queue up, first come first served.
+    """A link shared by the threads of one worker; bytes queue in order of arrival.
 
     Args:
-        link: how slow it is.
-        now: the time, seconds.
-        sleep: waits for some seconds.
-        normal: draws from the standard normal distribution.
+        link: Properties of the link.
+        now: Returns the time in seconds.
+        sleep: Waits for a number of seconds.
+        normal: Draws from the standard normal distribution.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class SharedLink:
         self._free_at = -math.inf
 
     def request(self) -> None:
-        """Waits for a request's latency."""
+        """Wait for the latency of a request."""
         if self._link.latency_seconds:
             self._sleep(self._link.latency(self._normal()))
 
     def carry(self, nbytes: int) -> None:
-        """Waits until that many bytes have passed."""
+        """Wait until the bytes have passed the link."""
         seconds = self._link.seconds(nbytes)
         if not seconds:
             return

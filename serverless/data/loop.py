@@ -1,4 +1,4 @@
-"""The data thread: all sockets of a server. What to answer is decided in `endpoint` and `admission`."""
+"""The data thread with all sockets of a server. `endpoint` and `admission` decide the replies."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from dorylax.serverless.data.watch import Watch
 T = TypeVar("T")
 
 _WAKE = "inproc://wake"
-_TURN = 64  # messages of one socket before the others have theirs
-_LOOK_SECONDS = 1  # how often unfinished puts are looked at
+_TURN = 64  # messages of one socket per round
+_LOOK_SECONDS = 1  # period of checks of unfinished puts
 _HEARTBEAT_MS = 10_000
 _LOG = logging.getLogger("dorylax.data")
 
 
 @final
 class Loop:
-    """The thread and its sockets; it starts when it is made.
+    """The thread and its sockets. The constructor starts the thread.
 
     Args:
-        keys: of the run.
+        keys: Keys of the run.
         transport: "ipc" or "tcp".
-        host: of tcp: the interface that is listened on.
-        folder: of ipc: where socket files are; removed by `stop`.
-        refusals: where peers that are turned away are reported.
-        capacity: how many connections there may be.
-        backlog: messages to a peer, and from it, that may wait.
-        sent: called with the bytes of tensors that were sent.
+        host: For tcp: the interface to listen on.
+        folder: For ipc: folder of socket files, removed by `stop`.
+        refusals: Receives refused peers.
+        capacity: Limits of connections.
+        backlog: Limit of queued messages per peer and direction.
+        sent: Called with the bytes of sent tensors.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Loop:
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._stopping = False
-        # Sockets may pass to another thread when it starts, as here.
+        # Starting a thread makes it safe to pass sockets to it.
         self._woken = self._context.socket(zmq.PULL)
         self._woken.bind(_WAKE)
         self._waker = self._context.socket(zmq.PUSH)
@@ -84,15 +84,15 @@ class Loop:
         self._listen(self._zap, self._admit)
         self._ended = False
         self._looked = time.monotonic()
-        # A daemon: a program that forgets to close its server ends all the same, and `stop` runs at exit.
+        # A daemon, so that a program without `stop` can end; `stop` runs at exit.
         self._thread = threading.Thread(target=self._run, name="dorylax data", daemon=True)
         self._thread.start()
 
     def do(self, action: Callable[[], T]) -> T:
-        """Has the data thread do something, and waits for the result.
+        """Run a function in the data thread and return its result.
 
         Raises:
-            RuntimeError: the server is closed.
+            RuntimeError: The server is closed.
         """
         future: Future[T] = Future()
 
@@ -109,7 +109,7 @@ class Loop:
         return future.result()
 
     def open(self, endpoint: Endpoint, number: int) -> str:
-        """Binds a socket for an endpoint, in the data thread; gives its address."""
+        """Bind a socket for an endpoint and return its address. Runs in the data thread."""
         router = self._context.socket(zmq.ROUTER)
         try:
             router.linger = 0
@@ -121,7 +121,7 @@ class Loop:
             router.heartbeat_ivl = _HEARTBEAT_MS
             router.bind(f"tcp://{self._host}:*" if self._folder is None else f"ipc://{self._folder.path}/{number}")
             address = str(router.get_string(zmq.LAST_ENDPOINT))
-            monitor = self._watch.start(router, endpoint.label, address)  # before any worker can know the address
+            monitor = self._watch.start(router, endpoint.label, address)  # before any worker learns the address
         except BaseException:
             router.close()
             raise
@@ -131,12 +131,12 @@ class Loop:
         return address
 
     def stop(self) -> None:
-        """Ends the thread and closes everything. A second call does nothing."""
+        """Stop the thread and close all sockets. A second call does nothing."""
         with self._lock:
             if not self._stopping:
                 self._stopping = True
                 self._command(self._end)
-        if threading.current_thread() is not self._thread:  # its own thread may drop the last reference to a server
+        if threading.current_thread() is not self._thread:  # the data thread may drop the last reference to a server
             self._thread.join()
 
     def _command(self, action: Callable[[], None]) -> None:
@@ -161,7 +161,7 @@ class Loop:
                         except zmq.Again:
                             break
                         except Exception:
-                            # One message must not end the service for all others.
+                            # A failing message must not stop the service.
                             _LOG.exception("a message could not be handled")
                 self._watch.cut_surplus()
                 self._look()
@@ -169,7 +169,7 @@ class Loop:
             self._close()
 
     def _close(self) -> None:
-        for socket in (*self._routers, self._zap, self._woken, self._waker):  # peers end once nobody can admit them
+        for socket in (*self._routers, self._zap, self._woken, self._waker):  # without authentication, peers disconnect
             socket.close(linger=0)
         self._watch.close()
         self._context.term()

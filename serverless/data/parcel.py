@@ -1,4 +1,4 @@
-"""Arrays to be sent, chunk by chunk, without a copy."""
+"""Sends arrays in chunks, without a copy."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dorylax.serverless.wire.tensors import MAX_TENSORS, bytes_of, spec_of, tota
 
 @final
 class Parcel:
-    """Arrays to be sent; nobody may write to them meanwhile.
+    """Outgoing arrays. Do not write to them during the transfer.
 
     Args:
-        arrays: of any layout; those that are not contiguous are copied.
-        chunk_bytes: of a chunk.
-        max_bytes: of all arrays together.
+        arrays: Arrays of any layout; non-contiguous ones are copied.
+        chunk_bytes: Bytes per chunk.
+        max_bytes: Limit of all arrays together.
 
     Attributes:
-        specs: of the arrays.
-        nbytes: of all together.
-        chunks: how they are cut.
+        specs: Specs of the arrays.
+        nbytes: Bytes of all arrays together.
+        chunks: Chunks of the arrays.
 
     Raises:
-        WireError: a dtype that cannot be sent, or too many arrays or bytes.
+        WireError: A dtype is unsupported, or the arrays exceed a limit.
     """
 
     def __init__(self, arrays: Sequence[np.ndarray], chunk_bytes: int, max_bytes: int) -> None:
@@ -45,22 +45,22 @@ class Parcel:
         self._crcs: dict[int, list[int]] = {}
 
     def layout(self) -> list[dict[str, Any]]:
-        """The specs as JSON."""
+        """Return the specs as JSON."""
         return [spec.to_json() for spec in self.specs]
 
     def message(self, run: str, transfer: int, index: int) -> list[bytes | memoryview]:
-        """A chunk, as a message of its own."""
+        """Return a chunk as a separate message."""
         return self.message_with(run, protocol.CHUNK, {"transfer": transfer, "index": index}, index)
 
     def message_with(self, run: str, kind: str, fields: dict[str, Any], index: int) -> list[bytes | memoryview]:
-        """A message that carries a chunk."""
+        """Return a message with a chunk."""
         pieces = [self._contents[piece.tensor][piece.first : piece.last] for piece in self.chunks.pieces(index)]
-        # Weights are sent to every worker: their checksums are computed once.
+        # Every worker receives the weights, so their checksums are cached.
         crcs = self._crcs.get(index)
         if crcs is None:
             crcs = self._crcs[index] = [zlib.crc32(piece) for piece in pieces]
         return frames.encode(run, kind, fields, [np.frombuffer(piece, np.uint8) for piece in pieces], crcs)
 
     def chunk_nbytes(self, index: int) -> int:
-        """Bytes of a chunk."""
+        """Return the bytes of a chunk."""
         return sum(piece.last - piece.first for piece in self.chunks.pieces(index))

@@ -1,9 +1,9 @@
-"""What servers and workers say to each other. Every message is one of `dorylax.serverless.wire.frames`.
+"""The protocol between servers and workers. Every message has the format of `dorylax.serverless.wire.frames`.
 
-Tensors travel as one run of bytes cut into *chunks*; a chunk's tensors are its pieces, each with its checksum (`chunks`).
-`transfer` is a number that the worker chose, repeated in every answer.
+The bytes of all tensors are concatenated and cut into *chunks*; a chunk has pieces with checksums (`chunks`). The worker
+chooses the number `transfer`, and every reply repeats it.
 
-**Get.** The worker asks and keeps count; the server remembers nothing, so a worker that dies leaves nothing behind.
+**Get.** The worker counts chunks; the server is stateless, so a dead worker needs no cleanup.
 
     worker                                            server
     get {transfer, name, offer: 0, first: 0, count}   layout {transfer, offer, chunk_bytes, credit, tensors}
@@ -11,17 +11,16 @@ Tensors travel as one run of bytes cut into *chunks*; a chunk's tensors are its 
     get {transfer, name, offer, first, count: 1}      chunk {transfer, index}            for each one that came
                                                       absent {transfer}                  no such name, or offered anew
 
-Each further `get` is a credit: no more chunks are in flight than the worker has asked for. It asks for a damaged chunk
-again.
+Each further `get` is a credit, which bounds the chunks in flight. The worker requests a damaged chunk again.
 
-**Put.** The first chunk comes along, so small arrays take one message each way.
+**Put.** The first message includes the first chunk, so small arrays need one message each way.
 
     put {transfer, name, chunk_bytes, tensors} + chunk 0     grant {transfer, until}     chunks below may come
     chunk {transfer, index} …                                again {transfer, index}     it came damaged
                                                              done {transfer, state}      accepted, duplicate or late
 
-Either way `refused {transfer, reason}` says that a repetition will not help, `damaged {}` and `unknown {transfer}` that
-it will. A server that cannot tell which transfer is meant writes 0.
+For both, `refused {transfer, reason}` is final, while `damaged {}` and `unknown {transfer}` ask for a repeat. The server
+writes transfer 0 if the request's number is unreadable.
 """
 
 from __future__ import annotations
@@ -47,29 +46,29 @@ NO_TRANSFER = 0
 ANY_OFFER = 0
 
 CHUNK_BYTES = 1 << 20
-"""Of a chunk, unless told otherwise: long enough that its header costs nothing, short enough to queue fairly."""
+"""Default size of a chunk: large enough to amortize its header, small enough for fair queues."""
 
 MIN_CHUNK_BYTES = 1 << 10
 MAX_CHUNK_BYTES = 1 << 22
 
 MAX_FRAME_BYTES = MAX_CHUNK_BYTES
-"""ZeroMQ disconnects a peer that sends a longer frame, before it makes room for it."""
+"""Limit of a frame; ZeroMQ disconnects peers with longer ones before it allocates memory."""
 
 CREDIT = 8
-"""Chunks in flight at a time, unless told otherwise."""
+"""Default limit of chunks in flight."""
 
 MAX_BYTES = 1 << 30
-"""Of one transfer, unless told otherwise."""
+"""Default limit of one transfer in bytes."""
 
 MAX_NAME = 256
-"""Characters of a name."""
+"""Limit of a name in characters."""
 
 USER = b"dorylax"
 """The user name of workers over ipc; the token is the password."""
 
 
 def check_limits(chunk_bytes: int, credit: int, max_bytes: int) -> None:
-    """Refuses settings that cannot work, with a ValueError."""
+    """Raise ValueError if a limit is out of range."""
     if not MIN_CHUNK_BYTES <= chunk_bytes <= MAX_CHUNK_BYTES:
         raise ValueError(f"chunk_bytes must be from {MIN_CHUNK_BYTES} to {MAX_CHUNK_BYTES}, got {chunk_bytes}")
     if credit < 1:

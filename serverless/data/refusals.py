@@ -1,4 +1,4 @@
-"""Logs what was refused: a line each, but not a thousand a second from one broken peer."""
+"""Logs refusals at a limited rate."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _LOG = logging.getLogger("dorylax.data")
 
 @final
 class Refusals:
-    """Counts what was refused and logs it, at most `burst` lines in each `seconds`.
+    """Counts refusals, and logs at most `burst` lines per period.
 
     Args:
-        burst: lines.
-        seconds: the period in which they are counted.
-        now: the time, seconds.
+        burst: Limit of lines per period.
+        seconds: Period in seconds.
+        now: Returns the time in seconds.
 
     Attributes:
-        count: of all refusals, logged or not.
+        count: Number of all refusals.
     """
 
     def __init__(self, burst: int = 10, seconds: float = 1.0, now: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +34,7 @@ class Refusals:
         self._hidden = 0
 
     def add(self, endpoint: str, reason: str) -> None:
-        """Logs that something was refused at an endpoint."""
+        """Record a refusal at an endpoint."""
         self.count += 1
         now = self._now()
         if now - self._since >= self._seconds:

@@ -1,4 +1,4 @@
-"""The servers' end of the data plane: offers tensors under names, and takes those that it expects."""
+"""The servers' side of the data plane: offers tensors under names, and receives expected ones."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from dorylax.serverless.data.socket_folder import make_socket_folder
 
 @final
 class DataServer:
-    """All data endpoints of one process: sockets on one thread of their own. Any thread may call it.
+    """All data endpoints of one process, with their sockets on one thread. Any thread may call it.
 
-    Arrays are sent without a copy; do not write to them while they are offered. Withdraw them when nobody waits for what is
-    computed from them: a worker that is reading them at that moment may find old and new bytes.
+    Arrays are sent without a copy; do not write to offered arrays. Withdraw them when no result depends on them any more,
+    because a reading worker may otherwise see old and new bytes.
 
     Args:
-        keys: of the run. Peers without them are turned away, with a line in the log "dorylax.data".
-        transport: "ipc", on this machine, through files in a new folder that only this user may enter; or "tcp",
-            encrypted.
-        host: of tcp: the address of the interface that is listened on, by which workers find it too.
-        chunk_bytes: of a chunk, the unit of a transfer.
-        credit: chunks of one transfer that may be on their way at a time.
-        max_bytes: of one transfer.
+        keys: Keys of the run. Peers without them are refused, with a line in the log "dorylax.data".
+        transport: "ipc" on this machine, with sockets in a new folder that only this user can enter, or "tcp" with
+            encryption.
+        host: For tcp: address of the interface to listen on, at which workers reach it.
+        chunk_bytes: Bytes per chunk, the unit of a transfer.
+        credit: Limit of chunks of one transfer in flight.
+        max_bytes: Limit of one transfer in bytes.
 
     Raises:
-        ValueError: settings that cannot work, or, for tcp, keys without the servers' secret.
-        SocketFolderError: over ipc, there is no place for socket files.
+        ValueError: A setting is out of range, or for tcp the keys lack the servers' secret.
+        SocketFolderError: For ipc, no folder for socket files is available.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class DataServer:
             backlog=4 * credit + 16,
             sent=sent,
         )
-        # Also when the last reference goes, or the program ends. The thread holds none to this object.
+        # Also called with the last reference and at exit; the thread holds no reference to this object.
         self._stop = weakref.finalize(self, self._loop.stop)
 
     def open(self, name: str) -> str:
-        """Makes an endpoint.
+        """Open an endpoint.
 
         Args:
-            name: what it is called in the log, e.g. "graph 0".
+            name: Name in the log, for example "graph 0".
 
         Returns:
-            Its address, for workers and for the methods below.
+            Address of the endpoint, for workers and for the methods below.
 
         Raises:
-            RuntimeError: the server is closed.
-            OSError: the socket could not be bound.
+            RuntimeError: The server is closed.
+            OSError: The socket cannot be bound.
         """
         endpoint = Endpoint(name, self._run, self._counters, self._refusals, **self._limits)
         loop, number = self._loop, next(self._numbers)
@@ -105,51 +105,51 @@ class DataServer:
         return address
 
     def offer(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
-        """Lets workers get arrays, until they are withdrawn.
+        """Offer arrays to workers until `withdraw`.
 
         Args:
-            address: of the endpoint.
-            name: what workers ask for.
-            arrays: not written to until withdrawn. Those that are not contiguous are copied.
+            address: Address of the endpoint.
+            name: Name for workers' requests.
+            arrays: Arrays that stay unchanged until `withdraw`. Non-contiguous ones are copied.
 
         Raises:
-            WireError: a dtype that cannot be sent, or more than `max_bytes`.
-            ValueError: no such endpoint, or the name is offered already.
+            WireError: A dtype is unsupported, or the arrays exceed `max_bytes`.
+            ValueError: The endpoint does not exist, or the name is offered already.
         """
         self._endpoint(address).offer(name, arrays)
 
     def withdraw(self, address: str, name: str) -> None:
-        """Takes an offer back, if there is one."""
+        """Withdraw an offer, if it exists."""
         self._endpoint(address).withdraw(name)
 
     def expect(self, address: str, name: str, deliver: Deliver) -> None:
-        """Waits for arrays under a name.
+        """Expect arrays under a name.
 
         Args:
-            address: of the endpoint.
-            name: what workers put.
-            deliver: called once, in the data thread, with the first complete put: it must be quick, and not close the
-                server. It may keep the arrays, each on a multiple of 64 bytes. What it raises is logged.
+            address: Address of the endpoint.
+            name: Name for workers' puts.
+            deliver: Called once in the data thread with the first complete put. It must be quick and not close the server.
+                It may keep the arrays, which are aligned to 64 bytes. Its exceptions are logged.
 
         Raises:
-            ValueError: no such endpoint, or the name is expected already (or was, and has not been forgotten).
+            ValueError: The endpoint does not exist, or the name has been expected since the last `forget`.
         """
         self._endpoint(address).expect(name, deliver)
 
     def forget(self, address: str, name: str) -> None:
-        """Stops waiting: what is put under the name from now on is acknowledged and dropped.
+        """Stop expecting a name. Later puts are acknowledged and dropped.
 
-        A `deliver` that has begun in the data thread may still be running.
+        A running `deliver` in the data thread continues.
         """
         self._endpoint(address).forget(name)
 
     @property
     def counters(self) -> DataCounters:
-        """A copy of what was counted so far."""
+        """Return a copy of the counters."""
         return dataclasses.replace(self._counters, refused=self._refusals.count)
 
     def close(self) -> None:
-        """Ends the thread, closes all sockets, removes their files. A second call does nothing."""
+        """Stop the thread, close all sockets and remove their files. A second call does nothing."""
         self._stop()
 
     def __enter__(self) -> DataServer:

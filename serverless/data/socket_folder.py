@@ -1,4 +1,4 @@
-"""The folder for socket files of the data plane: new, for this user only, of a path short enough for a socket."""
+"""Creates private folders for socket files, with a path short enough for a socket."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ import zmq
 from dorylax.errors import DorylaxError
 from dorylax.own_folder import OwnFolder
 
-# Tried after the temporary folder itself, which may be long (those of batch jobs are): $XDG_RUNTIME_DIR is its user's alone.
+# Alternatives to the temporary folder, whose path may be long in batch jobs. $XDG_RUNTIME_DIR is private to the user.
 _SHORT = ("/tmp", "/var/tmp")
 _LONGEST = zmq.IPC_PATH_MAX_LEN - len("/3fffff")  # a process id
 
 
 class SocketFolderError(DorylaxError, OSError):
-    """There is no place for socket files."""
+    """No folder for socket files is available."""
 
 
 def make_socket_folder() -> OwnFolder:
-    """A new folder for socket files, for this user only; in another place where the temporary folder's path is too long.
-
-    Nothing but sockets comes into it.
+    """Create a private folder that holds only socket files, outside the temporary folder if its path is too long.
 
     Raises:
-        SocketFolderError: none can be made; says why, and what to do.
+        SocketFolderError: No folder can be created. The message gives the reasons and the remedy.
     """
     reasons = []
     for place in _places():
@@ -46,12 +44,12 @@ def make_socket_folder() -> OwnFolder:
 
 
 def _places() -> list[str]:
-    """Folders to try, in order."""
+    """Return candidate folders in order."""
     places = []
     try:
         places.append(tempfile.gettempdir())
-    except OSError:  # none of TMPDIR and the usual ones can be written
+    except OSError:  # neither TMPDIR nor the usual folders are writable
         places.append(os.environ.get("TMPDIR", "/tmp"))
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):  # empty is as good as not set
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):  # may be empty
         places.append(runtime)
     return list(dict.fromkeys([*places, *_SHORT]))

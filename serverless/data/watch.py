@@ -1,4 +1,4 @@
-"""Watches the connections of a server by ZeroMQ's events, and cuts those that are too many."""
+"""Watches the connections of a server through ZeroMQ's events, and closes surplus ones."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dorylax.serverless.data import admission
 from dorylax.serverless.data.connections import AHEAD, Capacity, Connection, Connections
 from dorylax.serverless.data.refusals import Refusals
 
-_EVENT = struct.Struct("=Hi")  # its number, and a descriptor or an error; pyzmq's own reader makes enumerations of both
-_UNREAD_EVENTS = AHEAD - 1_000  # on our side; the rest wait on ZeroMQ's
+_EVENT = struct.Struct("=Hi")  # event, descriptor or error; pyzmq's reader is slower
+_UNREAD_EVENTS = AHEAD - 1_000  # on this side; the rest waits in ZeroMQ
 _CLOSE_MS = 10_000
 
 
 @final
 class Watch:
-    """The events of a server's sockets; used by the data thread alone.
+    """The events of a server's sockets; used only by the data thread.
 
-    ZeroMQ has no call that ends one connection of many, so its socket is shut down (`shutdown`), which ZeroMQ takes for the
-    peer's end. The descriptor may be another file's by then: it is looked at first, by a duplicate that cannot change.
+    ZeroMQ cannot close a single connection, so the watch shuts down its socket (`shutdown`), and ZeroMQ handles this like a
+    disconnection by the peer. The descriptor may belong to another file by then, so it is first checked on a duplicate.
 
     Args:
-        context: of the sockets.
-        capacity: how many connections there may be.
-        refusals: where peers that are turned away are reported.
+        context: Context of the sockets.
+        capacity: Limits of connections.
+        refusals: Receives refused peers.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], capacity: Capacity, refusals: Refusals) -> None:
@@ -39,12 +39,12 @@ class Watch:
         self._refusals = refusals
         self._connections = Connections(capacity)
         self._monitors: dict[zmq.Socket[bytes], _Monitor] = {}
-        # Taken now, because there may be no descriptor left when one is needed.
+        # Reserved now, because no descriptor may be free later.
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._duplicate = os.dup(self._nothing)
 
     def start(self, router: zmq.Socket[bytes], label: str, address: str) -> zmq.Socket[bytes]:
-        """Watches a socket that is bound to an address; gives what `read` is to be called for when there is something."""
+        """Watch a bound socket; return the monitor socket whose events `read` processes."""
         name = f"inproc://monitor {len(self._monitors)}"
         router.monitor(name, admission.EVENTS)
         monitor = self._context.socket(zmq.PAIR)
@@ -54,10 +54,10 @@ class Watch:
         return monitor
 
     def read(self, monitor: zmq.Socket[bytes]) -> None:
-        """Reads one event.
+        """Process one event.
 
         Raises:
-            zmq.Again: there is none.
+            zmq.Again: No event is pending.
         """
         event, value = _EVENT.unpack(monitor.recv_multipart(zmq.NOBLOCK)[0])
         watched = self._monitors[monitor]
@@ -70,17 +70,17 @@ class Watch:
             self._refusals.add(watched.label, reason)
 
     def heard(self, monitor: zmq.Socket[bytes], frame: zmq.Frame) -> None:
-        """A message has come, of which this is a frame, through the socket that is watched by this one."""
+        """Record a message with this frame on the socket of a monitor."""
         with contextlib.suppress(zmq.Again):
-            for _ in range(AHEAD):  # among those that wait is the event of its connection
+            for _ in range(AHEAD):  # the event of its connection is among the pending ones
                 self.read(monitor)
-        with contextlib.suppress(zmq.ZMQError):  # a frame that does not know its connection: that one counts as silent
+        with contextlib.suppress(zmq.ZMQError):  # without a known connection the peer counts as silent
             self._connections.heard(Connection(int(frame.get(zmq.SRCFD)), self._monitors[monitor].address))
 
     def cut_surplus(self) -> None:
-        """Cuts connections that are too many."""
+        """Close surplus connections."""
         strangers, peers = self._connections.surplus(time.monotonic())
-        for connection in strangers:  # ZeroMQ tells that their handshakes have failed: they are reported then
+        for connection in strangers:  # reported by the event of their failed handshake
             self._cut(connection)
         for connection in peers:
             self._cut(connection)
@@ -89,9 +89,9 @@ class Watch:
             )
 
     def close(self) -> None:
-        """Reads what is still said about sockets that have been closed, and stops.
+        """Drain the events of closed sockets, and stop.
 
-        ZeroMQ's thread waits for its events to be read: unread ones would keep it, and the context, from ending.
+        Unread events would block ZeroMQ's thread and the end of its context.
         """
         poller = zmq.Poller()
         for monitor in self._monitors:
@@ -108,7 +108,7 @@ class Watch:
         os.close(self._nothing)
 
     def _cut(self, connection: Connection) -> None:
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # already closed
             os.dup2(connection.descriptor, self._duplicate, inheritable=False)
             try:
                 _shut_down(self._duplicate, connection.address)
@@ -119,7 +119,7 @@ class Watch:
 @final
 @dataclasses.dataclass(eq=False)
 class _Monitor:
-    """What is watched."""
+    """A watched socket."""
 
     label: str
     address: str
@@ -127,7 +127,7 @@ class _Monitor:
 
 
 def _shut_down(descriptor: int, address: str) -> None:
-    """Shuts a socket down, if it is one that was accepted at an address."""
+    """Shut down a socket if an address accepted it."""
     found = socket.socket(fileno=descriptor)
     try:
         local = found.getsockname()
