@@ -1,1 +1,1 @@
-"""Backends: who runs tensor tasks. `base.Backend` is the contract."""
+"""Backends run tensor tasks. `base.Backend` is the contract."""

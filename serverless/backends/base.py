@@ -1,4 +1,4 @@
-"""The contracts of backends: what runs tasks, and what runs the handler somewhere else."""
+"""The contracts of backends, which run tasks, and of invokers, which call the handler elsewhere."""
 
 from __future__ import annotations
 
@@ -12,84 +12,85 @@ InvokeReason = Literal["died", "timeout", "refused", "throttled"]
 
 @runtime_checkable
 class Backend(Protocol):
-    """Runs tensor tasks. A task is stateless: it may be asked for again, and its answers are the same."""
+    """Runs tensor tasks. Tasks are stateless: a repeat gives the same result."""
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
-        """Runs one task.
+        """Run one task.
 
         Args:
-            task: what to run.
-            attempt: which repetition of the task it is, from 0.
+            task: The task.
+            attempt: Number of the attempt, from 0.
 
         Raises:
-            TaskFailedError: the worker failed; the task may be asked for again.
-            TaskThrottledError: a `TaskFailedError`, before the task began; later, with fewer at a time, it may succeed.
-            StageFailedError, or whatever a stage raises in this process: a repetition would fail too.
+            TaskFailedError: The worker failed. The caller may retry.
+            TaskThrottledError: A `TaskFailedError` before the start of the task. A later retry with fewer concurrent calls
+                may succeed.
+            StageFailedError: The stage failed; a retry would fail, too. Stages in this process raise their own exceptions.
         """
         ...
 
     async def warm(self) -> int | None:
-        """Starts workers, so that the first tasks find them ready.
+        """Start workers before the first task.
 
         Returns:
-            How many tasks of all graph servers can run at a time, if others decide that and allow fewer than were asked for:
-            more would only wait, and look slow. None: as many as were asked for.
+            Limit of concurrent tasks of all graph servers, if it is below the configured one; further tasks would only
+            queue. None: the configured limit holds.
 
         Raises:
-            InvokeError: one could not be started.
+            InvokeError: A worker could not be started.
         """
         ...
 
     def close(self) -> None:
-        """Ends workers, sockets and files; a second call does nothing."""
+        """Stop workers, and close sockets and files. A second call does nothing."""
         ...
 
 
 @runtime_checkable
 class Invoker(Protocol):
-    """Calls the handler (`dorylax.serverless.handler`) in a container, a process or a function of a cloud."""
+    """Calls the handler (`dorylax.serverless.handler`) in a container, a process or a cloud function."""
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:
-        """Hands an event to a sandbox.
+        """Process an event in a sandbox.
 
         Args:
-            event: `wire.Event`, encoded.
-            timeout: seconds from when a sandbox has taken it; one that takes longer is ended. An invoker that cannot end
-                sandboxes is told once, when it is made, how long to wait for calls.
+            event: Encoded `wire.Event`.
+            timeout: Time limit in seconds after a sandbox accepts the event; the sandbox is then killed. Invokers that
+                cannot kill sandboxes receive their time limit in the constructor.
 
         Returns:
-            `wire.Answer`, encoded.
+            Encoded `wire.Answer`.
 
         Raises:
-            InvokeError: there will be no answer.
-            Exception: a repetition would fail too; the text is for the user.
+            InvokeError: The call failed. The caller may retry.
+            Exception: The call failed for good; the text is for the user.
         """
         ...
 
     async def warm(self) -> int | None:
-        """Starts sandboxes, so that the first events find them ready.
+        """Start sandboxes before the first event.
 
         Returns:
-            As `Backend.warm`.
+            See `Backend.warm`.
 
         Raises:
-            InvokeError: they could not be started.
-            Exception: as for `invoke`.
+            InvokeError: A sandbox could not be started.
+            Exception: See `invoke`.
         """
         ...
 
     def close(self) -> None:
-        """Ends all sandboxes; a second call does nothing."""
+        """Stop all sandboxes. A second call does nothing."""
         ...
 
 
 @final
 class InvokeError(DorylaxError, RuntimeError):
-    """A call of the handler that will not be answered.
+    """A failed call of the handler.
 
     Attributes:
-        reason: the sandbox "died", the call took too long ("timeout"), or was "refused" before it began; "throttled":
-            refused because there are too many at a time, or none is possible just now.
+        reason: "died" for a dead sandbox, "timeout" for a late one, "refused" for a call that did not start, "throttled"
+            for one refused because of too many concurrent calls.
     """
 
     def __init__(self, reason: InvokeReason, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Threads that wait for answers."""
+"""A thread pool for blocking calls."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ Request = tuple[Callable[[], Any], Future[Any]]
 
 @final
 class Callers:
-    """A limited number of threads, started as they are needed. First come, first served.
+    """Up to `most` threads, started on demand, which serve requests in order.
 
-    They are daemons: the process ends even if nobody has closed them, or if a call takes a quarter of an hour.
+    They are daemon threads, so that a process can end during long calls.
 
     Args:
-        most: how many threads, ≥ 1.
-        name: of what they call, for errors and for the names of threads.
+        most: Limit of threads, ≥ 1.
+        name: Name in errors and of threads.
     """
 
     def __init__(self, most: int, name: str) -> None:
         if most < 1:
             raise ValueError(f"calls at a time must be ≥ 1, got {most}")
         self._most, self._name = most, name
-        self._changed = threading.Condition()  # of all below
-        self._requests: deque[Request] = deque()  # for any thread
-        self._queues: list[deque[Request]] = []  # of each thread
+        self._changed = threading.Condition()  # guards the attributes below
+        self._requests: deque[Request] = deque()  # requests for any thread
+        self._queues: list[deque[Request]] = []  # requests for one thread each
         self._threads: list[threading.Thread] = []
-        self._open = 0  # requests without a result
+        self._open = 0  # unfinished requests
         self._closed = False
 
     @property
     def most(self) -> int:
-        """How many threads there may be."""
+        """Limit of threads."""
         return self._most
 
     def lower(self, most: int) -> None:
-        """Lowers the number of threads that may be started from now on, to ≥ 1."""
+        """Lower the limit of threads, ≥ 1, for later starts."""
         with self._changed:
             self._most = min(self._most, max(1, most))
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Has the next free thread do something.
+        """Run a function in the next free thread.
 
         Raises:
-            InvokeError: it is closed, or the system starts no more threads.
+            InvokeError: The pool is closed, or the system cannot start a thread.
         """
         future: Future[T] = Future()
         with self._changed:
@@ -64,10 +64,10 @@ class Callers:
         return future
 
     def submit_to_each(self, work: Callable[[], T]) -> list[Future[T]]:
-        """Starts all threads, and has each of them do something.
+        """Start all threads, and run a function in each.
 
         Raises:
-            InvokeError: as `submit`.
+            InvokeError: See `submit`.
         """
         with self._changed:
             self.refuse_if_closed()
@@ -81,12 +81,12 @@ class Callers:
         return futures
 
     def refuse_if_closed(self) -> None:
-        """Raises an InvokeError if it is closed."""
+        """Raise InvokeError if the pool is closed."""
         if self._closed:
             raise self._refusal()
 
     def refuse(self) -> None:
-        """Refuses what waits, and whatever comes from now on."""
+        """Refuse queued and later requests."""
         with self._changed:
             self._closed = True
             left = [future for queue in (self._requests, *self._queues) for _, future in queue]
@@ -98,11 +98,11 @@ class Callers:
                 future.set_exception(self._refusal())
 
     def close(self, seconds: float | None = None) -> None:
-        """Refuses what waits, and gives what runs some seconds to end; None: as long as it takes."""
+        """Refuse queued requests, and wait `seconds` for running ones; None: without a limit."""
         self.refuse()
         end = None if seconds is None else time.monotonic() + seconds
         for thread in self._threads:
-            if thread is not threading.current_thread():  # which may have dropped the last reference to the owner
+            if thread is not threading.current_thread():  # the thread may have dropped the last reference to the owner
                 thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     def _start(self) -> None:
@@ -120,7 +120,7 @@ class Callers:
     def _serve(self, queue: deque[Request]) -> None:
         while (request := self._next(queue)) is not None:
             self._do(*request)
-            del request  # an idle thread keeps nobody's event
+            del request  # an idle thread keeps no event alive
 
     def _next(self, queue: deque[Request]) -> Request | None:
         with self._changed:
@@ -135,10 +135,10 @@ class Callers:
         try:
             if running:
                 result = work()
-        except BaseException as error:  # it goes to whoever asked
+        except BaseException as error:  # the future carries it to the caller
             raised = error
         with self._changed:
-            self._open -= 1  # before the result is seen: whoever submits again on it needs no other thread
+            self._open -= 1  # before the result is visible, so that a follow-up request reuses this thread
         if not running:
             return
         if raised is None:

@@ -1,4 +1,4 @@
-"""All backends: what each is, which settings only some have, and what makes its sandboxes.
+"""All backends with their settings and invokers.
 
 Settings read this without loading any backend. A new backend is a module and an entry here.
 """
@@ -15,11 +15,11 @@ class BackendEntry(NamedTuple):
     """A backend.
 
     Attributes:
-        what: where it runs tensor tasks, for help and docs.
-        invoker: `module:function` that makes its sandboxes of (`TensorConfig`, `RunKeys`, their number); None where tasks
-            run on threads of this process. Calls of all others are billed by the prices of a cluster.
-        settings: the fields of `TensorConfig` that only some backends have.
-        on_ray: whether its sandboxes live on a Ray cluster; `invoker` is then given the `RayConfig` too.
+        what: Place of its tensor tasks, for help and docs.
+        invoker: `module:function` that creates its invoker from (`TensorConfig`, `RunKeys`, number of sandboxes); None if
+            tasks run on threads of this process. Calls of all others are billed by the prices of a cluster.
+        settings: Fields of `TensorConfig` that only some backends have.
+        on_ray: Whether its sandboxes run on a Ray cluster; `invoker` then also receives the `RayConfig`.
     """
 
     what: str

@@ -1,4 +1,4 @@
-"""What worker processes take over from their parent: environment variables, and settings of JAX."""
+"""Environment variables and JAX settings that worker processes inherit."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _JAX_SETTINGS = ("jax_enable_x64",)
 
 
 def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The parent's environment without its cloud credentials, in which a worker imports this package and has few threads.
+    """Return a worker's environment: the parent's without cloud credentials, with import paths and few threads.
 
     Args:
-        parent: environment of the process that starts it.
-        threads: of XLA and of NumPy's BLAS, ≥ 1.
+        parent: Environment of the starting process.
+        threads: Threads of XLA and of NumPy's BLAS, ≥ 1.
 
     Raises:
-        ValueError: no thread.
+        ValueError: `threads` is below 1.
     """
-    # Or a `json.py` in the working directory would hide Python's own.
+    # Otherwise a `json.py` in the working directory would hide Python's.
     taken = {name: value for name, value in parent.items() if not name.startswith(_OF_CLOUDS)}
     environment = {**taken, **computing_environment(threads), "PYTHONSAFEPATH": "1"}
     root = Path(version.__file__).parents[1]
-    # An installed package is found anyway; at the front its neighbours would hide modules of the standard library.
+    # Not for an installed package, whose neighbors would hide modules of the standard library.
     if str(root) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         path = parent.get("PYTHONPATH")
         environment["PYTHONPATH"] = f"{root}{os.pathsep}{path}" if path else str(root)
@@ -38,10 +38,10 @@ def worker_environment(parent: Mapping[str, str], threads: int) -> dict[str, str
 
 
 def computing_environment(threads: int) -> dict[str, str]:
-    """The variables by which a process computes on so many threads, of XLA and of NumPy's BLAS.
+    """Return variables that set the number of threads of XLA and of NumPy's BLAS.
 
     Raises:
-        ValueError: no thread.
+        ValueError: `threads` is below 1.
     """
     if threads < 1:
         raise ValueError(f"threads must be ≥ 1, got {threads}")
@@ -49,7 +49,7 @@ def computing_environment(threads: int) -> dict[str, str]:
     return {
         "JAX_PLATFORMS": "cpu",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
-        # The size of XLA's pools on CPUs; nothing else sets it (openxla: xla/pjrt/utils.cc, DefaultThreadPoolSize).
+        # The size of XLA's pools on CPUs; no other setting exists (openxla: xla/pjrt/utils.cc, DefaultThreadPoolSize).
         "PJRT_NPROC": count,
         "OMP_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
@@ -58,5 +58,5 @@ def computing_environment(threads: int) -> dict[str, str]:
 
 
 def jax_settings() -> dict[str, JaxSetting]:
-    """This process's settings of JAX that workers need to load the stages; stages hold all others."""
+    """Return the JAX settings of this process that workers need to load stages; stages contain all others."""
     return {name: getattr(jax.config, name) for name in _JAX_SETTINGS}

@@ -1,4 +1,4 @@
-"""`inline`: tensor tasks run in this process, on threads of their own, or in the event loop in virtual time."""
+"""`inline`: tensor tasks run in this process, on separate threads, or in the event loop on the virtual clock."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dorylax.serverless.task import TensorResult, TensorTask, parts_of
 
 @final
 class InlineBackend:
-    """Runs tasks here.
+    """Runs tasks in this process.
 
     Args:
-        functions: of each stage, by its number: `(*operands) -> results`.
-        clock: where time comes from.
-        slots: how many tasks of one graph server run at a time.
-        num_servers: how many graph servers there are.
-        times: how long a task takes in virtual time; None on the real clock.
-        streaming: in virtual time, whether functions compute on the first half of the rows while the second arrives.
+        functions: Function of each stage by its number: `(*operands) -> results`.
+        clock: Clock of the run.
+        slots: Concurrent tasks per graph server.
+        num_servers: Number of graph servers.
+        times: Time model of the virtual clock; None on the real clock.
+        streaming: On the virtual clock: whether functions compute on the first half of the rows during the second transfer.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class InlineBackend:
         self._times, self._streaming = times, streaming
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
-        """See `Backend`; nothing fails here but the stage itself."""
+        """See `Backend`. Only the stage itself can fail."""
         function = self._functions[task.key.stage]
         order = (*task.key, attempt) if attempt else task.key
         seconds: Duration = 0.0
@@ -66,7 +66,7 @@ class InlineBackend:
             )
 
         def work() -> tuple[Any, ...]:
-            # Conversion to NumPy waits for the result, so that the task ends when it is computed.
+            # Conversion to NumPy waits for the result, so that the task includes the computation.
             return tuple(np.asarray(value) for value in function(*padded_operands(task)))
 
         try:

@@ -1,4 +1,4 @@
-"""`Pool`: sandboxes in processes, as an `Invoker`; `local`, `emulator` and `ray` say which processes, and where."""
+"""`Pool`: an `Invoker` over sandboxes in processes; `local`, `emulator` and `ray` define the processes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dorylax.serverless.backends.process_slots import ProcessSlots, Sandboxed
 
 @final
 class Pool:
-    """Sandboxes that each take one event at a time; an `Invoker`.
+    """An `Invoker` over sandboxes that each process one event at a time.
 
-    They start when they are needed, or with `warm`, and end when the pool is no longer referenced.
+    Sandboxes start on demand or with `warm`, and stop with the last reference to the pool.
 
     Args:
-        workers: how many, ≥ 1.
-        start: makes one.
-        start_seconds: how long one may take to be ready.
-        closed: called once, when all have been ended.
+        workers: Number of sandboxes, ≥ 1.
+        start: Starts one sandbox.
+        start_seconds: Time limit of a start.
+        closed: Called once after the end of all sandboxes.
 
     Raises:
-        ValueError: fewer than 1 worker.
+        ValueError: `workers` is below 1.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class Pool:
         if workers < 1:
             raise ValueError(f"workers must be ≥ 1, got {workers}")
         self._slots = ProcessSlots(workers, start, start_seconds, closed)
-        # Also if nobody closes it: at the end of the process, or when it is no longer referenced.
+        # Also at exit, and with the last reference.
         self._close = weakref.finalize(self, self._slots.close)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the sandboxes that run now; their children are not listed."""
+        """Process ids of the running sandboxes, without their children."""
         return self._slots.pids
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:

@@ -1,4 +1,4 @@
-"""The keys of a run: made when it starts, never written to a file, useless after it."""
+"""The keys of a run, created at its start and never written to a file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CURVE_CHARACTERS = 40  # 32 bytes in Z85
 @final
 @dataclasses.dataclass(frozen=True)
 class RunKeys:
-    """How servers and workers of one run recognise each other.
+    """Credentials of the servers and workers of one run.
 
     Attributes:
-        run: id of the run, hexadecimal digits; no secret.
-        token: what workers show over ipc.
+        run: Id of the run, hexadecimal digits; not secret.
+        token: Token of workers for ipc.
         server_public, worker_public: CURVE keys for tcp, in Z85.
-        worker_secret: of workers.
-        server_secret: of servers; None in the workers' copy.
+        worker_secret: Secret key of workers.
+        server_secret: Secret key of servers; None in the workers' copy.
     """
 
     run: str
@@ -46,7 +46,7 @@ class RunKeys:
 
     @classmethod
     def make(cls) -> RunKeys:
-        """New keys."""
+        """Create new keys."""
         server_public, server_secret = zmq.curve_keypair()
         worker_public, worker_secret = zmq.curve_keypair()
         return cls(
@@ -59,7 +59,7 @@ class RunKeys:
         )
 
     def to_json(self) -> str:
-        """The workers' part, without the servers' secret, in one line. For a private channel, such as a pipe."""
+        """Return the workers' keys as one line of JSON for a private channel, without the servers' secret."""
         return json.dumps(
             {
                 "run": self.run,
@@ -72,10 +72,10 @@ class RunKeys:
 
     @classmethod
     def from_json(cls, text: str) -> RunKeys:
-        """The keys that `to_json` wrote.
+        """Return the keys written by `to_json`.
 
         Raises:
-            ValueError: it is something else, which is not shown, since it may hold secrets.
+            ValueError: The text is invalid. The message omits it, because it may hold secrets.
         """
         try:
             fields = json.loads(text)
@@ -88,5 +88,5 @@ class RunKeys:
                 server_secret=None,
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            # Without the cause, whose text may quote a key.
+            # Without the cause, whose text may contain a key.
             raise ValueError("these are not the keys of a run: pass on what RunKeys.to_json gave, unchanged") from None

@@ -1,1 +1,1 @@
-"""The handler: what a sandbox does with an event, on whatever backend. Needs JAX, NumPy and pyzmq, and no code of users."""
+"""The handler: processes an event in a sandbox of any backend. It needs JAX, NumPy and pyzmq, and no user code."""

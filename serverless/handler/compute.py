@@ -1,4 +1,4 @@
-"""What a task computes: pads the operands, calls the stage, joins the results of the parts. No effects."""
+"""Computes a task: pads the operands, calls the stage, joins the results of the parts. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dorylax.serverless.wire.event import Event
 
 
 class Inputs(NamedTuple):
-    """What was fetched for one part of the rows.
+    """Fetched operands of one part of the rows.
 
     Attributes:
-        real: how many rows of the part are real.
-        rows: the operands that have rows, in order, of `real` or `event.size` rows.
-        free: those without rows that are no weights, in order.
-        weights: all leaves of the parameters; empty if no operand is one.
+        real: Number of real rows of the part.
+        rows: Operands with rows, in order, each with `real` or `event.size` rows.
+        free: Operands without rows except weights, in order.
+        weights: All leaves of the parameters; empty if no operand is a weight.
     """
 
     real: int
@@ -30,18 +30,18 @@ class Inputs(NamedTuple):
 
 
 def compute_part(event: Event, stage: Stage, inputs: Inputs) -> list[np.ndarray]:
-    """Calls the stage on one part of the rows.
+    """Call the stage on one part of the rows.
 
     Args:
-        event: what is to be computed.
-        stage: its artefact.
-        inputs: what it reads.
+        event: The task.
+        stage: Compiled artefact of the stage.
+        inputs: Operands of the part.
 
     Returns:
-        What the stage writes, in order, of `event.size` rows; it has been computed when this returns.
+        Computed results of the stage in order, with `event.size` rows.
 
     Raises:
-        ValueError: operands that do not fit the event or the stage.
+        ValueError: The operands do not match the event or the stage.
     """
     values = _operands(event.operands, event.size, inputs)
     return [np.asarray(value) for value in event.reference.call(stage, values, event.size)]
@@ -85,10 +85,10 @@ def _check_rows(value: Any, source: OperandSource, place: int, count: int, size:
 
 @final
 class Results:
-    """Results of the parts of one task, joined as they come.
+    """Joins the results of a task's parts.
 
     Args:
-        targets: of what the stage writes.
+        targets: Target of each result.
     """
 
     def __init__(self, targets: Sequence[ResultTarget]) -> None:
@@ -96,14 +96,14 @@ class Results:
         self._pieces: list[list[np.ndarray]] = [[] for _ in self._targets]
 
     def add(self, values: Sequence[np.ndarray], count: int) -> None:
-        """Adds what the stage wrote for the next part.
+        """Add the results of the next part.
 
         Args:
-            values: in order.
-            count: rows of the part that are real.
+            values: Results in order.
+            count: Number of real rows in the part.
 
         Raises:
-            ValueError: more or fewer values than targets.
+            ValueError: The numbers of values and targets differ.
         """
         if len(values) != len(self._targets):
             raise ValueError(
@@ -113,14 +113,14 @@ class Results:
             if target.target == "rows":
                 pieces.append(cut(value, target.axis, target.factor, 0, count))
             elif target.target == "free":
-                pieces[:] = pieces or [value]  # the same in every part
+                pieces[:] = pieces or [value]  # equal in every part
             else:
-                # A sum over no rows is 0, whatever the stage made of padding.
+                # A sum over no rows is 0; the stage's value comes from padding.
                 term = value if count else np.zeros_like(value)
                 pieces[:] = [np.asarray(pieces[0] + term)] if pieces else [term]
 
     def of_graph_server(self) -> list[np.ndarray]:
-        """Rows of all parts, and what has no rows, in order."""
+        """Return the rows of all parts and the values without rows, in order."""
         return [
             np.concatenate(pieces, axis=target.axis) if len(pieces) > 1 else pieces[0]
             for pieces, target in zip(self._pieces, self._targets, strict=True)
@@ -128,7 +128,7 @@ class Results:
         ]
 
     def of_parameter_server(self) -> list[np.ndarray]:
-        """Sums over the rows of all parts, in order."""
+        """Return the sums over the rows of all parts, in order."""
         return [
             pieces[0] for pieces, target in zip(self._pieces, self._targets, strict=True) if target.target == "sums"
         ]

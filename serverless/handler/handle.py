@@ -1,7 +1,7 @@
-"""The handler: takes an event, fetches operands, computes, delivers results, answers how it went.
+"""The handler: decodes an event, fetches operands, computes, delivers results, and returns a summary.
 
-It is the same in a worker process, on a Ray cluster, in the emulator and on Lambda. It puts results to the servers before
-it answers.
+It is the same in a worker process, on a Ray cluster, in the emulator and on Lambda. It delivers the results to the servers
+before it returns.
 """
 
 from __future__ import annotations
@@ -28,15 +28,14 @@ Phase = Literal["pull", "compute", "push"]
 
 
 def handle(event: bytes, sandbox: Sandbox) -> bytes:
-    """Runs the task of an event.
+    """Run the task of an event. Never raises.
 
     Args:
-        event: `wire.Event`, encoded.
-        sandbox: what lasts between calls.
+        event: Encoded `wire.Event`.
+        sandbox: State between calls.
 
     Returns:
-        `wire.Answer`, encoded. It says what went wrong, with `retry` if data was lost on its way: a repetition would not
-        help if the stage or the event itself is at fault. This raises nothing.
+        Encoded `wire.Answer`. It describes errors, with `retry` for lost data. Errors of the stage or the event are final.
     """
     try:
         decoded = Event.decode(event)
@@ -67,7 +66,7 @@ def handle(event: bytes, sandbox: Sandbox) -> bytes:
 
 @final
 class _Call:
-    """One call of the handler, and how long its phases took; fetching during the computation takes no time of its own."""
+    """One call of the handler with the times of its phases. Fetching during a computation takes no extra time."""
 
     def __init__(self, event: Event, sandbox: Sandbox) -> None:
         self._event, self._sandbox = event, sandbox
@@ -94,7 +93,7 @@ class _Call:
                 with self._timed("compute"):
                     results.add(compute_part(event, stage, Inputs(count, rows, free, weights)), count)
         with self._timed("push"):
-            # Rows first: other tasks wait for them, gradients are needed at the end of the epoch.
+            # Rows first, because other tasks wait for them; gradients can wait until the end of the epoch.
             self._put(event.graph, names.result_rows(event.key), results.of_graph_server())
             self._put(event.parameters, names.result_sums(event.key), results.of_parameter_server())
 
@@ -102,7 +101,7 @@ class _Call:
         return any(source.source == kind for source in self._event.operands)
 
     def _rows(self) -> Generator[Arrays, None, None]:
-        """The rows of each part; the next part's are fetched while the caller computes."""
+        """Yield the rows of each part, and fetch the next part while the caller computes."""
         event, data = self._event, self._sandbox.data
         if not self._reads("rows"):
             yield from [()] * len(event.parts)
@@ -113,7 +112,7 @@ class _Call:
             try:
                 yield self._took(arrays)
             finally:
-                # Even if the caller has failed: no transfer of this call may run into the next one.
+                # Also after a failure: no transfer of this call may overlap with the next call.
                 wait([ahead])
             arrays = ahead.result()
         yield self._took(arrays)

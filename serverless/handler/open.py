@@ -1,4 +1,4 @@
-"""Makes the sandbox of a process that has one for as long as it lives."""
+"""Creates the sandbox of a process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dorylax.serverless.handler.settings import SandboxSettings
 
 
 def open_sandbox(settings: SandboxSettings) -> Sandbox:
-    """A new sandbox, once JAX is set up and started as its settings say."""
+    """Configure and start JAX by the settings, and return a new sandbox."""
     for name, value in settings.jax.items():
         jax.config.update(name, value)
     jax.devices()  # starts XLA now rather than in the first call

@@ -1,4 +1,4 @@
-"""What a sandbox keeps between calls: the stages that it has compiled, and the newest weights."""
+"""State of a sandbox between calls: compiled stages and the newest weights."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ Arrays = tuple[np.ndarray, ...]
 
 @runtime_checkable
 class Data(Protocol):
-    """What a sandbox needs of the data plane; `dorylax.serverless.data.DataClient` provides it."""
+    """Interface of the data plane for sandboxes, implemented by `dorylax.serverless.data.DataClient`."""
 
     def get(self, address: str, name: str) -> Arrays:
-        """Arrays that are offered under a name. Two threads may call this at a time."""
+        """Return the arrays offered under a name. Two threads may call it concurrently."""
         ...
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
-        """Delivers arrays under a name."""
+        """Deliver arrays under a name."""
         ...
 
 
 class FetchedStage(NamedTuple):
-    """A stage, and the bytes that were fetched for it: 0 if it was there already."""
+    """A stage, and the bytes fetched for it: 0 if it was cached."""
 
     stage: Stage
     nbytes: int
 
 
 class FetchedArrays(NamedTuple):
-    """Arrays, and the bytes that were fetched for them: 0 if they were there already."""
+    """Arrays, and the bytes fetched for them: 0 if they were cached."""
 
     arrays: Arrays
     nbytes: int
@@ -50,12 +50,12 @@ class FetchedArrays(NamedTuple):
 
 @final
 class Sandbox:
-    """What lasts between calls of the handler. One call at a time.
+    """State between calls of the handler, for one call at a time.
 
     Args:
-        data: fetches and delivers; the sandbox does not close it.
-        versions: how many versions of weights to keep, ≥ 1: those used last. Intervals of one epoch share a version or,
-            with asynchronous updates, a few.
+        data: Data plane; the sandbox does not close it.
+        versions: Number of recently used weight versions to keep, ≥ 1. Intervals of one epoch share one version, or a few
+            with asynchronous updates.
     """
 
     def __init__(self, data: Data, *, versions: int = 4) -> None:
@@ -67,22 +67,22 @@ class Sandbox:
         self._cold = True
 
     def first_call(self) -> bool:
-        """Whether this is called for the first time."""
+        """Return True at the first call of this method."""
         cold, self._cold = self._cold, False
         return cold
 
     def stage(self, address: str, sha256: str, url: str | None = None) -> FetchedStage:
-        """A stage by its hash, fetched once.
+        """Return a stage by its hash, and fetch it once.
 
         Args:
-            address: of the graph server, which offers its artefact.
-            sha256: of the artefact.
-            url: where to fetch it instead.
+            address: Address of the graph server that offers the artefact.
+            sha256: Hash of the artefact.
+            url: Alternative source of the artefact.
 
         Raises:
-            DataError: it cannot be fetched, or what came has another hash; that is not kept.
-            StageFileError: this JAX cannot read it.
-            ValueError: it computes in 64 bits and `jax_enable_x64` is off.
+            DataError: The artefact cannot be fetched, or has another hash. It is not cached then.
+            StageFileError: This JAX cannot read the artefact.
+            ValueError: The stage computes in 64 bits, but `jax_enable_x64` is off.
         """
         if sha256 in self._stages:
             return FetchedStage(self._stages[sha256], 0)
@@ -104,15 +104,15 @@ class Sandbox:
         return FetchedStage(stage, len(content))
 
     def weights(self, address: str, version: int, ahead: int = 0) -> FetchedArrays:
-        """All leaves of the parameters of a version, fetched once while it is one of those used last.
+        """Return all leaves of the parameters of a version, from the cache if it was used recently.
 
         Args:
-            address: of the parameter server.
-            version: its number.
-            ahead: how many versions beyond it they are predicted.
+            address: Address of the parameter server.
+            version: Number of the version.
+            ahead: Number of versions beyond it for predicted weights.
 
         Raises:
-            DataError: they cannot be fetched.
+            DataError: The weights cannot be fetched.
         """
         key = (address, names.weights(version, ahead))
         if key in self._weights:
@@ -125,13 +125,13 @@ class Sandbox:
         return FetchedArrays(arrays, sum(array.nbytes for array in arrays))
 
     def get_ahead(self, address: str, name: str) -> Future[Arrays]:
-        """Begins to get arrays, in a thread that lasts as long as the sandbox."""
+        """Start to get arrays in the sandbox's thread."""
         if self._ahead is None:
             self._ahead = ThreadPoolExecutor(1, thread_name_prefix="get ahead")
         return self._ahead.submit(self.data.get, address, name)
 
     def close(self) -> None:
-        """Ends the thread; a second call does nothing."""
+        """Stop the thread. A second call does nothing."""
         if self._ahead is not None:
             self._ahead.shutdown()
             self._ahead = None

@@ -1,4 +1,4 @@
-"""A sandbox's settings, sent before its first event: one line of JSON, over a channel that nobody else can read."""
+"""Settings of a sandbox, sent before its first event as one line of JSON over a private channel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ JaxSetting = bool | int | float | str | None
 @final
 @dataclasses.dataclass(frozen=True)
 class SandboxSettings:
-    """How a sandbox is set up.
+    """Settings of a sandbox.
 
     Attributes:
-        keys: what it shows to servers.
-        link: how much its network is slowed down; None: not at all.
-        cold_start_seconds: added to its start, ≥ 0.
-        jax: settings of JAX (`jax.config`), by name: those that change what stages compute, "jax_enable_x64" above all.
+        keys: Credentials for servers.
+        link: Simulated link; None: full speed.
+        cold_start_seconds: Extra start time in seconds, ≥ 0.
+        jax: Settings of `jax.config` that change the results of stages, such as "jax_enable_x64".
 
     Raises:
         ValueError: `cold_start_seconds` is negative or not finite.
@@ -39,7 +39,7 @@ class SandboxSettings:
             raise ValueError(f"cold_start_seconds must be finite and ≥ 0, got {self.cold_start_seconds}")
 
     def to_line(self) -> bytes:
-        """One line of JSON. It holds keys."""
+        """Return one line of JSON, which holds keys."""
         document = {
             "keys": self.keys.to_json(),
             "link": None if self.link is None else dataclasses.asdict(self.link),
@@ -50,7 +50,7 @@ class SandboxSettings:
 
     @classmethod
     def from_line(cls, line: bytes) -> SandboxSettings:
-        """The settings that `to_line` wrote."""
+        """Return the settings written by `to_line`."""
         document = json.loads(line)
         return cls(
             keys=RunKeys.from_json(document["keys"]),

@@ -1,1 +1,1 @@
-"""What travels between servers and workers: events, answers, names of data and framed tensors. Never pickled."""
+"""Messages between servers and workers: events, answers, names of data and framed tensors. Never pickled."""

@@ -1,4 +1,4 @@
-"""Errors of bytes that came from elsewhere."""
+"""Errors of received bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dorylax.errors import DorylaxError
 
 
 class WireError(DorylaxError, ValueError):
-    """Bytes, or a message to encode, that do not follow the format; the text says what was expected."""
+    """Bytes or a message that violate the format. The text gives the expectation."""
 
 
 @final
 class VersionError(WireError):
-    """A message of another version of the format: the peer runs another release."""
+    """A message of another format version: the peer runs another release."""
 
 
 @final
 class ChecksumError(WireError):
-    """Bytes that changed on their way; sending them again helps."""
+    """Bytes damaged in transit. A repeat helps."""

@@ -1,8 +1,8 @@
-"""The control plane: an event asks a worker to run one tensor task, an answer says how it went.
+"""The control plane: an event requests one tensor task from a worker, and an answer reports its outcome.
 
-Both are small JSON objects, so that any way to call a function can carry them: a line to a process, an HTTP body, an
-invocation of Lambda (which `MAX_EVENT_BYTES` is the limit of). Tensors travel separately (`dorylax.serverless.data`) under
-the names of `dorylax.serverless.wire.names`.
+Both are small JSON objects that fit a line to a process, an HTTP body, or an invocation of Lambda (whose limit is
+`MAX_EVENT_BYTES`). Tensors travel separately (`dorylax.serverless.data`) under the names of
+`dorylax.serverless.wire.names`.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ _ANSWER = "dorylax answer"
 _RUN = re.compile(r"[0-9a-f]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _URL = re.compile(r"https?://[!-~]+\Z")
-_UNREAD = "0"  # no run has this id
+_UNREAD = "0"  # not the id of any run
 _MAX_ADDRESS = 1024  # characters
-_MAX_URL = 8 * 1024  # characters; a presigned one has a session token of up to a few thousand
-_MAX_ERROR = 16 * 1024  # characters of an error; its last ones say what it is
+_MAX_URL = 8 * 1024  # characters; a presigned URL has a session token of up to a few thousand
+_MAX_ERROR = 16 * 1024  # characters of an error; its end is the most specific
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A task, as a worker receives it.
+    """A task for a worker.
 
     Attributes:
-        run: the run's id, lower-case hexadecimal digits.
-        key: which task.
-        attempt: which repetition of it, from 0.
-        reference: how the stage calls its artefact.
-        size: rows of each call of the stage.
-        parts: real rows of each part of the operands, each ≤ `size`; one part unless operands are streamed.
-        operands: where each operand comes from.
-        results: where each result goes.
-        version: of the weights; -1 if no operand is one.
-        ahead: how many versions the weights are predicted beyond it.
-        graph: data address of the graph server.
-        parameters: data address of the parameter server.
-        artefact: an http or https URL of the stage's artefact, which may be signed and must not be logged; None: the graph
-            server offers the artefact.
+        run: Id of the run, lower-case hexadecimal digits.
+        key: Key of the task.
+        attempt: Number of the attempt, from 0.
+        reference: Reference from the stage to its artefact.
+        size: Rows per call of the stage.
+        parts: Real rows of each part of the operands, each ≤ `size`; one part unless operands are streamed.
+        operands: Source of each operand.
+        results: Target of each result.
+        version: Version of the weights; -1 without weights.
+        ahead: Number of versions beyond `version` for predicted weights.
+        graph: Data address of the graph server.
+        parameters: Data address of the parameter server.
+        artefact: http or https URL of the artefact, which may be signed and must not be logged; None: the graph server
+            offers the artefact.
 
     Raises:
-        WireError: a field that no worker could use.
+        WireError: A field is invalid.
     """
 
     run: str
@@ -84,14 +84,14 @@ class Event:
                     f"got {address[:80]!r}"
                 )
         if self.artefact is not None and not (_URL.match(self.artefact) and len(self.artefact) <= _MAX_URL):
-            # The text does not show it: it may hold a signature.
+            # The text omits the URL, which may hold a signature.
             raise WireError(f"event: 'artefact' must be null or a URL of http or https, at most {_MAX_URL} characters")
 
     def encode(self) -> bytes:
-        """The event as JSON, ASCII without newlines.
+        """Return the event as JSON, ASCII without newlines.
 
         Raises:
-            WireError: it has more than `MAX_EVENT_BYTES` bytes, or a field of a wrong type.
+            WireError: The event exceeds `MAX_EVENT_BYTES` bytes, or a field has a wrong type.
         """
         reference = self.reference
         document = {
@@ -121,10 +121,10 @@ class Event:
 
     @classmethod
     def decode(cls, content: bytes) -> Event:
-        """The event of these bytes.
+        """Return the event of encoded bytes.
 
         Raises:
-            WireError: they are not an event of this version.
+            WireError: The bytes are not an event of this version.
         """
         fields = read_object(content, "event", MAX_EVENT_BYTES)
         fields.format(_TASK, VERSION)
@@ -150,18 +150,18 @@ class Event:
 @final
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """How a call went. It holds no results: those have been put to the servers.
+    """The outcome of a call, without the results, which the worker sends to the servers.
 
     Attributes:
-        run, key, attempt: of the event; "0" and zeros if it could not be read (`unread`, `refused`).
-        error: why there is no result; None if there is one. Only its last 16 Ki characters travel.
-        retry: of an error: whether the task may be run again.
-        cold: whether this was the first call of the sandbox.
-        pull_seconds, compute_seconds, push_seconds: how long it took to get operands, to compute and to put results.
-        bytes_in, bytes_out: of tensors that were got and put.
+        run, key, attempt: Fields of the event; "0" and zeros for an unreadable event (`unread`, `refused`).
+        error: Reason of a failure, cut to its last 16 Ki characters; None after success.
+        retry: Whether the caller may retry after the error.
+        cold: Whether this is the first call of the sandbox.
+        pull_seconds, compute_seconds, push_seconds: Times to get operands, to compute, and to put results.
+        bytes_in, bytes_out: Bytes of fetched and delivered tensors.
 
     Raises:
-        WireError: `run` is not an id.
+        WireError: `run` is not a valid id.
     """
 
     run: str
@@ -181,19 +181,19 @@ class Answer:
 
     @classmethod
     def unread(cls, error: str) -> Answer:
-        """The answer to an event that could not be read."""
+        """Return the answer to an unreadable event."""
         return cls(_UNREAD, TaskKey(0, 0, 0, 0), 0, error, False, False, 0.0, 0.0, 0.0, 0, 0)
 
     @property
     def refused(self) -> bool:
-        """Whether the event could not be read."""
+        """Whether the event was unreadable."""
         return self.run == _UNREAD and self.error is not None
 
     def encode(self) -> bytes:
-        """The answer as JSON, ASCII without newlines.
+        """Return the answer as JSON, ASCII without newlines.
 
         Raises:
-            WireError: a field of a wrong type, or a number that is not finite.
+            WireError: A field has a wrong type, or a number is not finite.
         """
         document = {"format": _ANSWER, "version": VERSION, **dataclasses.asdict(self), "key": list(self.key)}
         if self.error is not None:
@@ -202,10 +202,10 @@ class Answer:
 
     @classmethod
     def decode(cls, content: bytes) -> Answer:
-        """The answer of these bytes.
+        """Return the answer of encoded bytes.
 
         Raises:
-            WireError: they are not an answer of this version.
+            WireError: The bytes are not an answer of this version.
         """
         fields = read_object(content, "answer", MAX_EVENT_BYTES)
         fields.format(_ANSWER, VERSION)
@@ -243,7 +243,7 @@ def _read_key(fields: Fields, what: str) -> TaskKey:
     if len(numbers) != len(TaskKey._fields):
         raise WireError(f"{what}: 'key' must be [{', '.join(TaskKey._fields)}], got {len(numbers)} numbers")
     key = TaskKey(*numbers)
-    if min(key[1:]) < 0:  # only an epoch is -1: of what is computed before training
+    if min(key[1:]) < 0:  # only an epoch may be -1: the setup before training
         raise WireError(f"{what}: 'key' must be ≥ 0 but for its epoch, got {list(key)}")
     return key
 

@@ -1,6 +1,6 @@
-"""Strict JSON: reads an object key by key and refuses everything that was not asked for.
+"""Strict JSON: reads an object key by key and refuses unknown keys.
 
-Python's own reader is lenient where two ends must agree: it takes NaN, repeated keys, true for 1 and 1.0 for 1.
+Python's reader is too lenient for a protocol: it accepts NaN, repeated keys, true for 1 and 1.0 for 1.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, final
 from dorylax.serverless.wire.errors import VersionError, WireError
 
 MAX_INTEGER = 2**63 - 1
-"""Integers beyond would not fit where they are used: sizes, versions, epochs."""
+"""Largest integer for sizes, versions and epochs."""
 
 MAX_TEXT = 64 * 1024
-"""Characters of a text."""
+"""Limit of a text in characters."""
 
-_SHOWN = 80  # characters of a wrong value that an error shows
+_SHOWN = 80  # characters of a wrong value in an error
 
 
 def write_object(document: dict[str, Any], what: str) -> bytes:
-    """An object as JSON without spaces, ASCII only.
+    """Return an object as compact ASCII JSON.
 
     Raises:
-        WireError: it holds what JSON cannot: NaN, an object of another type.
+        WireError: The object holds NaN or an unsupported type.
     """
     try:
         return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
@@ -34,15 +34,15 @@ def write_object(document: dict[str, Any], what: str) -> bytes:
 
 
 def read_object(content: bytes | bytearray | memoryview, what: str, limit: int) -> Fields:
-    """An object from JSON.
+    """Read an object from JSON.
 
     Args:
-        content: UTF-8.
-        what: its name in errors.
-        limit: of its size, bytes.
+        content: UTF-8 bytes.
+        what: Name of the object in errors.
+        limit: Limit of its size in bytes.
 
     Raises:
-        WireError: it is not a JSON object of at most `limit` bytes.
+        WireError: The bytes are not a JSON object of at most `limit` bytes.
     """
     if len(content) > limit:
         raise WireError(f"{what} must have at most {limit} bytes, got {len(content)}")
@@ -52,21 +52,21 @@ def read_object(content: bytes | bytearray | memoryview, what: str, limit: int) 
         )
     except WireError as error:
         raise WireError(f"{what}: {error}") from error
-    except (ValueError, RecursionError) as error:  # also numbers of too many digits, and lists nested too deeply
+    except (ValueError, RecursionError) as error:  # also too many digits or levels
         raise WireError(f"{what} must be JSON: {error}") from error
     return Fields(document, what)
 
 
 @final
 class Fields:
-    """The keys of an object that have not been read yet; `end` refuses what is left.
+    """The unread keys of an object; `end` refuses the remaining ones.
 
     Args:
-        document: what was read.
-        what: its name in errors.
+        document: The parsed object.
+        what: Name of the object in errors.
 
     Raises:
-        WireError: it is not an object.
+        WireError: The document is not an object.
     """
 
     def __init__(self, document: object, what: str) -> None:
@@ -76,14 +76,14 @@ class Fields:
         self._what = what
 
     def take(self, name: str) -> object:
-        """A value of any type."""
+        """Read a value of any type."""
         try:
             return self._left.pop(name)
         except KeyError:
             raise WireError(f"{self._what} must have {name!r}") from None
 
     def text(self, name: str, *, limit: int = MAX_TEXT) -> str:
-        """A text of at most `limit` characters."""
+        """Read a text of at most `limit` characters."""
         value = self.take(name)
         if not isinstance(value, str):
             raise self._wrong(name, "a text", value)
@@ -92,59 +92,59 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A text or null."""
+        """Read a text or null."""
         if self._left.get(name, "") is None:
             self.take(name)
             return None
         return self.text(name)
 
     def integer(self, name: str, *, least: int = 0, most: int = MAX_INTEGER) -> int:
-        """An integer from `least` to `most`."""
+        """Read an integer from `least` to `most`."""
         return self._integer(name, self.take(name), least, most)
 
     def integers(self, name: str, *, least: int = 0, most: int = MAX_INTEGER) -> tuple[int, ...]:
-        """A list of integers."""
+        """Read a list of integers."""
         return tuple(self._integer(name, value, least, most) for value in self._list(name))
 
     def seconds(self, name: str) -> float:
-        """A finite number ≥ 0."""
+        """Read a finite number ≥ 0."""
         value = self.take(name)
         if type(value) not in (int, float) or not 0 <= value <= MAX_INTEGER:  # type: ignore[operator]
             raise self._wrong(name, "a finite number ≥ 0", value)
         return float(value)  # type: ignore[arg-type]
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """Read true or false."""
         value = self.take(name)
         if not isinstance(value, bool):
             raise self._wrong(name, "true or false", value)
         return value
 
     def exact_floats(self, name: str) -> tuple[float, ...]:
-        """A list of numbers as `float.hex` writes them: every bit is kept, infinities and NaN too."""
+        """Read a list of numbers in the format of `float.hex`, which preserves all bits."""
         return tuple(self._exact_float(name, value) for value in self._list(name))
 
     def nested(self, name: str) -> Fields:
-        """An object."""
+        """Read an object."""
         return Fields(self.take(name), f"{self._what}: {name!r}")
 
     def objects(self, name: str) -> Iterator[Fields]:
-        """A list of objects."""
+        """Read a list of objects."""
         for k, value in enumerate(self._list(name)):
             yield Fields(value, f"{self._what}: {name}[{k}]")
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of some texts."""
+        """Read one of the given texts."""
         value = self.take(name)
         if not isinstance(value, str) or value not in choices:
             raise self._wrong(name, " or ".join(map(repr, choices)), value)
         return value
 
     def format(self, name: str, version: int) -> None:
-        """Checks the message's "format" and "version".
+        """Check the "format" and "version" of a message.
 
         Raises:
-            VersionError: it has another version.
+            VersionError: The version differs.
         """
         self.choice("format", (name,))
         found = self.integer("version")
@@ -154,7 +154,7 @@ class Fields:
             )
 
     def end(self) -> None:
-        """Refuses keys that were not asked for."""
+        """Refuse unread keys."""
         if self._left:
             raise WireError(f"{self._what} has unknown keys: {_shown(sorted(self._left))}")
 

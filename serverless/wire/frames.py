@@ -1,12 +1,12 @@
-"""The data plane's messages: a header frame, and one frame of bytes for each tensor.
+"""Messages of the data plane: a header frame, and one frame of bytes per tensor.
 
 The header is a checksum of four bytes (CRC-32, big-endian), followed by JSON:
 
     {"format": "dorylax data", "version": 1, "run": "9f…", "kind": "chunk", "fields": {…},
      "tensors": [{"dtype": "float32", "shape": [2, 3], "nbytes": 24, "crc32": 305419896}]}
 
-Frames are read in place, and arrays are sent without a copy. All sizes are checked against the frames before an array is
-made. `dorylax.serverless.data.protocol` has the kinds.
+Frames are read in place, and arrays are sent without a copy. All sizes are checked before an array is created.
+`dorylax.serverless.data.protocol` defines the kinds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dorylax.serverless.wire.tensors import MAX_TENSORS, TensorSpec, bytes_of, r
 
 VERSION = 1
 MAX_HEADER_BYTES = 1024 * 1024
-"""Of a header; one tensor takes about 70."""
+"""Limit of a header; a tensor needs about 70 bytes."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -42,11 +42,11 @@ class Header:
     """The first frame of a message.
 
     Attributes:
-        run: id of the run.
-        kind: of message.
-        fields: those of the kind, still to be read.
-        specs: of the tensors.
-        crcs: CRC-32 of each.
+        run: Id of the run.
+        kind: Kind of message.
+        fields: Unread fields of the kind.
+        specs: Specs of the tensors.
+        crcs: CRC-32 of each tensor.
     """
 
     run: str
@@ -63,20 +63,20 @@ def encode(
     tensors: Sequence[np.ndarray] = (),
     crcs: Sequence[int] | None = None,
 ) -> list[bytes | memoryview]:
-    """The frames of a message.
+    """Return the frames of a message.
 
     Args:
-        run: id of the run.
-        kind: of message.
-        fields: JSON.
-        tensors: of any layout; copied only if they are not contiguous.
-        crcs: of each tensor, if they are known.
+        run: Id of the run.
+        kind: Kind of message.
+        fields: JSON fields.
+        tensors: Tensors of any layout; only non-contiguous ones are copied.
+        crcs: CRC-32 of each tensor, if known.
 
     Returns:
         The header, and a view of each tensor.
 
     Raises:
-        WireError: a dtype that cannot be sent, fields that JSON cannot hold, too many tensors.
+        WireError: A dtype or field is unsupported, or there are too many tensors.
     """
     if len(tensors) > MAX_TENSORS:
         raise WireError(f"a message must have at most {MAX_TENSORS} tensors, got {len(tensors)}")
@@ -101,12 +101,12 @@ def encode(
 
 
 def decode_header(frame: Buffer) -> Header:
-    """The header of a message, whatever its other frames hold.
+    """Decode the header of a message, independently of its other frames.
 
     Raises:
-        ChecksumError: it was damaged on its way.
-        VersionError: it is of another version.
-        WireError: it is not a header.
+        ChecksumError: The header is damaged.
+        VersionError: The version differs.
+        WireError: The frame is not a header.
     """
     if len(frame) > MAX_HEADER_BYTES:
         raise WireError(f"a header must have at most {MAX_HEADER_BYTES} bytes, got {len(frame)}")
@@ -134,16 +134,16 @@ def decode_header(frame: Buffer) -> Header:
 
 
 def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> tuple[np.ndarray, ...]:
-    """The tensors of a message: read-only views of its frames.
+    """Return the tensors of a message as read-only views of its frames.
 
     Args:
-        header: its first frame, decoded.
-        frames: the others.
-        max_bytes: of all tensors together.
+        header: Decoded first frame.
+        frames: Remaining frames.
+        max_bytes: Limit of all tensors together.
 
     Raises:
-        ChecksumError: bytes were damaged on their way.
-        WireError: frames that do not match the header, or are too large.
+        ChecksumError: A frame is damaged.
+        WireError: The frames do not match the header, or exceed the limit.
     """
     if len(frames) != len(header.specs):
         raise WireError(f"the header tells of {len(header.specs)} tensors, got {len(frames)} frames after it")

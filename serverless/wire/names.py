@@ -1,6 +1,6 @@
-"""Names of data at an endpoint. Endpoints belong to one run, so no name holds the run; equal keys are one task.
+"""Names of data at an endpoint. Endpoints belong to one run, so names omit the run; equal keys mean one task.
 
-Attempts of one task share names: they read the same, and the first complete result under a name is the task's.
+Attempts of one task share names: they read the same data, and the first complete result under a name counts.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ def artefact(sha256: str) -> str:
 
 
 def weights(version: int, ahead: int = 0) -> str:
-    """All leaves of the parameters of one version, or of what is predicted to come so many versions later, in order."""
+    """All leaves of the parameters of a version, or of those predicted `ahead` versions later, in order."""
     return f"weights/{version}+{ahead}" if ahead else f"weights/{version}"
 
 
 def rows(key: TaskKey, part: int) -> str:
-    """Operands of a task that are rows, in order, cut to one of its parts."""
+    """Row operands of a task, in order, cut to one part."""
     return f"rows/{_task(key)}/{part}"
 
 
 def free(key: TaskKey) -> str:
-    """Operands of a task that have no rows and are no weights, in order."""
+    """Operands of a task without rows except weights, in order."""
     return f"free/{_task(key)}"
 
 
 def result_rows(key: TaskKey) -> str:
-    """Results of a task that are rows, in order, of all its parts together."""
+    """Row results of a task over all parts, in order."""
     return f"result/rows/{_task(key)}"
 
 
 def result_sums(key: TaskKey) -> str:
-    """Results of a task that are sums over rows, in order, of all its parts together."""
+    """Results of a task that are sums over the rows of all parts, in order."""
     return f"result/sums/{_task(key)}"
 
 

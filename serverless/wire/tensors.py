@@ -1,4 +1,4 @@
-"""Which tensors may be sent: a list of dtypes, and shapes whose size is known before anything is allocated."""
+"""Supported tensors of messages: their dtypes, and shapes with sizes known before allocation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields
 
 MAX_TENSORS = 4096
-"""Tensors of one message or one transfer."""
+"""Limit of tensors per message or transfer."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     dtype.name: dtype
@@ -27,16 +27,16 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     )
 }
 _MAX_AXES = 32
-_MAX_BYTES = 2**62  # far beyond any limit, and still an integer of 64 bits
+_MAX_BYTES = 2**62  # beyond any limit, but within 64 bits
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """Dtype and shape of a tensor. Little-endian, row after row.
+    """Dtype and shape of a tensor in little-endian, row-major layout.
 
     Raises:
-        WireError: a dtype that cannot be sent (objects, texts, complex numbers), or an impossible shape.
+        WireError: The dtype is unsupported (objects, texts, complex numbers), or the shape is impossible.
     """
 
     dtype: str
@@ -47,7 +47,7 @@ class TensorSpec:
             raise WireError(f"dtype must be one of {', '.join(_DTYPES)}, got {self.dtype[:80]!r}")
         if len(self.shape) > _MAX_AXES:
             raise WireError(f"a tensor must have at most {_MAX_AXES} axes, got {len(self.shape)}")
-        # An empty tensor has no bytes, but NumPy still multiplies its other axes.
+        # NumPy multiplies the other axes of an empty tensor, too.
         if math.prod(size for size in self.shape if size) * self.numpy.itemsize > _MAX_BYTES:
             raise WireError(f"a tensor must have at most {_MAX_BYTES} bytes, got {self.dtype} {list(self.shape)}")
 
@@ -62,33 +62,33 @@ class TensorSpec:
         return _DTYPES[self.dtype]
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that `read_spec` reads."""
+        """Return the fields for `read_spec`."""
         return {"dtype": self.dtype, "shape": list(self.shape)}
 
 
 def spec_of(array: np.ndarray) -> TensorSpec:
-    """The spec of an array.
+    """Return the spec of an array.
 
     Raises:
-        WireError: it is of a dtype that cannot be sent.
+        WireError: The dtype is unsupported.
     """
     return TensorSpec(array.dtype.newbyteorder("=").name, array.shape)
 
 
 def read_spec(fields: Fields) -> TensorSpec:
-    """Reads the fields of a spec; the caller reads the others and calls `end`.
+    """Read the fields of a spec. The caller reads the other fields and calls `end`.
 
     Raises:
-        WireError: they are missing or wrong.
+        WireError: A field is missing or invalid.
     """
     return TensorSpec(fields.text("dtype"), fields.integers("shape"))
 
 
 def read_specs(fields: Fields, name: str) -> tuple[TensorSpec, ...]:
-    """Reads a list of specs.
+    """Read a list of specs.
 
     Raises:
-        WireError: it is not one, or has more than `MAX_TENSORS`.
+        WireError: The value is not such a list, or has more than `MAX_TENSORS` entries.
     """
     specs: list[TensorSpec] = []
     for item in fields.objects(name):
@@ -100,19 +100,19 @@ def read_specs(fields: Fields, name: str) -> tuple[TensorSpec, ...]:
 
 
 def total_bytes(specs: Iterable[TensorSpec]) -> int:
-    """Bytes of all tensors together."""
+    """Return the bytes of all tensors together."""
     return sum(spec.nbytes for spec in specs)
 
 
 def travelling(array: np.ndarray) -> np.ndarray:
-    """The array as it is sent: row after row, in the machine's byte order; `array` itself if it is so already."""
+    """Return the array in row-major layout and native byte order, without a copy if possible."""
     if array.flags.c_contiguous and array.dtype.isnative:
         return array
-    # `ascontiguousarray` alone would give an array without axes one.
+    # `ascontiguousarray` alone would add an axis to a scalar.
     return np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
 def bytes_of(array: np.ndarray) -> memoryview:
-    """The bytes of an array that lies as it is sent, without a copy; writable if the array is."""
-    # Through uint8: bfloat16 has no buffer protocol.
+    """Return the bytes of a contiguous array without a copy; writable if the array is."""
+    # Through uint8, because bfloat16 lacks the buffer protocol.
     return array.reshape(-1).view(np.uint8).data
