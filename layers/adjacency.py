@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.layers.inputs import statistics_dtype
+from dorylax.layers.base import statistics_dtype
 from dorylax.ops import gather, gather_edges, in_degrees, missing_self_loops
 from dorylax.ops.shapes import mean_dtypes
 
@@ -66,16 +66,6 @@ def normalised_adjacency(
         degrees = gather_edges(graph, edge_weight.astype(statistics)) + loops
     scale = _inverse_root(degrees).astype(x.dtype)[:, None]
     return NormalisedAdjacency(graph, scale, loops.astype(x.dtype)[:, None], edge_weight)
-
-
-def check_alpha(alpha: float) -> None:
-    """Check that the share α of first rows in a propagation is in 0 … 1.
-
-    Raises:
-        ValueError: Α is outside 0 … 1.
-    """
-    if not 0 <= alpha <= 1:
-        raise ValueError(f"alpha must be between 0 and 1, got {alpha}")
 
 
 def _inverse_root(degrees: Float[Array, " V"]) -> Float[Array, " V"]:

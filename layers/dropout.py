@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jaxtyping import Array, Float, Integer
 
+from dorylax.layers.base import check_fraction
 from dorylax.ops.row_random import bernoulli_rows
 
 # An array of rows, `[R, …]`, and the id of each, `[R]`.
@@ -42,8 +43,7 @@ class Dropout(nnx.Module):
     """
 
     def __init__(self, rate: float, *, rngs: nnx.Rngs) -> None:
-        if not 0 <= rate <= 1:
-            raise ValueError(f"dropout must be between 0 and 1, got {rate}")
+        check_fraction("dropout", rate)
         self.rate = rate
         self.deterministic = False
         self.rngs = rngs["dropout"].fork()

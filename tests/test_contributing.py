@@ -24,6 +24,18 @@ graph = load("communities", size="tiny").graph
 assert partition(graph, 3, method="striped").parts[:4].tolist() == [0, 1, 2, 0]
 assert PipelineConfig(partitioner="striped").partitioner == "striped"
 """,
+    "A model": """
+import jax.numpy as jnp
+from flax import nnx
+from dorylax.config import RunConfig
+from dorylax.graph.datasets import load
+from dorylax.layers import build
+data = load("communities", size="tiny")
+model = build("tag", data.num_features, data.num_classes, {"num_propagations": 2}, nnx.Rngs(0))
+assert model(data.graph, jnp.asarray(data.features)).shape == (1000, data.num_classes)
+assert len(model.convs[1].kernels) == 3
+assert RunConfig.resolve({"model.name": "tag"}).model.num_propagations == 3
+""",
     "A tensor backend": """
 from dorylax.pipeline.invokers import make_invoker
 from dorylax.ray_cluster.config import RayConfig

@@ -9,7 +9,7 @@ from flax import nnx
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.layers.initializers import glorot_uniform
+from dorylax.layers.base import glorot_uniform
 from dorylax.ops import gather
 
 

@@ -23,6 +23,7 @@ from unittest import mock
 
 import click
 import yaml
+from flax import nnx
 
 from dorylax.cli.app import cli, main
 from dorylax.cli.aws_place import settings
@@ -193,7 +194,9 @@ def _signatures() -> Iterator[str]:
 def _members(kind: type) -> Iterator[str]:
     scopes = [vars(base) for base in kind.__mro__ if base.__module__.startswith("dorylax") and base is not Section]
     properties = []
-    for name in sorted({key for scope in scopes for key in scope if not key.startswith("_")}):
+    # A layer's parameters are listed already; a model's `conv` is a layer.
+    listed = {*getattr(kind, "__dataclass_fields__", ()), "conv"} if issubclass(kind, nnx.Module) else set()
+    for name in sorted({key for scope in scopes for key in scope if not key.startswith("_")} - listed):
         member = inspect.getattr_static(kind, name)
         if callable(member) or isinstance(member, classmethod | staticmethod):
             yield f"    .{name}{_parameters(getattr(kind, name))}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dorylax.graph.graph import Graph
-from dorylax.layers.adjacency import check_alpha, normalised_adjacency
+from dorylax.layers.adjacency import normalised_adjacency
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -31,9 +31,3 @@ def test_degrees_are_counted_in_single_precision(make_graph: Callable[..., Graph
     adjacency = normalised_adjacency(graph, jnp.ones((258, 1), jnp.bfloat16))
     assert adjacency.scale.dtype == jnp.bfloat16
     assert adjacency.scale[0, 0] == jnp.asarray(258**-0.5, jnp.bfloat16)
-
-
-@pytest.mark.parametrize("alpha", [-0.1, 1.5, float("nan")])
-def test_alpha_out_of_range_is_refused(alpha: float) -> None:
-    with pytest.raises(ValueError, match=f"alpha must be between 0 and 1, got {alpha}"):
-        check_alpha(alpha)

@@ -1,4 +1,4 @@
-"""What every layer and model must do alike: one suite over all of them.
+"""One suite over all layers and models; it finds the models of the registry by itself.
 
 Compiling is nearly all of the time here: programs are compiled once per case and shared by the tests, and the rest is
 NumPy where possible.
@@ -31,7 +31,6 @@ from dorylax.layers import (
     GIN,
     MLP,
     MPNN,
-    SGC,
     APPNPConv,
     GATConv,
     GATv2,
@@ -44,6 +43,7 @@ from dorylax.layers import (
     SAGEConv,
     SGConv,
 )
+from dorylax.layers import MODELS as REGISTRY
 from dorylax.ops import edge_ids
 
 V, IN, OUT = 12, 5, 3
@@ -95,21 +95,26 @@ CONVS: dict[str, Callable[..., Any]] = {
     "MPNNConv edges max": partial(WithEdgeFeatures, partial(MPNNConv, IN, OUT, hidden_features=4, aggregation="max")),
     "GINConv ε": partial(GINConv, IN, OUT, hidden_features=4, train_epsilon=True, norm="layer"),
 }
+
+
+def published(name: str) -> Callable[..., Any]:
+    """The model of the registry with its published options, but small."""
+    spec = REGISTRY[name]
+    options = {key.removeprefix("model."): value for key, value in spec.recipe.items() if key.startswith("model.")}
+    small = {"hidden_features": 4, "num_layers": 2, "heads": 2, "output_heads": 3, "num_propagations": 2}
+    options |= {key: value for key, value in small.items() if key in options}
+    return partial(spec.make, in_features=IN, out_features=OUT, **options)
+
+
 _DEEP = {"num_layers": 3, "residual": True, "dropout": 0.3}
 MODELS: dict[str, Callable[..., Any]] = {
-    "GCN": partial(GCN, IN, 4, OUT),
+    **{name: published(name) for name in REGISTRY},
     "GCN deep": partial(GCN, IN, 4, OUT, norm="layer", **_DEEP),
-    "GAT": partial(GAT, IN, 4, OUT, heads=2, output_heads=3),
     "GAT deep": partial(GAT, IN, 2, OUT, heads=2, norm="rms", **_DEEP),
-    "GraphSAGE": partial(GraphSAGE, IN, 4, OUT),
     "GraphSAGE deep": partial(GraphSAGE, IN, 4, OUT, aggregation="max", norm="layer", **_DEEP),
-    "GIN": partial(GIN, IN, 4, OUT),
     "GIN deep": partial(GIN, IN, 4, OUT, train_epsilon=True, norm="rms", **_DEEP),
-    "MLP": partial(MLP, IN, 4, OUT),
     "MLP deep": partial(MLP, IN, 4, OUT, norm="layer", **_DEEP),
     "GATv2 deep": partial(GATv2, IN, 2, OUT, heads=2, jk="max", norm="layer", **_DEEP),
-    "SGC": partial(SGC, IN, OUT),
-    "APPNP": partial(APPNP, IN, 4, OUT, num_propagations=2, edge_dropout=0.5),
     "APPNP deep": partial(APPNP, IN, 4, OUT, num_propagations=3, norm="layer", **_DEEP),
     "GCNII deep": partial(GCNII, IN, 4, OUT, num_layers=3),
     "MPNN edges": partial(WithEdgeFeatures, partial(MPNN, IN, 4, OUT, jk="concat", norm="rms")),

@@ -92,7 +92,7 @@ def _watched(kind: type[nnx.Module]) -> type[nnx.Module]:
         recorder.record(self, name, value)
         return True
 
-    # By `__captures__` a layer finds that sown values are kept, as under `nnx.capture` (`dorylax.layers.attention`).
+    # By `__captures__` a layer finds that sown values are kept, as under `nnx.capture` (`dorylax.layers.base.captures`).
     members: dict[str, Any] = {"sow": sow, "__captures__": (), "__module__": kind.__module__}
     if any("__call__" in vars(base) for base in kind.__mro__):
         members["__call__"] = told

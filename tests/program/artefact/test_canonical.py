@@ -14,7 +14,7 @@ from flax import nnx
 from jax import export
 
 from dorylax.jax_internals import ClosedJaxpr, close, eval_jaxpr, is_literal
-from dorylax.layers.models.gcnii import GCNII
+from dorylax.layers.gcnii import GCNII
 from dorylax.program.artefact.canonical import canonical, share
 from dorylax.program.jaxpr.instantiate import instantiate
 from dorylax.program.program import trace

@@ -11,8 +11,8 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.graph import Graph
-from dorylax.layers import GAT, MLP
-from dorylax.layers.models.skeleton import layer_widths
+from dorylax.layers import GAT, GCN, MLP
+from dorylax.layers.model import JumpingKnowledge
 
 
 def test_order_of_layer_norm_shortcut_and_activation(messy_graph: Graph, run: Any) -> None:
@@ -69,7 +69,7 @@ def test_widths_below_one_are_refused(position: int) -> None:
     names = ["in_features", "hidden_features", "out_features", "num_layers"]
     numbers = [0 if i == position else 2 for i in range(4)]
     with pytest.raises(ValueError, match=re.escape(f"{names[position]} must be ≥ 1, got 0")):
-        layer_widths(*numbers)
+        GCN(*numbers[:3], num_layers=numbers[3], rngs=nnx.Rngs(0))
 
 
 def test_dropouts_of_a_model_have_keys_of_their_own() -> None:
@@ -77,3 +77,23 @@ def test_dropouts_of_a_model_have_keys_of_their_own() -> None:
     keys = [jax.random.key_data(key) for key in jax.tree.leaves(nnx.state(model, nnx.RngKey))]
     assert len(keys) == 4  # one before, one inside each of two layers
     assert all(np.any(a != b) for a, b in itertools.combinations(keys, 2))
+
+
+def test_jumping_knowledge_by_hand() -> None:
+    rows = [jnp.array([[1.0, 5.0]]), jnp.array([[3.0, 2.0]])]
+    concat, largest = (JumpingKnowledge(kind, [2, 2], 3, rngs=nnx.Rngs(0)) for kind in ("concat", "max"))
+    np.testing.assert_array_equal(concat.join(rows), [[1, 5, 3, 2]])
+    np.testing.assert_array_equal(largest.join(rows), [[3, 5]])
+    assert (concat.out.kernel.shape, largest.out.kernel.shape) == ((4, 3), (2, 3))
+
+
+def test_ties_for_the_maximum_share_the_gradient_equally() -> None:
+    jump = JumpingKnowledge("max", [1, 1, 1], 1, rngs=nnx.Rngs(0))
+    gradients = jax.grad(lambda rows: jump.join(rows).sum())([jnp.ones((1, 1))] * 3)
+    np.testing.assert_allclose(gradients, np.full((3, 1, 1), 1 / 3), rtol=1e-6)
+
+
+def test_widths_may_differ_only_where_they_are_concatenated() -> None:
+    assert JumpingKnowledge("concat", [2, 5], 3, rngs=nnx.Rngs(0)).out.kernel.shape == (7, 3)
+    with pytest.raises(ValueError, match=r"jk max needs layers of one width, got \[2, 5\]"):
+        JumpingKnowledge("max", [2, 5], 3, rngs=nnx.Rngs(0))
