@@ -1,4 +1,4 @@
-"""What a wrong setting says: one line with the key, the value, what is allowed, what was meant."""
+"""Errors of settings: one line with the key, the value, the allowed values and a near match."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ class ConfigError(DorylaxError, ValueError):
     def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
         self.key = key
+
+    def at(self, place: str) -> ConfigError:
+        """Return a copy of the error that names its place in a file: `run.yaml:3`."""
+        return ConfigError(f"{place}: {self}", self.key)
 
     @classmethod
     def of(cls, key: str, problem: str) -> ConfigError:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, final
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from dorylax.near_matches import did_you_mean
 from dorylax.serverless.deploy.image.base import is_base
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Section
@@ -17,30 +15,10 @@ from dorylax.storage.location import Location
 Architecture = Literal["x86_64", "arm64"]
 
 RETENTION_DAYS = (
-    1,
-    3,
-    5,
-    7,
-    14,
-    30,
-    60,
-    90,
-    120,
-    150,
-    180,
-    365,
-    400,
-    545,
-    731,
-    1096,
-    1827,
-    2192,
-    2557,
-    2922,
-    3288,
-    3653,
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365),
+    *(400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
-"""What CloudWatch Logs accepts."""
+"""The numbers of days that CloudWatch Logs accepts."""
 
 # Narrower than each of what AWS allows for functions, repositories, roles (with the region appended) and log groups.
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -106,61 +84,50 @@ class Deployment(Section):
 
     name: Annotated[str, AfterValidator(_name)] = Field(
         default="dorylax",
-        description="of the function, the image's repository and the log group, and the beginning of the role's",
+        description="name of the deployment and of its resources",
     )
     region: Annotated[str, AfterValidator(_region)] | None = Field(
-        default=None, description="of AWS; None: that of the environment or of the AWS profile"
+        default=None, description="AWS region; none: that of the environment or of the AWS profile"
     )
     architecture: Architecture = Field(
-        default="x86_64", description="of the function's processors; arm64 is a fifth cheaper"
+        default="x86_64", description="processors of the function; arm64 costs a fifth less"
     )
-    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(default=1769, description="1769 MB buy one virtual CPU")
-    timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(default=900, description="after which AWS ends a call")
+    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(
+        default=1769, description="memory in MB; 1769 MB buy one virtual CPU"
+    )
+    timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(
+        default=900, description="time limit of a call in seconds"
+    )
     subnets: Annotated[tuple[str, ...], _ids("subnet")] = Field(
         default=(),
-        description="of the VPC that the function dials out from; both these and security_groups, or neither",
+        description="subnet of the VPC that the function connects from; needs security groups",
     )
-    security_groups: Annotated[tuple[str, ...], _ids("sg")] = Field(default=(), description="of the same VPC")
+    security_groups: Annotated[tuple[str, ...], _ids("sg")] = Field(default=(), description="security group in the VPC")
     reserved_concurrency: Count | None = Field(
         default=None,
-        description="functions at a time that are set aside, and its limit; None: of the account's common ones",
+        description="concurrent functions to reserve, which are also the limit; none: the account's common ones",
     )
     log_retention_days: Annotated[Count, AfterValidator(_retention)] = Field(
-        default=7, description="after which log lines are deleted"
+        default=7, description="days for which log lines are kept"
     )
-    lapack: bool = Field(
-        default=False, description="put SciPy into the image, for models with `jnp.linalg`: 140 MB more"
-    )
+    lapack: bool = Field(default=False, description="put SciPy into the image, for models with jnp.linalg: 140 MB more")
     base: Annotated[str, AfterValidator(_base)] | None = Field(
         default=None,
-        description="image that the function's begins from, by digest; None: Python's own, whose digest is looked up when "
-        "the image is built",
+        description="base image, best by digest; none: Python's, whose digest is looked up when the image is built",
     )
     lock: str | None = Field(
-        default=None, description="file with hashes of the image's wheels; None: the one that comes with dorylax"
+        default=None, description="file with hashes of the image's wheels; none: those that come with dorylax"
     )
     artefacts: Annotated[str, AfterValidator(_artefacts)] | None = Field(
         default=None,
-        description="`s3://bucket/prefix`, the `tensor.artefacts` of runs: who trains is to have rights there, and stages "
-        "there are deleted with all else; None: none",
+        description="place of stages in S3, the tensor.artefacts of runs: the policies include it, and a teardown deletes "
+        "the stages there",
     )
 
     @property
     def location(self) -> Location | None:
         """Where artefacts lie."""
         return None if self.artefacts is None else Location.of(self.artefacts)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Deployment:
-        """The deployment that keys and values describe, as a YAML file has them.
-
-        Raises:
-            ConfigError: an unknown key, or a value out of range.
-        """
-        for key in values:
-            if key not in cls.options():
-                raise ConfigError.of(key, f"is not a setting of a deployment: {did_you_mean(key, cls.options())}")
-        return cls(**values)
 
     @model_validator(mode="after")
     def _check(self) -> Deployment:

@@ -27,6 +27,7 @@ from flax import nnx
 
 from dorylax.cli.app import cli, main
 from dorylax.cli.aws_place import settings
+from dorylax.cli.commands import Commands
 from dorylax.config import RunConfig
 from dorylax.cost import DEFAULT_CLUSTER, find_cluster
 from dorylax.errors import DorylaxError
@@ -75,8 +76,8 @@ def render(name: str, text: str, folder: Path) -> str:
 
 def _helps(command: click.Command, *words: str) -> Iterator[str]:
     yield _help(main, *words)
-    if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+    if isinstance(command, Commands):
+        for name, inner in command.all_commands().items():
             yield from _helps(inner, *words, name)
 
 
