@@ -1,6 +1,11 @@
-"""The base of every error of this package, so that `except dorylax.DorylaxError` catches them all."""
+"""The base class of the errors of this package, and file names for errors of the operating system."""
 
 from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from pathlib import Path
 
 
 class DorylaxError(Exception):
@@ -16,3 +21,24 @@ class InputError(DorylaxError, ValueError):
 
 class RunError(DorylaxError, RuntimeError):
     """A failure of the machine or of another process, or a run that would fail; the command line exits with code 1."""
+
+
+@contextlib.contextmanager
+def named(path: Path, new: Path | None = None) -> Iterator[None]:
+    """Make errors name the file that the user knows: its final place in `path` for a file in `new`, else `path`.
+
+    Raises:
+        OSError: The body raises it; errors of writing and closing lack a file name.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, DorylaxError):  # these errors name the file
+            raise
+        if error.errno is None:  # NumPy raises a text without a number: "100 requested and 36 written"
+            raise OSError(errno.EIO, str(error), str(path)) from error
+        if new is not None and isinstance(error.filename, str):
+            if not Path(error.filename).is_relative_to(new):  # an input file
+                raise
+            path /= Path(error.filename).relative_to(new)
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -84,7 +84,7 @@ def commands(address: str) -> list[Command]:
 
 def run_result(folder: Path) -> Any:
     """All of a run's directory but times."""
-    from dorylax.runs.checkpoint import Checkpoints
+    from dorylax.store.checkpoint import Checkpoints
 
     checkpoint = Checkpoints(folder / "checkpoints").restore()
     assert checkpoint is not None
@@ -150,7 +150,7 @@ def difference(expected: Any, found: Any, where: str = "") -> str:
 
 def not_restored(path: Path) -> str:
     """The reason why the newest checkpoint is not this one or a later; empty if it is."""
-    from dorylax.runs.checkpoint import Checkpoints, CheckpointWarning
+    from dorylax.store.checkpoint import Checkpoints, CheckpointWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckpointWarning)  # of a newer one, which was not acknowledged
@@ -165,7 +165,7 @@ def not_restored(path: Path) -> str:
 
 def hidden(folder: Path) -> list[str]:
     """Half-written files and folders, which should not be left; a lock's rest keeps nobody out."""
-    found = [path for path in folder.rglob("*") if re.match(r"\.|.*orbax-.*tmp", path.name) and path.name != ".lock"]
+    found = [path for path in folder.rglob("*") if path.name.startswith(".") and path.name != ".lock"]
     return sorted(str(path.relative_to(folder)) for path in found)
 
 
@@ -173,7 +173,7 @@ def hidden(folder: Path) -> list[str]:
 
 _RUN = re.compile(r"\[\d+/\d+\] .+?: (?P<failed>failed: )?(?P<what>.+)")
 _FAILED = re.compile(r"(?P<number>\d+) of \d+ runs failed; the first one's traceback: (?P<path>.+)")
-_HIDDEN = re.compile(r"\S*/\.\S+\.dorylax-[0-9a-f]{8}\S*|\S*orbax-\S*tmp\S*")
+_HIDDEN = re.compile(r"\S*/\.\S+\.dorylax-[0-9a-f]{8}\S*")
 _WORD = re.compile(r"[^\s:'\"(),]+")
 
 

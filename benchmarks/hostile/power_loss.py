@@ -89,9 +89,7 @@ class Judge:
     def look(self, crash: Crash) -> str:
         """An error of the files in a state, which are not read; empty if there is none."""
         for path, content in crash.state.items():
-            known = path.endswith(_WHOLE) and not any(
-                part.startswith(".") or "orbax" in part for part in Path(path).parts
-            )
+            known = path.endswith(_WHOLE) and not any(part.startswith(".") for part in Path(path).parts)
             old_or_new = content is None or content in self._contents[path] or Path(path).name == "trace.json"
             if known and not old_or_new:
                 return f"{path} is neither old nor new: {(content or b'')[:100]!r}"

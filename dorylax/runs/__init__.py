@@ -1,1 +1,1 @@
-"""What a run leaves behind: its results, and the files of its directory."""
+"""Records of a run in memory: epochs, results, metrics, servers. Imports the ground floor only."""

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from dorylax.serverless.deploy.image.base import is_base
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Section
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 Architecture = Literal["x86_64", "arm64"]
 

@@ -37,5 +37,5 @@ def run(size: str, folder: Path) -> tuple[str, str]:
     out = folder / "out"
     assert main(["--sweep", *words, "--out", str(out)]) == 0
     left = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
-    left = {re.sub(r"/arrays/.*", "/arrays/…", re.sub(r"^runs/\w+", "runs/KEY", path)) for path in left}
+    left = {re.sub(r"/arrays-\w+", "/arrays-ID", re.sub(r"^runs/\w+", "runs/KEY", path)) for path in left}
     return (out / "results.csv").read_text(), "\n".join(sorted(left)) + "\n"

@@ -202,10 +202,12 @@ def _outputs() -> dict[str, str]:
 
 
 def contents(folder: str) -> dict[str, str]:
-    """Paths of all files, and the columns, fields or members of each. The files of arrays in a checkpoint are Orbax's."""
+    """Paths of all files, and the columns, fields or members of each; of a checkpoint, whose layout is new, the folder."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
-        if path.is_file() and path.name != ".lock" and "arrays" not in path.parts:
+        if path.parent.name == "checkpoints":
+            found[re.sub(r"runs/\w+", "runs/KEY", path.relative_to(folder).as_posix())] = ""
+        elif path.is_file() and path.name != ".lock" and "checkpoints" not in path.parts:
             name = re.sub(r"runs/\w+", "runs/KEY", path.relative_to(folder).as_posix())
             found[name] = _fields(path)
     return found

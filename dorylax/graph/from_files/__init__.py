@@ -1,1 +1,1 @@
-"""Import of graphs from files of any size, by DuckDB. Imports `dorylax.graph`, `dorylax.storage`, and rooms below."""
+"""Import of graphs from files of any size, by DuckDB. Imports `dorylax.graph`, `dorylax.store`, and rooms below."""

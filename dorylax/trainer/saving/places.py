@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dorylax.runs.checkpoint_places import place_at
-from dorylax.runs.digest import DigestError, sealed, unsealed
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.store.checkpoint import Checkpoints
+from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 
 _SCHEMA = 1
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")
@@ -100,7 +100,7 @@ def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
         OSError: The place cannot be listed.
         AwsError: S3 refuses the request.
     """
-    return bool(place_at(Places.of(RunDirectory(path), checkpoints).place).numbers())
+    return bool(Checkpoints(Places.of(RunDirectory(path), checkpoints).place).epochs())
 
 
 def _below(checkpoints: str, path: Path) -> str:

@@ -14,16 +14,15 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.config import RunConfig
+from dorylax.environment import environment
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
 from dorylax.memory.sources import shape_of
-from dorylax.runs.checkpoint import CheckpointError, Checkpoints
-from dorylax.runs.checkpoint_places import place_at
-from dorylax.runs.directory import RunDirectory, RunDirectoryError, free_name
-from dorylax.runs.environment import UserCode
-from dorylax.runs.parts import CopiedParts
 from dorylax.runs.result import TrainResult
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.arrays import CopiedParts
+from dorylax.store.aws import AwsError
+from dorylax.store.checkpoint import CheckpointError, Checkpoints
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
 from dorylax.trainer.saving.places import Places, described
@@ -57,9 +56,8 @@ class RunFiles:
         self._run = run
         self._user_code = user_code
         self._places = places
-        self._place = place_at(places.place)
-        self._checkpoints = Checkpoints(self._place, keep=keep)
-        self._former = [Checkpoints(place_at(place)) for place in places.former]
+        self._checkpoints = Checkpoints(places.place, keep=keep)
+        self._former = [Checkpoints(place) for place in places.former]
         self._owner: bytes | None = None
         self._saved: int | None = None
         self._to_move = False
@@ -116,8 +114,8 @@ class RunFiles:
             )
         if epochs:
             raise RunDirectoryError(
-                f"{files._place} already holds checkpoints of a run in {path}: continue it (resume), or delete them, or "
-                "choose another run directory or train.checkpoints"
+                f"{files._checkpoints} already holds checkpoints of a run in {path}: continue it (resume), or delete "
+                "them, or choose another run directory or train.checkpoints"
             )
         return files
 
@@ -135,7 +133,7 @@ class RunFiles:
         self.directory.remove_outdated_summary(config)
         if not self._places.inside:
             owner = self._places.owner()
-            self._place.own(owner)
+            self._checkpoints.own(owner)
             self._owner = owner
         self._checkpoints.clear_unfinished()
         if self._to_move:
@@ -146,9 +144,9 @@ class RunFiles:
                 loop.carried = dataclasses.replace(loop.carried, parts=there.parts)
             for place, former in zip(self._places.former, self._former, strict=True):
                 inside = place == str(self.directory.checkpoints_path.absolute())
-                if inside or self._places.is_owner(place_at(place).owner()):
+                if inside or self._places.is_owner(former.owner()):
                     former.remove_all()
-        self.directory.write_start(config, self._user_code, self._places.note())
+        self.directory.write_start(config, environment(self._user_code, self._places.note()))
 
     def restore(self, fresh: LoopState, *, to_predict: bool = False, parts: bool = False) -> LoopState | None:
         """Return the state in the newest whole checkpoint, or None if there is no checkpoint.
@@ -213,7 +211,7 @@ class RunFiles:
     def _check_there(self) -> None:
         """Raise RunDirectoryError if the noted place is empty, since the run would silently restart at its first epoch."""
         noted = self._places.noted
-        if noted is None or any(store.epochs() for store in self._stores) or place_at(noted).owner() is not None:
+        if noted is None or any(store.epochs() for store in self._stores) or Checkpoints(noted).owner() is not None:
             return
         raise RunDirectoryError(
             f"the checkpoints of {self.directory.path} are gone: there is nothing in {noted}, where they went. Bring them "
@@ -225,15 +223,16 @@ class RunFiles:
         if self._owner is None:
             return
         try:
-            owner = self._place.owner()
+            owner = self._checkpoints.owner()
             if owner is None:
-                self._place.own(self._owner)
+                self._checkpoints.own(self._owner)
         except (OSError, AwsError) as error:
-            raise CheckpointError(f"no checkpoint could be written to {self._place}: {error}") from error
+            raise CheckpointError(f"no checkpoint could be written to {self._checkpoints}: {error}") from error
         if owner not in (None, self._owner):
             assert owner is not None
             raise CheckpointError(
-                f"{self._place} belongs to {described(owner)} now, which has begun after this one: nothing was written there"
+                f"{self._checkpoints} belongs to {described(owner)} now, which has begun after this one: nothing was "
+                "written there"
             )
 
     def summarise(self, result: TrainResult, seed: int) -> None:

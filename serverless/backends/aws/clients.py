@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dorylax.storage.aws_clients import make_client
+from dorylax.store.aws import make_client
 
 REGION_SETTING = "tensor.region or AWS_REGION"
 """Where users set the region of functions."""
@@ -18,7 +18,7 @@ def lambda_client(region: str | None, *, calls: int, seconds: float) -> Any:
     """A client of Lambda that never repeats a request: the controller does that.
 
     Args:
-        region: of the function; None: as boto3 finds it (`aws_clients.region_of`).
+        region: of the function; None: as boto3 finds it (`dorylax.store.aws.region_of`).
         calls: at a time.
         seconds: that a call may take.
 

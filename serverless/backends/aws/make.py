@@ -13,7 +13,7 @@ from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.storage.aws_clients import s3_client
+from dorylax.store.aws import s3_client
 
 
 def make_functions(
@@ -24,7 +24,7 @@ def make_functions(
     Args:
         keys: of the run.
         function: a name, name:alias, or an ARN.
-        region: where it is; None: the ARN's, or as boto3 finds it (`aws_clients.region_of`).
+        region: where it is; None: the ARN's, or as boto3 finds it (`dorylax.store.aws.region_of`).
         calls: at a time, of all graph servers together, ≥ 1.
         deadline: seconds that a call may take; None: as long as the function allows.
 
@@ -49,7 +49,7 @@ def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: 
     Args:
         artefacts: contents, by SHA-256.
         location: `s3://bucket/prefix`.
-        region: of the bucket; None: as boto3 finds it (`aws_clients.region_of`).
+        region: of the bucket; None: as boto3 finds it (`dorylax.store.aws.region_of`).
 
     Returns:
         The URL of each by its SHA-256, for `RemoteBackend`.

@@ -11,8 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax import durable
-from dorylax.graph.stream import archive_writer
+from dorylax.store import durable
 
 STEPS = ("open", "write", "sync", "rename", "folder")
 """Of `durable.arriving_file`, each of which may fail; the last one when the file is there already."""
@@ -22,13 +21,13 @@ _MOST_BYTES = 4096
 
 @contextlib.contextmanager
 def failing(rng: np.random.Generator, probability: float) -> Iterator[None]:
-    """Lets some of the archives that are written meanwhile fail.
+    """Lets some of the files that are written meanwhile fail.
 
     Args:
         rng: draws.
         probability: that one fails.
     """
-    arriving = archive_writer.arriving_file
+    arriving = durable.arriving_file
 
     @contextlib.contextmanager
     def arrives(path: Path) -> Iterator[Any]:
@@ -47,11 +46,11 @@ def failing(rng: np.random.Generator, probability: float) -> Iterator[None]:
             durable.os = system  # type: ignore[attr-defined]
         raise AssertionError(f"an error of {step} was passed over")
 
-    archive_writer.arriving_file = arrives
+    durable.arriving_file = arrives
     try:
         yield
     finally:
-        archive_writer.arriving_file = arriving
+        durable.arriving_file = arriving
 
 
 def _full() -> OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,10 @@ from support.pipelines import messy_data, piped_trainer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.runs.checkpoint import CheckpointError
-from dorylax.runs.checkpoint_places import MANIFEST, OWNER
-from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.choose import open_storage
+from dorylax.store.checkpoint import MANIFEST, OWNER, CheckpointError
+from dorylax.store.places import open_storage
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import Trainer, TrainResult
 from dorylax.trainer.saving.places import Places
 
@@ -45,16 +45,16 @@ def trained(run: Path, setting: str | None, epochs: int, **options: Any) -> Trai
 
 
 def files(run: Path, setting: str) -> set[str]:
-    """Those of checkpoints, without those of the arrays."""
+    """Those of checkpoints, without the random digits in the names of files of arrays."""
     found = open_storage(Places.of(RunDirectory(run), setting).place).names()
-    return {name for name in found if "/arrays/" not in name}
+    return {re.sub(r"-[0-9a-f]{8}\.bin", ".bin", name) for name in found}
 
 
 def test_others_go_on_with_what_hosts_have_saved_and_predict(tmp_path: Path, bucket: str, temporary: Path) -> None:
     run, setting = tmp_path / "run", f"s3://{bucket}/runs"
     trained(run, setting, 2)
-    of_hosts = {f"epoch-00000002/hosts/server-{server}.npz" for server in (0, 1)}
-    assert files(run, setting) >= of_hosts | {f"epoch-00000002/{MANIFEST}", "epoch-00000002/record.json"}
+    of_hosts = {f"epoch-00000002/server-{server}.bin" for server in (0, 1)}
+    assert files(run, setting) >= of_hosts | {f"epoch-00000002/{MANIFEST}", "epoch-00000002/arrays.bin"}
     for epochs, options in ((4, {"num_hosts": 1}), (6, {"hosts": "inline"}), (8, {})):
         result = trained(run, setting, epochs, **options)
         assert result.first_epoch == epochs - 2
@@ -114,7 +114,8 @@ def test_a_host_s_file_that_is_damaged_or_gone_is_named(tmp_path: Path, bucket: 
     run, setting = tmp_path / "run", f"s3://{bucket}/runs"
     trained(run, setting, 2)
     where = Places.of(RunDirectory(run), setting).place
-    storage, name = open_storage(where), "epoch-00000002/hosts/server-1.npz"
+    storage = open_storage(where)
+    (name,) = (name for name in storage.names() if "/server-1-" in name)
     storage.put(name, storage.read(name)[:-1] + b"?")
     with pytest.raises(
         HostError, match=rf"^graph server 1: checkpoint {where}/epoch-00000002 cannot be used \({where}/.*"
@@ -127,5 +128,8 @@ def test_a_host_s_file_that_is_damaged_or_gone_is_named(tmp_path: Path, bucket: 
     ):
         trained(run, setting, 4, hosts="inline")
     storage.delete(name)
-    with pytest.raises(HostError, match=rf"^graph server 1: checkpoint {where}/epoch-00000002 cannot be used"):
+    with (
+        pytest.warns(UserWarning, match=r"epoch-00000002 is damaged and not used: server-1-\w+.bin is missing"),
+        pytest.raises(CheckpointError, match="every checkpoint"),
+    ):
         trained(run, setting, 4)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.runs.directory import RunDirectory
+from dorylax.environment import environment
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer.saving.places import Places, described
 
 S3 = "s3://bucket/a/prefix"
@@ -17,7 +18,7 @@ def begun(path: Path, setting: str | None = S3) -> Places:
     """A run that has begun in a directory."""
     directory = RunDirectory(path)
     places = Places.of(directory, setting)
-    directory.write_start({"train": {"checkpoints": setting}}, checkpoints=places.note())
+    directory.write_start({"train": {"checkpoints": setting}}, environment(checkpoints=places.note()))
     return places
 
 

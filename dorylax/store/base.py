@@ -1,0 +1,223 @@
+"""The contract of a storage: files by name, each whole or absent, on this machine or in S3."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol, final, runtime_checkable
+
+from dorylax.errors import DorylaxError, named
+
+_S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
+_SCHEME = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:/"
+)  # `s3:/bucket`, with one slash, is a typing error and no folder `s3:`
+
+Writable = bytes | Callable[[BinaryIO], object]
+"""Content of a file: bytes, or a function that writes into an open file."""
+
+
+class StorageError(DorylaxError, OSError):
+    """A storage refuses a request, or a stored file is not as expected; one line that names the URL or path."""
+
+
+@final
+class OtherContentError(StorageError):
+    """A file has other content than expected: it is damaged, or another file."""
+
+
+@final
+class NotThereError(StorageError, FileNotFoundError):
+    """No file has this name."""
+
+
+class Content(NamedTuple):
+    """The identity of a file's content.
+
+    Attributes:
+        size: Number of bytes.
+        sha256: SHA-256 of the bytes, 64 hexadecimal digits.
+    """
+
+    size: int
+    sha256: str
+
+
+class Location(NamedTuple):
+    """A prefix in S3.
+
+    Attributes:
+        bucket: Name of the bucket.
+        prefix: Common start of keys, without a slash at its end; "" for the whole bucket.
+    """
+
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def of(cls, text: str) -> Location:
+        """Parse `s3://bucket/prefix`.
+
+        Raises:
+            ValueError: The text has another form.
+        """
+        found = _S3.fullmatch(text)
+        if found is None:
+            raise ValueError(f"must be s3://bucket/prefix, got {text!r}")
+        return cls(found["bucket"], (found["prefix"] or "").strip("/"))
+
+    def key(self, name: str) -> str:
+        """Return the key of an object below the prefix."""
+        return f"{self.prefix}/{name}" if self.prefix else name
+
+    def __str__(self) -> str:
+        return f"s3://{'/'.join(self).rstrip('/')}"
+
+
+def parse_place(text: str) -> Path | Location:
+    """Parse a place that a user wrote; `~` is the user's home, and a relative path is made absolute now.
+
+    Raises:
+        ValueError: The text is neither a path nor `s3://bucket/prefix`; the message follows the name of a setting.
+    """
+    if text.startswith("s3://"):
+        return Location.of(text)
+    if not text.strip() or "\0" in text or _SCHEME.match(text):
+        raise ValueError(f"must be a path or s3://bucket/prefix, got {text!r}")
+    try:
+        return Path(os.path.abspath(Path(text).expanduser()))
+    except RuntimeError:
+        raise ValueError(f"begins with the home of a user who is not there: {text!r}") from None
+
+
+@runtime_checkable
+class Storage(Protocol):
+    """Files below one place, by names with `/` between folders.
+
+    Names are relative, and lead nowhere else (`check_name`). A file appears in one step with all its content, and replaces
+    a file of the same name. A killed process leaves at most temporary files, which `names` skips and `clear` removes. Any
+    thread may call any method.
+    """
+
+    @property
+    def url(self) -> str:
+        """The place, as users write it."""
+
+    def names(self, folder: str = "") -> list[str]:
+        """List all files below a folder, sorted, without temporary files; none if the folder does not exist.
+
+        Raises:
+            OSError: The folder cannot be listed.
+        """
+
+    def read(self, name: str) -> bytes:
+        """Read a small file.
+
+        Raises:
+            FileNotFoundError: No file has this name.
+            OSError: The file cannot be read.
+        """
+
+    def fetch(self, name: str, path: Path, content: Content) -> None:
+        """Copy a file to a path of this machine, replacing a file there, if its content is as expected.
+
+        Args:
+            name: Name of the file.
+            path: Path of the copy, in an existing folder.
+            content: Expected content.
+
+        Raises:
+            FileNotFoundError: No file has this name.
+            OtherContentError: The file has other content.
+            OSError: The file cannot be read, or the copy cannot be written; `path` is unchanged.
+        """
+
+    def put(self, name: str, content: Writable) -> None:
+        """Store a file, and the folders of its name.
+
+        Raises:
+            OSError: The file cannot be written; the old one stays.
+            Exception: `content` raises it; likewise.
+        """
+
+    def put_file(self, name: str, path: Path) -> Content:
+        """Store a copy of a file of this machine.
+
+        Returns:
+            Its content.
+
+        Raises:
+            StorageError: The file changed during the copy; the stored file must not be used.
+            OSError: The file cannot be read or stored; the old one stays.
+        """
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists, so that no crash brings it back.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
+
+    def clear(self, folder: str = "") -> None:
+        """Delete temporary files of killed processes and empty folders; with a folder, delete all files below it.
+
+        Raises:
+            OSError: Some files cannot be deleted, or another process writes into the folder meanwhile.
+        """
+
+    def close(self) -> None:
+        """Close connections; a second call does nothing."""
+
+
+def content_of(path: Path) -> Content:
+    """Return the content of a file of this machine.
+
+    Raises:
+        OSError: The file cannot be read; the error names it.
+    """
+    with named(path), path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        return Content(file.tell(), sha256)
+
+
+def check_content(path: Path, expected: Content, shown: str) -> None:
+    """Raise unless a file of this machine has the expected content.
+
+    Args:
+        path: Path of the file.
+        expected: Its expected content.
+        shown: Name of the file in messages.
+
+    Raises:
+        OtherContentError: The file has other content.
+        OSError: The file cannot be read.
+    """
+    with named(path):
+        size = path.stat().st_size
+    if size != expected.size:
+        raise OtherContentError(
+            f"{shown} is damaged or another file: it has {size:,} bytes, expected {expected.size:,}"
+        )
+    if (found := content_of(path).sha256) != expected.sha256:
+        raise OtherContentError(
+            f"{shown} is damaged or another file: its SHA-256 is {found}, expected {expected.sha256}"
+        )
+
+
+def is_name(name: str) -> bool:
+    """Whether a text is the name of a stored file: relative, and leading nowhere else."""
+    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def check_name(name: str) -> str:
+    """Return the name of a stored file, which may come from a file that others have written.
+
+    Raises:
+        StorageError: The name is empty, absolute, or leads out of its place.
+    """
+    if not is_name(name):
+        raise StorageError(f"{name!r} is no name of a stored file: it must be relative, without . and ..")
+    return name

@@ -1,0 +1,356 @@
+"""Checkpoints of a run: files of arrays, sealed by a manifest with their sizes and checksums, verified before use.
+
+    PLACE/run.json                                   the run that owns a place outside its directory
+    PLACE/epoch-00000012/arrays-1f2e3a4b.bin         arrays of this process (`dorylax.store.arrays`)
+    PLACE/epoch-00000012/server-0-5c6d7e8f.bin       arrays that another process holds, and writes itself
+    PLACE/epoch-00000012/manifest.json               plain values, the index of all arrays, SHA-256 of every file above
+
+The manifest is the last file written and the first one deleted, so a folder without it is no checkpoint, and the next save
+removes it. This is the same on this machine and in S3. A checkpoint whose files do not match its manifest is skipped, and
+the one before is used. The trainer decides which values are saved, and whether they fit a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from dorylax.errors import DorylaxError
+from dorylax.store import old_checkpoints
+from dorylax.store.arrays import Part, PartsWriter, read_arrays, read_part, write_arrays
+from dorylax.store.base import Content, NotThereError, OtherContentError, StorageError
+from dorylax.store.digest import sealed, unsealed
+from dorylax.store.durable import temporary_path
+from dorylax.store.local import LocalStorage
+from dorylax.store.places import open_storage
+
+SCHEMA = 4
+"""Schema of manifests. Orbax wrote the arrays of 1 to 3 (`dorylax.store.old_checkpoints`)."""
+
+MANIFEST = "manifest.json"
+OWNER = "run.json"
+
+PARTS_GROUP = "pipeline"
+"""Group of the arrays in parts."""
+
+Arrays = Mapping[str, Mapping[str, Any]]
+
+_NAME = re.compile(r"epoch-(\d{8,})")
+_WITHOUT_DIGEST = 1  # the newest schema with manifests that have no digest
+# Errors of the process and not of the file: taken for damage, the next save would drop a whole checkpoint.
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+class CheckpointError(DorylaxError, RuntimeError):
+    """A checkpoint could not be written, or none can be read.
+
+    Attributes:
+        user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
+    """
+
+    user_error: ClassVar[bool] = False
+
+
+@final
+class CheckpointMismatchError(CheckpointError):
+    """A whole checkpoint, but of another model, data set, configuration, or version."""
+
+    user_error: ClassVar[bool] = True
+
+
+@final
+class CheckpointWarning(UserWarning):
+    """A damaged checkpoint was skipped."""
+
+
+class _DamagedError(DorylaxError):
+    """The reason why a checkpoint cannot be trusted."""
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """The content of a checkpoint.
+
+    Attributes:
+        path: Path or URL of its folder.
+        epochs: Number of finished epochs.
+        arrays: Group → name → NumPy array, bit for bit as saved.
+        record: The plain values saved beside them.
+        parts: By name, the files of other processes, not yet read or verified.
+    """
+
+    path: Path | str
+    epochs: int
+    arrays: dict[str, dict[str, np.ndarray]]
+    record: dict[str, Any]
+    parts: dict[str, Part]
+
+
+@final
+class Checkpoints:
+    """The checkpoints in one place.
+
+    Args:
+        place: Path of a folder, made with the first checkpoint; or a text for `open_storage`.
+        keep: Number of newest checkpoints to keep, at least 1.
+
+    Raises:
+        ValueError: `keep` is below 1, or the text names no place.
+        AwsError: The place is in S3, and boto3 cannot be set up.
+    """
+
+    def __init__(self, place: Path | str, *, keep: int = 2) -> None:
+        if keep < 1:
+            raise ValueError(f"keep must be ≥ 1, got {keep}")
+        self._storage = open_storage(place if isinstance(place, str) else str(place.absolute()))
+        self._keep = keep
+        self._damaged: set[int] = set()
+
+    def epochs(self) -> list[int]:
+        """Return the numbers of finished epochs of all checkpoints, ascending, damaged ones included.
+
+        Raises:
+            OSError: The place cannot be listed.
+        """
+        return sorted(number for number, names in self._found().items() if MANIFEST in names)
+
+    def path(self, epochs: int) -> Path | str:
+        """Return the path or URL of the checkpoint after a number of epochs."""
+        name = _name(epochs)
+        return self._storage.path(name) if isinstance(self._storage, LocalStorage) else f"{self._storage.url}/{name}"
+
+    def save(
+        self, epochs: int, arrays: Arrays, record: Mapping[str, Any], parts: PartsWriter | None = None
+    ) -> Path | str:
+        """Save a checkpoint and block until it is on disk, then drop all but the newest ones.
+
+        Checkpoints of later epochs are dropped too: the run has gone back before them and will reach them again.
+
+        Args:
+            epochs: Number of finished epochs.
+            arrays: Group → name → array (NumPy or JAX).
+            record: JSON values to save beside them.
+            parts: Writer of the arrays in other processes; None if there are none.
+
+        Returns:
+            Its path.
+
+        Raises:
+            CheckpointError: It could not be written (a full disk, say). Earlier checkpoints are untouched.
+        """
+        try:
+            self._write(epochs, arrays, record, parts)
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"the checkpoint after {epochs} epochs could not be written to {self}: {_in_one_line(error)}"
+                + self._remaining()
+            ) from error
+        self._damaged.discard(epochs)
+        with contextlib.suppress(OSError):  # the next save removes the rest
+            self._prune(epochs)
+        return self.path(epochs)
+
+    def _write(self, epochs: int, arrays: Arrays, record: Mapping[str, Any], parts: PartsWriter | None) -> None:
+        folder, storage = _name(epochs), self._storage
+        there = storage.names(folder)
+        manifest = f"{folder}/{MANIFEST}"
+        try:
+            every = [array for named in arrays.values() for array in named.values()]
+            name, content, entries = write_arrays(storage, f"{folder}/arrays", every)
+            entry, own = iter(entries), name.removeprefix(f"{folder}/")
+            index = {group: {name: next(entry) for name in named} for group, named in arrays.items()}
+            written = {} if parts is None else parts.write(str(self.path(epochs)))
+            files = {own: content} | {part.file: Content(part.size, part.sha256) for part in written.values()}
+            fields = {
+                "schema": SCHEMA,
+                "epochs": epochs,
+                "files": {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in files.items()},
+                "own": own,
+                "arrays": index,
+                "parts": {name: {"file": part.file, "arrays": part.arrays} for name, part in written.items()},
+                "record": dict(record),
+            }
+            storage.put(manifest, json.dumps(sealed(fields), allow_nan=False).encode() + b"\n")
+        except BaseException:
+            if manifest not in there:  # else these files may be of the whole checkpoint that stays
+                with contextlib.suppress(Exception):
+                    storage.clear(folder)
+            raise
+        with contextlib.suppress(OSError):
+            for name in there:  # of the checkpoint that this one replaces, or of a killed process
+                if name != manifest and name.removeprefix(f"{folder}/") not in files:
+                    storage.delete(name)
+
+    def clear_unfinished(self) -> None:
+        """Remove the files of interrupted saves and removals, as far as the place permits."""
+        with contextlib.suppress(OSError):
+            self._storage.clear()
+            for number, names in self._found().items():
+                if MANIFEST not in names:
+                    self._storage.clear(_name(number))
+
+    def remove_all(self) -> None:
+        """Remove all checkpoints, unfinished ones, and the owner, as far as the place permits."""
+        with contextlib.suppress(OSError):
+            for number in self.epochs():
+                self._remove(number)
+            self.clear_unfinished()
+            self._storage.delete(OWNER)
+
+    def restore(self, *, parts: bool = True) -> Checkpoint | None:
+        """Read the newest whole checkpoint.
+
+        Args:
+            parts: Whether to read the parts, into the group `pipeline`; otherwise others read and verify them.
+
+        Returns:
+            The checkpoint; None if there are none.
+
+        Warns:
+            CheckpointWarning: A damaged checkpoint was skipped; the text names it.
+
+        Raises:
+            CheckpointError: All checkpoints are damaged, or this process cannot read files now.
+        """
+        damaged: set[int] = set()
+        while left := [number for number in self.epochs() if number not in damaged]:
+            epochs = left[-1]
+            try:
+                return self._read(epochs, parts=parts)
+            except _DamagedError as error:
+                if epochs not in self.epochs():  # a running process has dropped it, and has a newer one
+                    continue
+                damaged.add(epochs)
+                self._damaged.add(epochs)
+                warnings.warn(
+                    f"checkpoint {self.path(epochs)} is damaged and not used: {_in_one_line(error)}",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+        if damaged:
+            raise CheckpointError(
+                f"every checkpoint in {self} is damaged ({len(damaged)} of them): restore the folder from a backup, or "
+                "delete it to start the run again from its first epoch"
+            )
+        return None
+
+    def owner(self) -> bytes | None:
+        """Return the content of `run.json`; None if there is none.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            return self._storage.read(OWNER)
+        return None
+
+    def own(self, content: bytes) -> None:
+        """Write `run.json`, and try every other request that saving will need.
+
+        Raises:
+            OSError: The place refuses one of them, or another run has written its own `run.json` meanwhile.
+        """
+        self._storage.put(OWNER, content)
+        self._storage.delete(trial_name())  # a right of its own, needed for missing files too
+        if self.owner() != content:
+            raise StorageError(f"{self}/{OWNER} is not what was just written: another run begins there")
+
+    def _found(self) -> dict[int, set[str]]:
+        """Return the names of files in each folder of a checkpoint, finished or not."""
+        found: dict[int, set[str]] = {}
+        for name in self._storage.names():
+            folder, _, file = name.partition("/")
+            if match := _NAME.fullmatch(folder):
+                found.setdefault(int(match[1]), set()).add(file)
+        return found
+
+    def _remove(self, number: int) -> None:
+        self._storage.delete(f"{_name(number)}/{MANIFEST}")
+        self._storage.clear(_name(number))
+
+    def _prune(self, newest: int) -> None:
+        numbers = self.epochs()
+        whole = [number for number in numbers if number <= newest and number not in self._damaged]
+        for number in set(numbers) - set(whole[-self._keep :]):
+            with contextlib.suppress(OSError):
+                self._remove(number)
+        self.clear_unfinished()  # the rest of earlier removals
+
+    def _read(self, epochs: int, *, parts: bool) -> Checkpoint:
+        folder, place = _name(epochs), self.path(epochs)
+        step = "its manifest"
+        try:
+            # The digest first: a wrong schema in a damaged manifest is damage, and no other version.
+            manifest = unsealed(json.loads(self._storage.read(f"{folder}/{MANIFEST}")), without=_WITHOUT_DIGEST)
+            schema = manifest["schema"]
+            if schema not in range(1, SCHEMA + 1):
+                raise CheckpointMismatchError(
+                    f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}"
+                )
+            files = {str(name): Content(spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
+            missing = files.keys() - self._found()[epochs]
+            if missing:
+                raise _DamagedError(f"{min(missing)} is missing")
+            step = "its content"
+            if schema < SCHEMA:
+                arrays, manifest = old_checkpoints.read(self._storage, folder, files)
+            else:
+                every = {(group, name): entry for group, of in manifest["arrays"].items() for name, entry in of.items()}
+                own = manifest["own"]
+                found = read_arrays(self._storage, f"{folder}/{own}", files[own], every)
+                arrays = {group: {name: found[group, name] for name in of} for group, of in manifest["arrays"].items()}
+            others = {
+                str(name): Part(str(place), entry["file"], *files[entry["file"]], dict(entry["arrays"]))
+                for name, entry in manifest.get("parts", {}).items()
+            }
+            if manifest["epochs"] != epochs:
+                raise _DamagedError(f"it is of {manifest['epochs']} epochs, not of {epochs}: its folder was renamed")
+            if parts and others:
+                read = [read_part(part) for part in others.values()]
+                arrays[PARTS_GROUP] = dict(arrays.get(PARTS_GROUP, {}))
+                for named in read:
+                    arrays[PARTS_GROUP] |= named
+                others = {}
+            return Checkpoint(place, epochs, arrays, manifest["record"], others)
+        except ImportError as error:
+            raise CheckpointError(f"checkpoint {place} cannot be read: {error}") from error
+        except _DAMAGE as error:
+            refused = isinstance(error, StorageError) and not isinstance(error, NotThereError | OtherContentError)
+            if refused or (isinstance(error, OSError) and error.errno in _PASSING):
+                raise CheckpointError(f"checkpoint {place} cannot be read: {_in_one_line(error)}") from error
+            raise _DamagedError(f"{step} cannot be read: {error}") from error
+
+    def _remaining(self) -> str:
+        try:
+            left = [self.path(number) for number in self.epochs() if number not in self._damaged]
+        except OSError:  # too many open files, say
+            return ""
+        return f". The one before is untouched: {left[-1]}" if left else ". There is no earlier one"
+
+    def __str__(self) -> str:
+        return self._storage.url
+
+
+def trial_name() -> str:
+    """Return a new name of a temporary file, by which processes find out whether they see the same place."""
+    return temporary_path(Path("trial")).name
+
+
+def _name(number: int) -> str:
+    return f"epoch-{number:08d}"
+
+
+def _in_one_line(error: Exception) -> str:
+    """Some errors of other libraries have many lines."""
+    return " ".join(str(error).split())

@@ -1,0 +1,361 @@
+"""Atomic writes: a reader, or a restart after a crash, sees the old content or the new, never a part.
+
+Each write goes to a temporary name next to the target, is flushed to disk, and is renamed. If a step fails, the old content
+stays and the temporary name is removed. Only a killed process, or a disk that refuses everything, leaves a temporary name;
+the next write of the same target removes it. (If the last step fails, which puts the new name on disk, the new content is
+in place.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dorylax.errors import named
+
+_TEMPORARY = re.compile(r"\.(.+)\.dorylax-[0-9a-f]{8}")
+_ABANDONED_SECONDS = 7 * 86400
+"""Age at which a temporary file counts as abandoned where no lock tells."""
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
+# Kernels, file systems, and a name that another process has just moved away.
+_CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents so that they survive a crash. An existing folder stays as it is.
+
+    Raises:
+        OSError: The file system refuses, or `path` is a file; the error names `path`.
+    """
+    with named(path):
+        made = [one for one in path.parents if not one.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        # Always the parent of `path`: a killed process may have made the folder without this step.
+        for one in (path, *made):
+            _sync(one.parent)
+
+
+def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
+    """Write a file, or replace it.
+
+    Args:
+        path: The file; its folder must exist.
+        content: Text (UTF-8), bytes, or a function that writes into an open file.
+
+    Raises:
+        OSError: The file system refuses (a full disk, say); the error names `path`.
+        Exception: `content` raises it.
+    """
+    with arriving_file(path) as file:
+        if callable(content):
+            content(file)
+        else:
+            file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, fields: Mapping[str, Any]) -> None:
+    """Write strict JSON as `write_file` does.
+
+    Raises:
+        ValueError: A value is NaN or infinite, which JSON cannot hold.
+        OSError: As for `write_file`.
+    """
+    write_file(path, json_text(fields, "utf-8") + "\n")
+
+
+def json_text(fields: Mapping[str, Any], encoding: str) -> str:
+    """Strict JSON, in ASCII with escapes if an encoding lacks one of the characters.
+
+    Raises:
+        ValueError: A value is NaN or infinite.
+    """
+    text = json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:  # names of files that are not UTF-8, or an ASCII terminal
+        return json.dumps(fields, indent=2, allow_nan=False)
+    return text
+
+
+def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
+    """Write a folder, or replace it.
+
+    Old and new exchange their names in one step. If the system cannot exchange names, replacing takes two renames. Between
+    them no folder has the name, and a process that is killed there leaves the old one as `old` in its leftover.
+
+    Args:
+        path: The folder; its parent must exist.
+        fill: Writes the files into a new empty folder.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`, or the file in it.
+        Exception: `fill` raises it.
+    """
+    with temporary_folder(path) as beside:
+        new, old = beside / "new", beside / "old"
+        with named(path, new):
+            new.mkdir()
+            fill(new)
+            for entry in (new, *new.rglob("*")):
+                _sync(entry)
+        with named(path):
+            while not _take_place(new, path, old):
+                # Another process has just put its own folder there; replace that too.
+                shutil.rmtree(old, ignore_errors=True)
+            _sync(path.parent)
+        remove_leftovers(path.parent, path.name.__eq__)  # now: one of them may hold the only copy of the old folder
+
+
+@contextlib.contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Make a folder next to `path` for this user alone, and remove it at the end.
+
+    Args:
+        path: The name by which `remove_leftovers` finds the folder of a killed process.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`.
+    """
+    folder = temporary_path(path)
+    with contextlib.ExitStack() as held:
+        with named(path):
+            folder.mkdir(0o700)
+            while not _hold(folder, held):
+                folder.mkdir(0o700)
+        try:
+            yield folder
+        finally:
+            _discard(folder)
+
+
+def move_file(source: Path, path: Path) -> None:
+    """Flush a complete file to disk, then rename it to `path`, which it replaces.
+
+    Args:
+        source: The file, in the folder of `path`.
+        path: The new name.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`.
+    """
+    with named(path):
+        _sync(source)
+        os.replace(source, path)
+        _sync(path.parent)
+
+
+@contextlib.contextmanager
+def arriving_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file next to `path`, which it replaces at the end; remove the leftovers of killed processes first.
+
+    Args:
+        path: The file; its folder must exist.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`.
+        Exception: The body raises it; the new file is removed.
+    """
+    temporary = temporary_path(path)
+    with named(path), contextlib.ExitStack() as held:
+        remove_leftovers(path.parent, path.name.__eq__)
+        try:
+            while True:
+                # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
+                with temporary.open("xb") as file:
+                    if _hold(temporary, held):
+                        yield file
+                        break
+            move_file(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def _hold(path: Path, held: contextlib.ExitStack) -> bool:
+    """Lock a new file or folder, which `remove_leftovers` then keeps until `held` ends; return False if it came first."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        held.callback(os.close, descriptor)
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+    except OSError:  # one that opens no folders
+        return True
+
+
+def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
+    """Remove what killed processes left of writes in a folder, as far as possible; running processes keep their files.
+
+    On a file system without `flock`, files that have not changed for a week are removed.
+
+    Args:
+        folder: The folder, which need not exist.
+        of: Returns whether to remove the leftovers of a write to a file or folder of this name.
+    """
+    with contextlib.suppress(OSError):  # a folder may be writable but not readable
+        for path in map(folder.joinpath, os.listdir(folder)):
+            if of(leftover_of(path) or ""):
+                with contextlib.suppress(OSError):
+                    _remove_leftover(path)
+
+
+def _remove_leftover(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # a running process writes the file
+            return
+        except OSError:  # a file system without locks
+            if time.time() - max(one.lstat().st_mtime for one in (path, *path.rglob("*"))) < _ABANDONED_SECONDS:
+                return
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def open_in_place(path: Path, flags: int) -> int:
+    """Open a file that is changed in place; raise instead of following a symbolic link to a file of somebody else.
+
+    Args:
+        path: The file.
+        flags: As for `os.open`.
+
+    Returns:
+        Its descriptor.
+
+    Raises:
+        OSError: It is a symbolic link, or the file system refuses.
+    """
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path.name} is a symbolic link: remove that link", str(path)) from None
+        raise
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file and its name to disk.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`.
+    """
+    with named(path):
+        _sync(path)
+        _sync(path.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it exists, so that no crash brings it back.
+
+    Raises:
+        OSError: The file system refuses; the error names `path`.
+    """
+    with named(path), contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        _sync(path.parent)
+
+
+def _take_place(new: Path, path: Path, old: Path) -> bool:
+    """Rename `new` to `path` and keep the replaced folder next to it; return False if another process came first.
+
+    If names cannot be exchanged, no folder has the name for a moment, and a process that is killed then leaves it so.
+    """
+    if path.exists():
+        if _exchange(new, path):
+            return True
+        with contextlib.suppress(FileNotFoundError):  # the other one has just moved it
+            os.replace(path, old)
+    try:
+        os.replace(new, path)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        if old.exists():
+            os.replace(old, path)
+        raise
+    return True
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders in one step; return False, with nothing changed, if the system cannot.
+
+    Raises:
+        OSError: The file system refuses; the error names `other`.
+    """
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2  # in Linux's C libraries
+    except AttributeError:
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(error, os.strerror(error), str(other))
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that no crash brings it back. A removal that stops half-way leaves no folder of this name.
+
+    Raises:
+        OSError: The file system refuses; the folder is still whole.
+    """
+    doomed = temporary_path(path)
+    os.replace(path, doomed)
+    try:
+        with named(path):
+            _sync(path.parent)
+    finally:
+        _discard(doomed)
+
+
+def leftover_of(path: Path) -> str | None:
+    """Return the target of a write that a killed process left unfinished; None if `path` is no leftover."""
+    found = _TEMPORARY.fullmatch(path.name)
+    return found[1] if found else None
+
+
+def _discard(folder: Path) -> None:
+    """Remove a temporary folder; retry once if the disk fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def temporary_path(path: Path) -> Path:
+    """Return a free name next to `path` that `leftover_of` recognizes: several processes may write the same file."""
+    return path.with_name(f".{path.name}.dorylax-{secrets.token_hex(4)}")
+
+
+def _sync(path: Path) -> None:
+    """Flush a file's content, or the names in a folder, to disk. Some systems do not flush names."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        # A folder may be writable but not readable, and some file systems sync no folders (squashfs, some of FUSE).
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL) or not path.is_dir():
+            raise
