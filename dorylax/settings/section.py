@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.retired import RETIRED
 from dorylax.settings.strict_yaml import Document, parse
 from dorylax.settings.text_file import read_text
 from dorylax.settings.words import core, expected, nullable, problem
@@ -102,6 +103,8 @@ class Section(BaseModel):
     @classmethod
     def unknown(cls, option: str) -> ConfigError:
         """The error for a setting that does not exist."""
+        if (instead := RETIRED.get(cls.key(option))) is not None:
+            return ConfigError(f"{cls.key(option)} is no longer a setting: {instead}")
         names = list(cls.options())
         near = [cls.key(name) for name in close(option, names)]
         key = cls.key(option)

@@ -30,6 +30,7 @@ from typing import Any, ClassVar, TypeAlias, final
 import yaml
 
 from dorylax.errors import DorylaxError
+from dorylax.settings.retired import upgraded
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import durable
 from dorylax.store.digest import DigestError, digest_of, sealed, unsealed
@@ -264,7 +265,7 @@ class RunDirectory:
             raise _config_damage(self.config_path, error) from error
         if written is not None and (not isinstance(content, dict) or written[1] != _digest(content)):
             raise _config_damage(self.config_path, "its digest is of other values")
-        return _checked(content, self.config_path)
+        return upgraded(_checked(content, self.config_path))
 
     @property
     def summary(self) -> dict[str, Any] | None:
