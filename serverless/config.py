@@ -15,6 +15,9 @@ from dorylax.settings.section import Count, Positive, Section, Text
 LONGEST_CALL = 900.0
 """Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
 
+MOST_QUANTILE = 0.99
+"""Largest quantile of the last 200 calls that says something."""
+
 TransportName = Literal["ipc", "tcp"]
 
 _ALL_INTERFACES = ("*", "0.0.0.0", "::", "[::]")
@@ -53,9 +56,9 @@ class TensorConfig(Section):
     deadline: Annotated[Positive, Unit("seconds")] | None = Field(
         default=None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
     )
-    relaunch: Annotated[float, Field(gt=1)] = Field(
-        default=5.0,
-        description="call a task again when its call has taken this many times the mean of its stage, and take "
+    hedge_quantile: Annotated[float, Field(gt=0, le=MOST_QUANTILE)] = Field(
+        default=0.95,
+        description="call a task again when its call takes longer than this share of its stage's last 200 calls, and take "
         "the first answer",
     )
     relaunches: Annotated[int, Field(ge=0)] = Field(default=1, description="most relaunches of a task; 0: never")
