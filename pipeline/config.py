@@ -230,6 +230,11 @@ class PipelineConfig(Section):
         return self.clock == "real" or find_cluster(self.cluster).functions > 0
 
     @property
+    def runs_stages(self) -> bool:
+        """Whether this process may run every stage: inline, or because servers may keep those meant for workers."""
+        return self.tensor.backend == "inline" or self.tensor.placement != "functions"
+
+    @property
     def on_ray(self) -> bool:
         """Whether servers or workers live on a Ray cluster."""
         return self.hosts == "ray" or BACKENDS[self.tensor.backend].on_ray

@@ -105,11 +105,13 @@ def save_controller(server: GraphServer) -> dict[str, Any]:
 
     On a virtual cluster whose functions start cold, also which of them are warm.
     """
-    stragglers, autotuner = server.controller.stragglers, server.autotuner
+    hedging, autotuner = server.controller.hedging, server.autotuner
     found: dict[str, Any] = {
-        "stragglers": None if stragglers is None else stragglers.state(),
+        "hedging": None if hedging is None else hedging.state(),
         "autotuner": None if autotuner is None else list(autotuner.state()),
     }
+    if (placement := server.placement.state()) is not None:
+        found["placement"] = placement
     if (environments := _environments(server)) is not None:
         found["environments"] = environments.state()
     return found
@@ -117,12 +119,14 @@ def save_controller(server: GraphServer) -> dict[str, Any]:
 
 def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
     """Puts back what `save_controller` gave, where the server still has a use for it."""
-    stragglers, autotuner = server.controller.stragglers, server.autotuner
-    if stragglers is not None and record["stragglers"] is not None:
-        stragglers.restore(record["stragglers"])
+    hedging, autotuner = server.controller.hedging, server.autotuner
+    if hedging is not None and record.get("hedging") is not None:  # earlier versions kept a mean
+        hedging.restore(record["hedging"])
     if autotuner is not None and record["autotuner"] is not None:
         autotuner.restore(record["autotuner"])
         server.controller.limit.set(autotuner.limit)
+    if server.placement.state() is not None and "placement" in record:
+        server.placement.restore(record["placement"])
     if (environments := _environments(server)) is not None and "environments" in record:
         environments.restore(record["environments"])
 

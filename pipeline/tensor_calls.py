@@ -14,7 +14,7 @@ from dorylax.pipeline.stages import StageFunction
 from dorylax.serverless.backends.base import Backend
 from dorylax.serverless.backends.inline import InlineBackend
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
-from dorylax.serverless.controller import Autotuner, Call, Controller, SlotLimit, Stragglers
+from dorylax.serverless.controller import Autotuner, Call, Controller, Hedging, SlotLimit
 from dorylax.settings.errors import ConfigError
 
 
@@ -111,7 +111,7 @@ def make_controller(
         backend,
         clock,
         limit=SlotLimit(slots),
-        stragglers=Stragglers(factor=tensor.relaunch) if relaunches else None,
+        hedging=Hedging(quantile=tensor.hedge_quantile) if relaunches else None,
         relaunches=relaunches,
         attempts=tensor.attempts,
         # Elsewhere a sandbox that takes too long is ended by whoever called it.

@@ -15,6 +15,10 @@ from dorylax.settings.section import Count, Positive, Section, Text
 LONGEST_CALL = 900.0
 """Seconds that AWS Lambda lets a function run at most (AWS's documentation, July 2026)."""
 
+MOST_QUANTILE = 0.99
+"""Largest quantile of the last 200 calls that says something."""
+
+PlacementKind = Literal["auto", "servers", "functions"]
 TransportName = Literal["ipc", "tcp"]
 
 _ALL_INTERFACES = ("*", "0.0.0.0", "::", "[::]")
@@ -36,6 +40,15 @@ class TensorConfig(Section):
             ["where tensor tasks run", *(f"{name}: {entry.what}" for name, entry in BACKENDS.items())]
         ),
     )
+    placement: PlacementKind = Field(
+        default="auto",
+        description="which stages run on functions; auto: those that pay by the time model and by measured durations, "
+        "decided for every epoch; servers: none; functions: those with much arithmetic for their bytes",
+    )
+    price_weight: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description="auto minimises seconds · dollars to this power; 0: time alone; 1: the inverse of Dorylus' value",
+    )
     workers: Count | None = Field(
         default=None,
         description="processes for local, sandboxes for emulator and aws, actors for ray; null: half of the cores, for ray "
@@ -53,9 +66,9 @@ class TensorConfig(Section):
     deadline: Annotated[Positive, Unit("seconds")] | None = Field(
         default=None, description="seconds after which a call counts as failed; null: never inline, 900 elsewhere"
     )
-    relaunch: Annotated[float, Field(gt=1)] = Field(
-        default=5.0,
-        description="call a task again when its call has taken this many times the mean of its stage, and take "
+    hedge_quantile: Annotated[float, Field(gt=0, le=MOST_QUANTILE)] = Field(
+        default=0.95,
+        description="call a task again when its call takes longer than this share of its stage's last 200 calls, and take "
         "the first answer",
     )
     relaunches: Annotated[int, Field(ge=0)] = Field(default=1, description="most relaunches of a task; 0: never")

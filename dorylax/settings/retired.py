@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -10,18 +10,35 @@ RETIRED: Mapping[str, str] = MappingProxyType(
     {
         "pipeline.oscillation_limit": "pipeline.stability_gate takes its place: leave it out, or give "
         "pipeline.stability_gate=false where the limit was 1",
+        "tensor.relaunch": "tensor.hedge_quantile takes its place: leave it out",
     }
 )
 """What to do instead, by key."""
 
+_REPLACED: Mapping[str, Callable[[Any], dict[str, Any]]] = MappingProxyType(
+    {
+        "pipeline.oscillation_limit": lambda limit: {"pipeline.stability_gate": limit != 1},
+        "tensor.relaunch": lambda _: {"tensor.hedge_quantile": 0.95},
+    }
+)
+"""Settings in place of a retired one, for its value in an old run."""
+
 
 def upgraded(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings, in sections, as this version would have written them.
+    """A run's settings as this version would have written them, in sections, or dotted in a section `settings`."""
+    return {
+        name: _upgraded("" if name == "settings" else f"{name}.", value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+    }
 
-    A run that watched for oscillation continues with the stability gate, closed at first. Others continue as they were.
-    """
-    pipeline = settings.get("pipeline")
-    if not isinstance(pipeline, Mapping) or "oscillation_limit" not in pipeline:
-        return dict(settings)
-    options = {name: value for name, value in pipeline.items() if name != "oscillation_limit"}
-    return {**settings, "pipeline": options | {"stability_gate": pipeline["oscillation_limit"] != 1}}
+
+def _upgraded(prefix: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        replaced = _REPLACED.get(f"{prefix}{name}")
+        found |= (
+            {name: value}
+            if replaced is None
+            else {key.removeprefix(prefix): one for key, one in replaced(value).items()}
+        )
+    return found

@@ -1,7 +1,7 @@
 """The controller: every tensor task is answered once, whatever happens to its calls.
 
-Of its neighbours, `slot_limit` counts the calls that run at a time, `stragglers` knows which are late, `throttle` what
-refusals change, and `race` who waits for what; the backend knows where they run.
+`slot_limit` counts concurrent calls, `hedging` decides which are late and keeps the attempts of a task, and `throttle`
+reacts to refusals. The backend knows where calls run.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import final
 
 from dorylax.clock import Clock
 from dorylax.serverless.backends.base import Backend
-from dorylax.serverless.controller.brake import Brake
+from dorylax.serverless.controller.backoff import Backoff
 from dorylax.serverless.controller.call import Call, Outcome
-from dorylax.serverless.controller.race import Attempt, Race
+from dorylax.serverless.controller.hedging import Attempt, HedgedTask, Hedging
 from dorylax.serverless.controller.slot_limit import SlotLimit
-from dorylax.serverless.controller.stragglers import Stragglers
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
@@ -43,7 +42,7 @@ class Controller:
       other; the call has been reported by then.
     - An attempt that is throttled has not failed: the task queues again. Nothing begins for a while, then fewer attempts at
       a time, until none is refused any more. If all are refused for too long, the task fails.
-    - A task whose newest attempt is a straggler is called again beside it, with the same inputs and weights.
+    - A task whose newest attempt is late (`Hedging`) is called again beside it, with the same inputs and weights.
 
     Nothing waits for a slot while it holds one: a task whose attempts have all failed queues for its next; beside an
     attempt that still runs, another begins only in a spare slot, for which nobody queues.
@@ -54,7 +53,7 @@ class Controller:
         backend: runs the attempts.
         clock: where time comes from.
         limit: how many attempts run at a time.
-        stragglers: which attempts take too long, fed by this controller alone; None: tasks are never relaunched.
+        hedging: Decides which attempts are late, fed by this controller alone; None: tasks are never relaunched.
         relaunches: how often a task is relaunched at most, besides repetitions of what has failed.
         attempts: of one task that may fail before the task does, ≥ 1.
         deadline: seconds that an attempt may take, > 0; None: no limit.
@@ -63,9 +62,9 @@ class Controller:
 
     Attributes:
         limit: as given; its slots may be changed at any time, its cap is this controller's.
-        stragglers: as given.
-        relaunched: how many attempts have been begun because another was a straggler; neither those that never got a slot
-            nor those that were throttled.
+        hedging: as given.
+        relaunched: how many attempts have been begun because another was late; neither those that never got a slot nor those
+            that were throttled.
 
     Raises:
         ValueError: a number out of range.
@@ -77,7 +76,7 @@ class Controller:
         clock: Clock,
         *,
         limit: SlotLimit,
-        stragglers: Stragglers | None,
+        hedging: Hedging | None,
         relaunches: int = 1,
         attempts: int,
         deadline: float | None,
@@ -91,10 +90,10 @@ class Controller:
         if deadline is not None and not deadline > 0:
             raise ValueError(f"the deadline of an attempt must be > 0 seconds or None, got {deadline}")
         self._backend, self._clock, self.limit = backend, clock, limit
-        self.stragglers, self._relaunches = stragglers, relaunches
+        self.hedging, self._relaunches = hedging, relaunches
         self._attempts, self._deadline = attempts, deadline
         self._on_call = on_call
-        self._brake = Brake(Throttle() if throttle is None else throttle, limit, clock)
+        self._backoff = Backoff(Throttle() if throttle is None else throttle, limit, clock)
         self.relaunched = 0
         self._live: dict[Attempt, None] = {}
         self._held = 0
@@ -121,15 +120,15 @@ class Controller:
                 failure.
             Exception: whatever else an attempt raises, at once.
         """
-        if self.stragglers is None and self._deadline is None:
+        if self.hedging is None and self._deadline is None:
             return await self._in_place(task)
         await self.limit.acquire()
-        race = Race(task, asyncio.get_running_loop().create_future())
-        self._begin(race)
+        hedged = HedgedTask(task, asyncio.get_running_loop().create_future())
+        self._begin(hedged)
         try:
-            outcome = await race.outcome
+            outcome = await hedged.outcome
         except asyncio.CancelledError:
-            self._abandon(race)
+            self._abandon(hedged)
             raise
         if isinstance(outcome, TensorResult):
             return outcome
@@ -142,7 +141,7 @@ class Controller:
         for its answer. A backend that may never answer needs a deadline.
         """
         await self._idle.wait()
-        self._brake.release()
+        self._backoff.release()
         calls = [attempt.call for attempt in self._live]
         for call in calls:
             call.cancel()
@@ -180,41 +179,41 @@ class Controller:
 
     # Beginnings: the callers of these have a slot, or ask for one.
 
-    def _begin(self, race: Race, *, relaunch: bool = False) -> None:
+    def _begin(self, hedged: HedgedTask, *, relaunch: bool = False) -> None:
         """Begins an attempt, which takes over the slot that its task has been given."""
-        number, key = race.begun, race.task.key
+        number, key = hedged.begun, hedged.task.key
         name = f"{_named(key)}, attempt {number}"
-        call = self._clock.spawn(self._call(race.task, number), name=name)
-        attempt = Attempt(race, number, self._clock.now(), call, relaunch)
-        race.begun += 1
-        race.relaunches += relaunch
+        call = self._clock.spawn(self._call(hedged.task, number), name=name)
+        attempt = Attempt(hedged, number, self._clock.now(), call, relaunch)
+        hedged.begun += 1
+        hedged.relaunches += relaunch
         self.relaunched += relaunch
-        race.live[attempt] = None
+        hedged.live[attempt] = None
         self._live[attempt] = None
         self._held += 1
         self._idle.clear()
         call.add_done_callback(partial(self._ended, attempt))
         if self._overdue is not None:
             self._overdue.add(attempt, (*key, number, _DEADLINE))
-        if self.stragglers is not None and race.relaunches < self._relaunches:
-            self._watch(self.stragglers, key.stage).add(attempt, (*key, number, _RELAUNCH))
+        if self.hedging is not None and hedged.relaunches < self._relaunches:
+            self._watch(self.hedging, key.stage).add(attempt, (*key, number, _RELAUNCH))
 
-    def _ask(self, race: Race, *, spare: bool, relaunch: bool = False) -> None:
+    def _ask(self, hedged: HedgedTask, *, spare: bool, relaunch: bool = False) -> None:
         """Begins an attempt as soon as it gets a slot."""
-        if race.asking is not None:
+        if hedged.asking is not None:
             if spare:
                 return
-            race.give_up_asking()  # nothing holds a slot any more: it may queue
+            hedged.give_up_asking()  # nothing holds a slot any more: it may queue
         if self.limit.try_acquire():
-            self._begin(race, relaunch=relaunch)
+            self._begin(hedged, relaunch=relaunch)
         else:
-            name = f"{_named(race.task.key)}, waiting for attempt {race.begun}"
-            race.asking = self._clock.spawn(self._wait(race, spare=spare, relaunch=relaunch), name=name)
+            name = f"{_named(hedged.task.key)}, waiting for attempt {hedged.begun}"
+            hedged.asking = self._clock.spawn(self._wait(hedged, spare=spare, relaunch=relaunch), name=name)
 
-    async def _wait(self, race: Race, *, spare: bool, relaunch: bool) -> None:
+    async def _wait(self, hedged: HedgedTask, *, spare: bool, relaunch: bool) -> None:
         await self.limit.acquire(spare=spare)
-        race.asking = None
-        self._begin(race, relaunch=relaunch)
+        hedged.asking = None
+        self._begin(hedged, relaunch=relaunch)
 
     async def _call(self, task: TensorTask, number: int) -> TensorResult | Exception:
         """The result of an attempt, or its exception: raised on a clock, that would end the run."""
@@ -235,54 +234,54 @@ class Controller:
 
     def _ended(self, attempt: Attempt, call: asyncio.Task[TensorResult | Exception]) -> None:
         """An attempt has ended, whether anybody still waits for it or not."""
-        race = attempt.race
-        del self._live[attempt], race.live[attempt]
+        hedged = attempt.hedged
+        del self._live[attempt], hedged.live[attempt]
         if call.cancelled():  # by whoever closes the clock, or gave the task up
             self._give_back(attempt, "late")
-            race.outcome.cancel()
+            hedged.outcome.cancel()
             return
         outcome = call.result()
         beside = self._held - attempt.holds_slot
-        starved = self._note(outcome, race.task.key, attempt.number, attempt.start, beside=beside)
+        starved = self._note(outcome, hedged.task.key, attempt.number, attempt.start, beside=beside)
         if isinstance(outcome, TensorResult):
             self._observe(attempt)
-            self._give_back(attempt, "late" if race.outcome.done() else "answered")
-            race.settle(outcome)
+            self._give_back(attempt, "late" if hedged.outcome.done() else "answered")
+            hedged.settle(outcome)
         elif isinstance(outcome, TaskThrottledError):
             if self._give_back(attempt, "throttled"):
                 self._throttled(attempt, starved)
         elif isinstance(outcome, TaskFailedError):
             if self._give_back(attempt, "failed"):  # else it failed before, by its deadline
-                self._failed(race, outcome)
+                self._failed(hedged, outcome)
         else:
             self._give_back(attempt, "failed")
-            race.settle(outcome)
+            hedged.settle(outcome)
 
     def _deadline_passed(self, attempt: Attempt) -> None:
         self._give_back(attempt, "deadline")
-        self._failed(attempt.race, TaskFailedError(f"no answer within {self._deadline:g} seconds"))
+        self._failed(attempt.hedged, TaskFailedError(f"no answer within {self._deadline:g} seconds"))
 
-    def _failed(self, race: Race, error: TaskFailedError) -> None:
+    def _failed(self, hedged: HedgedTask, error: TaskFailedError) -> None:
         """Repeats what has failed, unless it has failed too often."""
-        race.failures += 1
-        if race.outcome.done():
+        hedged.failures += 1
+        if hedged.outcome.done():
             return
-        _report(race.task.key, race.failures, self._attempts, error)
-        if race.failures < self._attempts:
-            self._ask(race, spare=race.holds_slots)
-        elif not race.holds_slots:  # else one may still answer
-            exhausted = _exhausted(race.task.key, race.failures, error)
+        _report(hedged.task.key, hedged.failures, self._attempts, error)
+        if hedged.failures < self._attempts:
+            self._ask(hedged, spare=hedged.holds_slots)
+        elif not hedged.holds_slots:  # else one may still answer
+            exhausted = _exhausted(hedged.task.key, hedged.failures, error)
             exhausted.__cause__ = error
-            race.settle(exhausted)
+            hedged.settle(exhausted)
 
     def _note(
         self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
     ) -> TaskFailedError | None:
-        """Tells the brake of an attempt, before its slot is given back; returns an error if the task should fail."""
+        """Tells the backoff of an attempt, before its slot is given back; returns an error if the task should fail."""
         if not isinstance(found, TaskThrottledError):
-            self._brake.taken(start)
+            self._backoff.taken(start)
             return None
-        problem = self._brake.refused(key, start, beside, (*key, number, _RESUME))
+        problem = self._backoff.refused(key, start, beside, (*key, number, _RESUME))
         if problem is None:
             return None
         starved = TaskFailedError(f"{_named(key)} was not begun: {problem}; the last refusal: {found}")
@@ -291,19 +290,19 @@ class Controller:
 
     def _throttled(self, attempt: Attempt, starved: TaskFailedError | None) -> None:
         """Repeats an attempt that did not begin, unless the task should fail."""
-        race = attempt.race
-        race.relaunches -= attempt.relaunch
+        hedged = attempt.hedged
+        hedged.relaunches -= attempt.relaunch
         self.relaunched -= attempt.relaunch
         if starved is not None:
-            race.settle(starved)
-        elif not race.outcome.done():
-            beside = race.holds_slots
-            self._ask(race, spare=beside, relaunch=attempt.relaunch and beside)
+            hedged.settle(starved)
+        elif not hedged.outcome.done():
+            beside = hedged.holds_slots
+            self._ask(hedged, spare=beside, relaunch=attempt.relaunch and beside)
 
-    def _abandon(self, race: Race) -> None:
+    def _abandon(self, hedged: HedgedTask) -> None:
         """Nobody waits for the task any more. Slots are back at once, not when the attempts have noticed."""
-        race.give_up_asking()
-        for attempt in race.live:
+        hedged.give_up_asking()
+        for attempt in hedged.live:
             self._give_back(attempt, "late")
             attempt.call.cancel()
 
@@ -312,7 +311,7 @@ class Controller:
         if not attempt.holds_slot:
             return False
         attempt.holds_slot = False
-        key = attempt.race.task.key
+        key = attempt.hedged.task.key
         if self._overdue is not None:
             self._overdue.discard(attempt)
         if (watch := self._late.get(key.stage)) is not None:
@@ -327,32 +326,34 @@ class Controller:
         if not self._held:
             self._idle.set()
 
-    # Stragglers.
+    # Late calls.
 
-    def _watch(self, stragglers: Stragglers, stage: int) -> Watch[Attempt]:
+    def _watch(self, hedging: Hedging, stage: int) -> Watch[Attempt]:
         watch = self._late.get(stage)
         if watch is None:
             watch = self._late[stage] = Watch(
                 self._clock,
-                f"stragglers of stage {stage}",
-                seconds=partial(stragglers.threshold, stage),
+                f"late calls of stage {stage}",
+                seconds=partial(hedging.threshold, stage),
                 due=self._relaunch,
             )
         return watch
 
     def _observe(self, attempt: Attempt) -> None:
-        if self.stragglers is None:
+        if self.hedging is None:
             return
-        stage = attempt.race.task.key.stage
-        self.stragglers.observe(stage, self._clock.now() - attempt.start)
-        self._watch(self.stragglers, stage).rouse()
+        stage = attempt.hedged.task.key.stage
+        self.hedging.observe(stage, attempt.start, self._clock.now())
+        self._watch(self.hedging, stage).rouse()
 
     def _relaunch(self, attempt: Attempt) -> None:
-        race = attempt.race
-        if race.outcome.done() or race.asking is not None or race.relaunches == self._relaunches:
+        hedged = attempt.hedged
+        if hedged.outcome.done() or hedged.asking is not None or hedged.relaunches == self._relaunches:
             return
-        _log.info("%s takes long: it is to be called again beside attempt %d", _named(race.task.key), attempt.number)
-        self._ask(race, spare=True, relaunch=True)
+        if self.hedging is None or not self.hedging.spend(hedged.task.key.stage):
+            return
+        _log.info("%s takes long: it is to be called again beside attempt %d", _named(hedged.task.key), attempt.number)
+        self._ask(hedged, spare=True, relaunch=True)
 
 
 def _outcome(found: TensorResult | Exception) -> Outcome:

@@ -94,7 +94,7 @@ OPTIONS = {
     "sync_every": st.integers(1, 3),
     "graph_threads": st.integers(1, 2),
     "tensor": st.builds(
-        TensorConfig, slots=st.integers(1, 3), autotune=st.booleans(), relaunch=st.sampled_from([1.5, 5.0])
+        TensorConfig, slots=st.integers(1, 3), autotune=st.booleans(), hedge_quantile=st.sampled_from([0.5, 0.95])
     ),
     "partitioner": st.sampled_from(["random", "metis"]),
 }

@@ -89,7 +89,7 @@ def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:
         saved = trained(run)
         records = [save_controller(server) for server in servers(run)]
         assert saved.record["controllers"] == records
-        assert all(record["stragglers"] and record["autotuner"] for record in records)
+        assert all(record["hedging"] and record["autotuner"] for record in records)
     changed = records[0] | {"autotuner": [1, *records[0]["autotuner"][1:]]}
     with running(**learning) as other:
         server = servers(other)[0]
@@ -98,4 +98,4 @@ def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:
         assert server.controller.limit.slots == server.autotuner.limit
     with running(tensor=TensorConfig(relaunches=0)) as plain:
         restore_controller(servers(plain)[0], changed)
-        assert save_controller(servers(plain)[0]) == {"stragglers": None, "autotuner": None}
+        assert save_controller(servers(plain)[0]) == {"hedging": None, "autotuner": None}

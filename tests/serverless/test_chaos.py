@@ -105,7 +105,7 @@ def test_calls_that_go_wrong(
     """Late by 20 times, twice, replayed, lost, damaged, in another order: more than half of all calls suffer something."""
     with nothing_left():
         made = wrap_workers(monkeypatch, CALL_FAULTS, share=0.6, seed=3)
-        with running(config(backend=backend, relaunch=3.0, **options)) as found:
+        with running(config(backend=backend, hedge_quantile=0.9, **options)) as found:
             while len(found.states) < EPOCHS:
                 found.train()
             print(made[0].suffered, found.pipeline.counters())
@@ -133,7 +133,7 @@ def test_messages_that_are_damaged_doubled_turned_and_lost(
 
     with nothing_left():
         # So that a worker whose message was lost is given up soon; compiling takes much less.
-        options = config(backend=backend, deadline=5.0, relaunch=3.0)
+        options = config(backend=backend, deadline=5.0, hedge_quantile=0.9)
         tampering = tamper(monkeypatch, share=0.15, seed=2, most_dropped=2)
         monkeypatch.setattr(data_server, "DataServer", in_small_chunks)
         with running(options) as found:

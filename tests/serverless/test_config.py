@@ -24,7 +24,7 @@ def test_what_is_written_can_be_read_back() -> None:
         ({"slots": True}, "tensor.slots must be a whole number ≥ 1, got true"),
         ({"attempts": 0}, "tensor.attempts must be ≥ 1, got 0"),
         ({"relaunches": -1}, "tensor.relaunches must be ≥ 0, got -1"),
-        ({"relaunch": 1}, "tensor.relaunch must be > 1, got 1"),
+        ({"hedge_quantile": 1}, "tensor.hedge_quantile must be > 0 and ≤ 0.99, got 1"),
         ({"deadline": 0}, "tensor.deadline must be > 0 \\(seconds\\), got 0"),
         ({"deadline": float("nan")}, "tensor.deadline must be finite, got nan"),
         ({"backend": "local", "latency": -1}, "tensor.latency must be ≥ 0 \\(seconds\\), got -1"),

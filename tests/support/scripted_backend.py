@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dorylax.clock import Clock, VirtualClock
-from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
+from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 
@@ -73,7 +73,7 @@ class Scripted:
 
 
 class Asked:
-    """A controller over a scripted backend, and all the calls it reports; with a threshold in seconds, or stragglers."""
+    """A controller over a scripted backend, and all the calls it reports; with a threshold in seconds, or hedging."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Asked:
         *,
         slots: int = 4,
         threshold: float | None = None,
-        stragglers: Stragglers | None = None,
+        hedging: Hedging | None = None,
         relaunches: int = 1,
         attempts: int = 3,
         deadline: float | None = None,
@@ -97,7 +97,7 @@ class Asked:
             self.backend,
             clock,
             limit=self.limit,
-            stragglers=stragglers if threshold is None else known(threshold),
+            hedging=hedging if threshold is None else known(threshold),
             relaunches=relaunches,
             attempts=attempts,
             deadline=deadline,
@@ -131,8 +131,8 @@ def asking(script: Mapping[int, Sequence[Act]], **options: Any) -> Iterator[Aske
         yield Asked(clock, script, **options)
 
 
-def known(threshold: float) -> Stragglers:
-    """Stragglers that know the threshold of stage 3 from the beginning, and all but keep it."""
-    stragglers = Stragglers(factor=2.0, least=1, window=1_000_000)
-    stragglers.restore({"3": (1_000_000, threshold / 2)})
-    return stragglers
+def known(threshold: float) -> Hedging:
+    """Hedging that knows the threshold of stage 3 from the beginning, and keeps it for hundreds of calls."""
+    hedging = Hedging(window=2000)
+    hedging.restore({"3": (1000.0, [0.0] * 1200 + [threshold] * 800)})
+    return hedging

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import RealClock, VirtualClock
-from dorylax.serverless.controller import Call, SlotLimit, Stragglers
+from dorylax.serverless.controller import Call, Hedging, SlotLimit
 from dorylax.serverless.task import TaskFailedError, TensorResult
 
 CLOCKS = {"real": RealClock, "virtual": VirtualClock}
@@ -162,11 +162,25 @@ def test_a_task_is_relaunched_so_often_at_most(relaunches: int, begun: int) -> N
         assert starts == pytest.approx([5.0 * k for k in range(begun)], abs=1e-3)
 
 
-def test_the_mean_is_learned_and_those_already_running_are_measured_by_it() -> None:
-    """All begin before anything is known; nine answers later the one that never comes is a straggler."""
-    with asking({0: [NEVER]}, slots=20, stragglers=Stragglers(factor=5.0, least=9)) as asked:
-        assert asked.play(*range(10))[0] == (0, 1)
-        assert asked.clock.now() == 6.0  # relaunched after 5 times the mean of 1 second; that takes 1 more
+def test_the_threshold_is_learned_and_calls_already_running_are_measured_by_it() -> None:
+    """All begin before anything is known; twenty answers later the one that never comes is late."""
+    hedging = Hedging(quantile=0.95)
+    hedging.observe(3, -1.0, 0.0)  # a cold start, which is not counted
+    script = {k: [Act("answer", k / 10)] for k in range(1, 21)}
+    with asking({0: [NEVER], **script}, slots=30, hedging=hedging) as asked:
+        assert asked.play(*range(21))[0] == (0, 1)
+        # The 19th of 20 calls took 1.9 seconds, which have passed when the 20th has answered at 2; a new call takes 1.
+        assert asked.clock.now() == 3.0
+
+
+def test_beyond_the_budget_no_call_is_repeated() -> None:
+    """The cluster has become slow: all calls are late, a tenth of the calls so far may be repeated."""
+    hedging = Hedging(quantile=0.95)
+    for k in range(-21, 0):
+        hedging.observe(3, k - 1.0, k)
+    with asking({k: [Act("answer", 9.0)] * 2 for k in range(8)}, slots=30, hedging=hedging) as asked:
+        asked.play(*range(8))
+        assert asked.controller.relaunched == 2
 
 
 @pytest.mark.parametrize("fails", [False, True])

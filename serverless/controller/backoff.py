@@ -15,7 +15,7 @@ _log = logging.getLogger("dorylax.controller")
 
 
 @final
-class Brake:
+class Backoff:
     """Withholds slots after calls were refused.
 
     Args:

@@ -10,8 +10,8 @@ import pytest
 from support.scripted_backend import Act, Asked, asking, task
 
 from dorylax.clock import VirtualClock
-from dorylax.serverless.controller import Call, Controller, SlotLimit, Stragglers, Throttle
-from dorylax.serverless.controller.brake import Brake
+from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
+from dorylax.serverless.controller.backoff import Backoff
 from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
 
 either_way = pytest.mark.parametrize("deadline", [None, 1e6], ids=["in place", "watched"])
@@ -40,16 +40,16 @@ def test_releasing_after_a_pause_begins_no_new_round() -> None:
     limit, key = SlotLimit(8), TaskKey(0, 0, 0, 0)
 
     async def main(clock: VirtualClock) -> None:
-        brake = Brake(Throttle(first=1.0), limit, clock)
-        brake.refused(key, 0.0, 4, (0,))
+        backoff = Backoff(Throttle(first=1.0), limit, clock)
+        backoff.refused(key, 0.0, 4, (0,))
         await clock.sleep(2.0, (1,))
         start = clock.now()
         await clock.sleep(1.0, (2,))
-        brake.release()
+        backoff.release()
         assert limit.try_acquire()
-        brake.refused(key, start, 4, (3,))  # counts: it began after the pause
+        backoff.refused(key, start, 4, (3,))  # counts: it began after the pause
         assert not limit.try_acquire()
-        brake.release()
+        backoff.release()
 
     with VirtualClock() as clock:
         clock.run(main(clock))
@@ -172,7 +172,7 @@ def crowd(controllers: int, slots: int, limit: int, tasks: int, *, lifted: float
                 cloud,
                 clock,
                 limit=SlotLimit(slots),
-                stragglers=Stragglers(),
+                hedging=Hedging(),
                 attempts=1,
                 deadline=None,
                 on_call=calls.append,
