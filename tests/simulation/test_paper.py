@@ -98,4 +98,4 @@ def test_attention_is_computed_per_edge_on_functions(row):
     costs = [stage_cost(step, edges) for step in called]
     product = 2 * scenario.config.model.hidden_features * small.graph.classes
     assert sum(cost.flops for cost in costs) / edges == pytest.approx(3 * product, rel=0.06)
-    assert all(cost.bytes_in + cost.bytes_out < 20 * edges for cost in costs)
+    assert all(cost.bytes_in + cost.bytes_out < 32 * edges for cost in costs)  # rows would be 100 bytes or more
