@@ -1,4 +1,4 @@
-"""How fast two processes of this machine ask each other: latency and bandwidth of the transport between hosts."""
+"""Two processes of this machine: latency and bandwidth of the transport between hosts, and of rows that workers fetch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from dorylax.clock import RealClock
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
+from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.server import DataServer
 
 Kind = Literal["ipc", "tcp"]
 
@@ -27,8 +29,13 @@ _HERE, _THERE = Address("graph", 0), Address("graph", 1)
 _CODEC = Codec([], {})
 
 
-def steps(sizes: Sizes) -> Iterator[Step]:
-    """The measurements: over files of this machine, and over its loopback interface, encrypted."""
+def fetches(sizes: Sizes) -> Iterator[Step]:
+    """List the measurement of rows that a worker process fetches."""
+    yield Step("fetch", partial(_fetch, sizes))
+
+
+def requests(sizes: Sizes) -> Iterator[Step]:
+    """List measurements of requests over files of this machine, and over its loopback interface, encrypted."""
     kinds: tuple[Kind, ...] = ("ipc", "tcp")
     for kind in kinds:
         yield Step(f"transport, {kind}", partial(_measure, sizes, kind))
@@ -95,3 +102,32 @@ def _answer(pipe: Connection, keys: RunKeys, kind: Kind) -> None:
 
     with RealClock() as clock:
         clock.run(serve())
+
+
+def _fetch(sizes: Sizes) -> Values:
+    rows = np.ones((sizes.sent_together * sizes.sent_bytes // 64, 16), np.float32)
+    keys = RunKeys.make()
+    with DataServer(keys) as server:
+        address = server.open("graph 0")
+        server.offer(address, "rows", [rows])
+        with other_process(_get, keys, address) as pipe:
+
+            def once() -> float:
+                pipe.send(None)
+                seconds: float = pipe.recv()
+                return rows.nbytes / seconds
+
+            return repeated("fetch", once, sizes.seconds, transport="ipc")
+
+
+def _get(pipe: Connection, keys: RunKeys, address: str) -> None:
+    """Of the process: fetches whenever it is told to, and says how long it took."""
+    with DataClient(keys) as client:
+        while True:
+            try:
+                pipe.recv()
+            except EOFError:
+                return
+            begin = time.perf_counter()
+            client.get(address, "rows")
+            pipe.send(time.perf_counter() - begin)

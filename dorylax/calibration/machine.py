@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import os
 import platform
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import final
 
-from dorylax.calibration import copies, disk, fetches, gather, loopback, products, reference, tasks
-from dorylax.calibration.load import OthersLoad
+from dorylax.calibration import bandwidth, loopback, products, reference
 from dorylax.calibration.sizes import Sizes
 from dorylax.calibration.steps import Quantity, Step, summary
 from dorylax.cost.measured import Measured
@@ -28,6 +30,9 @@ MOST_SPREAD = 0.25
 MOST_OTHERS = 0.1
 """Of the cores' time: where others use more of it, all measurements are in doubt."""
 
+_TICKS = os.sysconf("SC_CLK_TCK")
+_IDLE = (3, 4)  # the columns of /proc/stat that are no work: idle and iowait
+
 
 def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
     """Measures this machine.
@@ -45,14 +50,14 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
     values: dict[Quantity, list[float]] = {}
     with ExitStack() as stack:
         steps: list[Step] = [
-            *disk.steps(sizes, folder),  # first: it may be full
-            *gather.steps(sizes, threads),
+            *bandwidth.files(sizes, folder),  # first: it may be full
+            *bandwidth.gathers(sizes, threads),
             *products.steps(sizes, threads, stack),
-            *copies.steps(sizes, threads),
-            *tasks.steps(sizes),
-            *fetches.steps(sizes),
+            *bandwidth.copies(sizes, threads),
+            *reference.tiny(sizes),
+            *loopback.fetches(sizes),
             *reference.steps(sizes),
-            *loopback.steps(sizes),
+            *loopback.requests(sizes),
         ]
         for done, step in enumerate(ROUNDS * steps):
             progress(done, ROUNDS * len(steps), step.label)
@@ -117,3 +122,47 @@ def processor(root: Path = Path("/")) -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return next(iter(names), "") or platform.processor() or platform.machine()
+
+
+@final
+class OthersLoad:
+    """What other processes take of the cores that this one may use, from when it is made.
+
+    Args:
+        root: where `proc` lies.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._stat = root / "proc/stat"
+        self._begin = time.perf_counter()
+        self._busy, self._own = _busy_seconds(self._stat), _own_seconds()
+
+    def share(self) -> float | None:
+        """Their share of all time of these cores, 0 … 1; None where the system does not say.
+
+        Processes that this one has started count as its own once they have ended.
+        """
+        now = _busy_seconds(self._stat)
+        if now is None or self._busy is None:
+            return None
+        cores = len(os.sched_getaffinity(0))
+        others = (now - self._busy) - (_own_seconds() - self._own)
+        return min(1.0, max(0.0, others / (cores * (time.perf_counter() - self._begin))))
+
+
+def _own_seconds() -> float:
+    return sum(os.times()[:4])
+
+
+def _busy_seconds(stat: Path) -> float | None:
+    """Of the cores that this process may use: time in which somebody computed, other virtual machines included."""
+    try:
+        lines = stat.read_text("ascii").splitlines()
+        mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+    except (OSError, AttributeError):
+        return None
+    ticks = 0
+    for name, *columns in map(str.split, lines):
+        if name in mine:
+            ticks += sum(int(text) for place, text in enumerate(columns[:8]) if place not in _IDLE)
+    return ticks / _TICKS

@@ -1,7 +1,7 @@
-"""What tasks of a pipeline take on a graph of some size: longer than the same work does over and over by itself.
+"""Tasks of small pipelines: of some that compute next to nothing, and of some on a graph of some size.
 
-Within a pipeline the work's data are in no cache, its results in new memory, and its core may have slept. A simulation of
-the same runs says how much longer (`dorylax.simulation.one_machine`).
+The latter take longer than the same work in a loop: no cache has their data, results go to new memory, cores may have slept.
+A simulation of the same runs says how much longer (`dorylax.simulation.one_machine`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.small_runs import WORKER, Shown, Small, mean_length, small_run
+from dorylax.calibration.small_runs import TINY, WORKER, Shown, Small, mean_length, small_run
 from dorylax.calibration.steps import Quantity, Step, quantity
 from dorylax.pipeline.timeline import Resource, Span
 
@@ -44,6 +44,13 @@ REFERENCES: Mapping[str, Reference] = {
 """By name: of a server, of its threads for tensor tasks, and of a worker process; then of servers that are processes."""
 
 
+def tiny(sizes: Sizes) -> Iterator[Step]:
+    """List measurements inside and around tasks that compute next to nothing: by threads, then by a worker process."""
+    yield small_run("tasks", TINY, sizes.epochs, {quantity("task", part=part): of for part, of in _PARTS.items()})
+    calls = TINY._replace(tensor=WORKER)
+    yield small_run("calls", calls, sizes.epochs, {quantity("call", transport="ipc"): _PARTS["tensor"]})
+
+
 def steps(sizes: Sizes) -> Iterator[Step]:
     """The measurements.
 
@@ -64,3 +71,16 @@ def _shows(run: Small) -> Mapping[Quantity, Shown]:
 
 def _mean(resource: Resource, _: float, spans: Sequence[Span]) -> float:
     return mean_length(spans, resource)
+
+
+def _around(seconds: float, spans: Sequence[Span]) -> float:
+    """One task at a time: what is not spent inside tasks is spent around them."""
+    return (seconds - sum(span.end - span.start for span in spans)) / len(spans)
+
+
+_PARTS: Mapping[str, Shown] = {
+    "inside": lambda _, spans: mean_length(spans, "graph"),
+    "tensor": lambda _, spans: mean_length(spans, "tensor"),
+    "around": _around,
+}
+"""Of tasks: inside those of graph servers, inside tensor tasks, around either."""

@@ -22,11 +22,11 @@ from dorylax.terminal.output import percent, print_json, print_table
 if TYPE_CHECKING:
     from dorylax.simulation.paper import Row
     from dorylax.simulation.result import Simulated
-    from dorylax.simulation.scenario import Scenario
+    from dorylax.simulation.scenario import Backend, Scenario
 
 _TABLES_3_4 = "paper/tables34"
 _COMPARISONS = ("paper/naive-serverless", "paper/burst-instances", "paper/sampled")
-_BACKENDS = ("functions", "cpu", "gpu")
+_BACKENDS: tuple[Backend, ...] = ("functions", "cpu", "gpu")
 _SHOWN_TASKS = 12
 _COMPARED_EPOCHS = 3
 _POINTS = 100
@@ -82,7 +82,7 @@ _TOLD = 2000
 def simulate(
     *,
     name: str,
-    backends: tuple[str, ...],
+    backends: tuple[Backend, ...],
     epochs: int | None,
     trace: Path | None,
     grid: str | None,
@@ -133,7 +133,8 @@ def simulate(
         return
     scenario = load(name)
     will_read(*scenario.config.dotted().values())
-    found, refused = _on_backends(scenario, backends or (_BACKENDS if trace is None else _BACKENDS[:1]), epochs, trace)
+    chosen = backends or (_BACKENDS if trace is None else _BACKENDS[:1])
+    found, refused = _on_backends(scenario.on, chosen, epochs, trace)
     if not found:
         raise ConfigError("; ".join(f"{scenario.name} on {backend}: {why}" for backend, why in refused.items()))
     from dorylax.simulation.result import finding
@@ -154,16 +155,16 @@ def simulate(
 
 
 def _on_backends(
-    scenario: Scenario, backends: Sequence[str], epochs: int | None, trace: Path | None = None
-) -> tuple[dict[str, Simulated], dict[str, str]]:
+    make: Callable[[Backend], Scenario], backends: Sequence[Backend], epochs: int | None, trace: Path | None = None
+) -> tuple[dict[Backend, Simulated], dict[str, str]]:
     """Return the results of the possible backends, and the reasons against the others."""
     from dorylax.simulation.scenario import ScenarioError
 
-    found: dict[str, Simulated] = {}
+    found: dict[Backend, Simulated] = {}
     refused: dict[str, str] = {}
     for backend in backends:
         try:
-            found[backend] = _simulated(scenario.on(backend), epochs, trace)  # type: ignore[arg-type]
+            found[backend] = _simulated(make(backend), epochs, trace)
         except ScenarioError as error:
             refused[backend] = str(error)
     return found, refused
@@ -244,30 +245,27 @@ def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
     """Show all cells next to the published ones."""
     from dorylax.simulation.paper import TABLES_3_4
 
-    rows = [(row, *_on_backends(row.scenario(), _BACKENDS, epochs)) for row in TABLES_3_4]
-    contents = [_row_content(*row) for row in rows]
+    rows = [_row_content(row, *_on_backends(row.scenario, _BACKENDS, epochs)) for row in TABLES_3_4]
     if as_json:
-        print_json({"schema": 1, "rows": contents})
+        print_json({"schema": 1, "rows": rows})
     else:
-        _show_rows(contents)
+        _show_rows(rows)
 
 
-def _row_content(row: Row, cells: Mapping[str, Simulated], missing: Mapping[str, str]) -> dict[str, Any]:
-    from dorylax.simulation.paper import dollars_of_paper, relative
+def _row_content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[str, str]) -> dict[str, Any]:
+    from dorylax.simulation.paper import dollars_of_paper, implied_epochs, relative
 
     ours = {backend: (found.seconds, dollars_of_paper(found)) for backend, found in cells.items()}
-    published = {backend: tuple(cell) for backend, cell in row.published.items()}
     content: dict[str, Any] = {"row": row.name, "missing": missing, "cells": {}, "relative": {}}
-    for backend, cell in published.items():
+    for backend, cell in row.published.items():
         found = cells.get(backend)
         content["cells"][backend] = {
-            "published": {"seconds": cell[0], "dollars": cell[1]},
+            "published": cell._asdict(),
             "simulated": None if found is None else found.to_dict(),
-            # Number of epochs at which the simulated time equals the paper's.
-            "epochs_if_equal": None if found is None else (cell[0] - found.prepare) / found.epoch,
+            "epochs_if_equal": None if found is None else implied_epochs(cell, found),
         }
     for other in _BACKENDS[1:]:
-        pairs = {"published": relative(published, other), "simulated": relative(ours, other)}  # type: ignore[arg-type]
+        pairs = {"published": relative(row.published, other), "simulated": relative(ours, other)}
         content["relative"][other] = {
             name: None if pair is None else {"time": pair[0], "value": pair[1]} for name, pair in pairs.items()
         }
@@ -276,34 +274,33 @@ def _row_content(row: Row, cells: Mapping[str, Simulated], missing: Mapping[str,
 
 def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
     table = Table(
-        title="Dorylus, tables 3 and 4: time and value on functions, relative to servers alone (published, simulated)",
+        title="Dorylus, tables 3 and 4: time T and value V on functions, relative to servers alone (published, simulated),\n"
+        "and simulated seconds of an epoch, × the epochs with which they would be the published seconds",
         title_justify="left",
         title_style="bold",
     )
     table.add_column("row")
-    for other in ("CPU", "GPU"):
-        for what in ("T", "V"):
-            table.add_column(f"{what} / {what} {other}", justify="right")
-    for column in ("epoch, functions", "CPU", "GPU"):
+    for column in ("T CPU", "V CPU", "T GPU", "V GPU", "functions", "CPU", "GPU"):
         table.add_column(column, justify="right")
+    right = dict.fromkeys(_BACKENDS[1:], 0)
     for content in contents:
-        pairs = [
-            (content["relative"][other]["published"][what], content["relative"][other]["simulated"])
-            for other in _BACKENDS[1:]
-            for what in ("time", "value")
-        ]
-        names = ("time", "value") * 2
-        shown = [
-            f"{published:.2f}, {'–' if found is None else f'{found[name]:.2f}'}"
-            for (published, found), name in zip(pairs, names, strict=True)
-        ]
-        found = [content["cells"][backend]["simulated"] for backend in _BACKENDS]
-        seconds = ["–" if one is None else f"{one['epoch_seconds']:.2f} s" for one in found]
-        table.add_row(content["row"], *shown, *seconds)
+        shown = []
+        for other in right:
+            published, found = (content["relative"][other][name] for name in ("published", "simulated"))
+            shown += [
+                f"{published[name]:.2f}, {'–' if found is None else f'{found[name]:.2f}'}" for name in ("time", "value")
+            ]
+            right[other] += found is not None and (found["value"] > 1) == (published["value"] > 1)
+        for cell in (content["cells"][backend] for backend in _BACKENDS):
+            found = cell["simulated"]
+            shown.append("–" if found is None else f"{found['epoch_seconds']:.3g} s × {cell['epochs_if_equal']:.0f}")
+        table.add_row(content["row"], *shown)
     print_table(table)
     for content in contents:
         for backend, reason in content["missing"].items():
             click.echo(f"{content['row']} on {backend} was not simulated: {reason}")
+    counts = " and ".join(f"against {other.upper()} servers in {count}" for other, count in right.items())
+    click.echo(f"Functions win or lose by value as published: {counts} of {len(contents)} rows.")
 
 
 def _compare(name: str, epochs: int, *, as_json: bool) -> None:

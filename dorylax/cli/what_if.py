@@ -61,15 +61,14 @@ class WhatIf(NamedTuple):
             ScenarioError, ConfigError: The scenario is impossible; or no point is within budget and deadline (raised last).
             CommandError: Ctrl-C or SIGTERM stopped the search; existing results were shown.
         """
-        from dorylax.simulation import amounts
-        from dorylax.simulation.choice import Wishes
+        from dorylax.simulation.choice import Wishes, dollars_of, seconds_of
         from dorylax.simulation.grid import Grid
         from dorylax.simulation.scenario import ScenarioError
         from dorylax.simulation.settings import load
 
         wishes = Wishes(
-            None if self.budget is None else amounts.dollars(self.budget),
-            None if self.deadline is None else amounts.seconds(self.deadline),
+            None if self.budget is None else dollars_of(self.budget),
+            None if self.deadline is None else seconds_of(self.deadline),
         )
         grid = Grid.parse(self.grid)
         scenario = load(self.scenario)

@@ -26,7 +26,7 @@ from dorylax.settings.words import TYPE_WORDS
 
 Part = TypeVar("Part", Cluster, Function, Gpu, Instance, Variation)
 Where = tuple[str, ...]
-_UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu", "memory")
+_UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu", "memory", "row_latency")
 _OPTIONAL = ("variation", *_UNSHARED)
 """Keys that a description of a server may leave out: it then has the default cluster's variation, and shares nothing."""
 _UNWRITTEN = ("one_machine",)

@@ -48,6 +48,7 @@ class Instance:
         total_memory_bandwidth: bytes per second that all threads together read at most; 0: whatever they ask for.
         gpu: its GPU; None where it has none.
         memory: bytes of main memory; 0: unknown.
+        row_latency: least seconds for each row that a thread reads along an edge, however narrow; 0: its bytes alone count.
 
     Raises:
         ClusterError: a value out of range.
@@ -66,12 +67,13 @@ class Instance:
     total_memory_bandwidth: float = 0.0
     gpu: Gpu | None = None
     memory: float = 0.0
+    row_latency: float = 0.0
 
     def __post_init__(self) -> None:
         check_bounds(self, "threads", 1.0)
         for key in ("flops", "memory_bandwidth", "network_bandwidth", "overhead"):
             check_bounds(self, key, 0.0, above=True)
-        for key in ("price", "total_memory_bandwidth", "memory"):
+        for key in ("price", "total_memory_bandwidth", "memory", "row_latency"):
             check_bounds(self, key, 0.0)
         check_bounds(self, "lone_thread", 1.0)
         if self.threads_per_core not in (1, 2):

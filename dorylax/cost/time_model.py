@@ -71,6 +71,11 @@ class TimeModel:
         self._ways: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}  # as of `Machines.between`
         self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
+    @property
+    def by_rows(self) -> bool:
+        """Whether the time of a gather depends on the width of its rows."""
+        return self.measured is not None or self.cluster.graph_server.row_latency > 0
+
     def graph_task(
         self,
         key: tuple[int, ...],
@@ -88,9 +93,10 @@ class TimeModel:
             flops: its floating-point operations, ≥ 0.
             bytes: what it reads along edges and writes, ≥ 0.
             server: the number of the graph server.
-            rows: of which rows along edges these bytes are; None where they are read one after the other. This and the next
-                matter only where a machine was measured.
-            elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none.
+            rows: the rows along edges that these bytes belong to; None where they are read one after the other. Used only if
+                `by_rows`.
+            elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none. Used
+                only where a machine was measured.
 
         Raises:
             ValueError: a negative amount.
@@ -100,6 +106,8 @@ class TimeModel:
         server_type, machines = self.cluster.graph_server, self.machines
         if self.measured is not None:
             flops, bytes = self._as_described(self.measured, flops, bytes, rows, elementwise)
+        elif rows is not None and server_type.row_latency:
+            bytes *= max(1.0, server_type.row_latency * server_type.memory_bandwidth / rows.row_bytes)
         factor = server_type.variation.factor(self.seed, "graph", key)
         if (one := self.cluster.one_machine) is not None:
             slow = one.graph_slowdown

@@ -16,8 +16,7 @@ from dorylax.simulation.choice import Price, Wishes
 from dorylax.simulation.grid import Grid, Point, Value
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.simulation.side_by_side import outcomes
-from dorylax.simulation.task import Task
+from dorylax.simulation.side_by_side import Task, outcomes
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -89,7 +89,7 @@ async def operate(
         return run_piece
 
     jobs = []
-    rows = None if context.times is None or not context.times.measured else _rows_read(server, visit, reading)
+    rows = None if context.times is None or not context.times.by_rows else _rows_read(server, visit, reading)
     for place, piece in enumerate(server.pieces(step, visit.interval, reading.rows)):
         job = Job(step, visit, place, piece.flops, piece.bytes, step.label, rows)
         jobs.append((job, guarded(place, work_on(step, reading.operands, reading.rows, piece, results))))

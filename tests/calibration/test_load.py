@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.calibration import load
-from dorylax.calibration.load import OthersLoad
+from dorylax.calibration.machine import OthersLoad
 
 TICKS = os.sysconf("SC_CLK_TCK")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.simulation import paper
 from dorylax.simulation.comparisons import COMPARISONS, Comparison
 from dorylax.simulation.scenario import GraphSizes
 
@@ -105,6 +106,29 @@ def test_what_cannot_be_is_one_line(dorylax, options: tuple[str, ...], problem: 
     assert (code, out) == (2, "")
     assert problem in err
     assert len(err.splitlines()) == 1
+
+
+def test_the_papers_tables(dorylax, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small graphs, with the epochs that each cell implies, and the verdict."""
+    monkeypatch.setattr(paper, "GRAPHS", dict.fromkeys(paper.GRAPHS, GraphSizes(20_000, 100_000, 30, 5)))
+    monkeypatch.setattr(paper, "TABLES_3_4", paper.TABLES_3_4[:2])
+    code, out, err = dorylax("simulate", "--scenario", "paper/tables34", "--epochs", "2", "--json")
+    assert (code, err) == (0, "")
+    rows = json.loads(out)["rows"]
+    assert [row["row"] for row in rows] == ["gcn-reddit-small", "gcn-reddit-large"]
+    right = {"cpu": 0, "gpu": 0}
+    for row in rows:
+        for other in right:
+            published, simulated = (row["relative"][other][name]["value"] for name in ("published", "simulated"))
+            right[other] += (published > 1) == (simulated > 1)
+        cell = row["cells"]["cpu"]
+        simulated = cell["simulated"]
+        seconds = simulated["prepare_seconds"] + cell["epochs_if_equal"] * simulated["epoch_seconds"]
+        assert seconds == pytest.approx(cell["published"]["seconds"])
+    code, out, err = dorylax("simulate", "--scenario", "paper/tables34", "--epochs", "2")
+    assert (code, err) == (0, "")
+    assert f"{rows[0]['cells']['cpu']['epochs_if_equal']:.0f}" in out
+    assert f"against CPU servers in {right['cpu']} and against GPU servers in {right['gpu']} of 2 rows" in out
 
 
 @pytest.mark.parametrize("name", COMPARISONS)

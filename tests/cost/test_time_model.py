@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.calm import calm
 
-from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, TimeModel, clusters
+from dorylax.clock import VirtualClock
+from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, Machines, RowsRead, TimeModel, clusters
 from dorylax.cost.time_model import Late
 
 AMOUNT = st.floats(0, 1e15)
@@ -98,3 +99,27 @@ def test_a_third_of_the_papers_tensor_task_is_communication():
         )
     )
     assert 0.2 < communication / (arithmetic + communication) < 0.5
+
+
+@pytest.mark.parametrize("contention", [False, True])
+def test_narrow_rows_take_their_latency(contention: bool) -> None:
+    """A row of 100 bytes at 1 GB/s takes 100 ns by its bytes; more only if its latency is longer."""
+    server = replace(DEFAULT_CLUSTER.graph_server, memory_bandwidth=1e9, lone_thread=1.0, total_memory_bandwidth=0.0)
+
+    def seconds(latency: float, rows: RowsRead | None) -> float:
+        cluster = calm(
+            replace(DEFAULT_CLUSTER, graph_server=replace(server, row_latency=latency), contention=contention)
+        )
+        clock = VirtualClock()
+        with clock:
+            model = TimeModel(cluster, 0, Machines(cluster, clock, 1) if contention else None)
+            assert model.by_rows == (latency > 0)
+            duration = model.graph_task((0,), flops=0.0, bytes=1e6, rows=rows)
+            clock.run(clock.sleep(duration, (0,)))
+            return clock.now() - cluster.graph_server.overhead
+
+    narrow, wide = RowsRead(100, 10**6), RowsRead(1000, 10**6)
+    assert seconds(0.0, narrow) == pytest.approx(1e-3)
+    assert seconds(250e-9, narrow) == pytest.approx(2.5e-3)
+    assert seconds(250e-9, wide) == pytest.approx(1e-3)
+    assert seconds(250e-9, None) == pytest.approx(1e-3)

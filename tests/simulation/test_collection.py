@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from dorylax.simulation.collection import rarely_collected
+from dorylax.simulation.run import rarely_collected
 
 
 @pytest.fixture(autouse=True)

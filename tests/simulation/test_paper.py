@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from dorylax.jax_internals import type_of
-from dorylax.simulation.paper import GRAPHS, TABLES_3_4, relative
-from dorylax.simulation.run import pipeline_of
+from dorylax.pipeline.stages import stage_cost
+from dorylax.simulation.paper import GRAPHS, TABLES_3_4, implied_epochs, relative
+from dorylax.simulation.run import pipeline_of, simulate
 
 # Dorylus, tables 3 and 4, as summed up there: V/V_gpu and V/V_cpu.
 VALUES = {
@@ -43,8 +44,26 @@ def test_scenarios_are_the_papers_clusters(row):
     assert not made.pipeline.freshness
     cost = made.cluster.graph_server.price * row.servers * row.published["cpu"].seconds / 3600
     assert cost == pytest.approx(row.published["cpu"].dollars, rel=0.05)
-    gpu = made.on("gpu").cluster.graph_server.price * row.servers * row.published["gpu"].seconds / 3600
+    gpu = row.scenario("gpu").cluster.graph_server.price * row.servers * row.published["gpu"].seconds / 3600
     assert gpu == pytest.approx(row.published["gpu"].dollars, rel=0.03)
+
+
+@pytest.mark.parametrize("row", TABLES_3_4, ids=lambda row: row.name)
+def test_servers_alone_run_one_synchronous_interval(row):
+    """As `run/run-onnode` of the public release: NUM_LAMBDAS=1, no pipeline; a CPU's threads share it."""
+    cpu, gpu = row.scenario("cpu"), row.scenario("gpu")
+    assert (cpu.pipeline.mode, cpu.pipeline.intervals) == ("pipe", cpu.cluster.graph_server.threads)
+    assert (gpu.pipeline.mode, gpu.pipeline.intervals) == ("pipe", 1)
+    assert not cpu.cluster.functions
+    assert not gpu.cluster.functions
+
+
+def test_implied_epochs_make_the_published_seconds():
+    row = TABLES_3_4[0]
+    small = dataclasses.replace(row.scenario("cpu"), graph=dataclasses.replace(GRAPHS[row.graph], edges=1_000_000))
+    found = simulate(small, epochs=2)
+    epochs = implied_epochs(row.published["cpu"], found)
+    assert found.prepare + epochs * found.epoch == pytest.approx(row.published["cpu"].seconds)
 
 
 def test_no_cell_no_ratio():
@@ -65,3 +84,18 @@ def test_its_program_is_run(row):
     hidden = scenario.config.model.hidden_features
     assert gathered == [sizes.features, hidden, hidden]
     assert [one.constant for one in plan.publications] == [True, False, False]
+
+
+@pytest.mark.parametrize("row", [row for row in TABLES_3_4 if row.model == "gat"], ids=lambda row: row.name)
+def test_attention_is_computed_per_edge_on_functions(row):
+    """As in the public release: one number per edge travels; three products of 2·h·C operations, the gradients' included."""
+    scenario = row.scenario()
+    small = dataclasses.replace(scenario, graph=dataclasses.replace(GRAPHS[row.graph], vertices=20_000, edges=100_000))
+    pipeline, _ = pipeline_of(small, small.pipeline)
+    called = [step for step in pipeline.prepared.plan.epoch if step.on_worker and step.space == "edge"]
+    assert [step.label for step in called] == ["AE", "∇AE"]
+    edges = 1_000_000
+    costs = [stage_cost(step, edges) for step in called]
+    product = 2 * scenario.config.model.hidden_features * small.graph.classes
+    assert sum(cost.flops for cost in costs) / edges == pytest.approx(3 * product, rel=0.06)
+    assert all(cost.bytes_in + cost.bytes_out < 32 * edges for cost in costs)  # rows would be 100 bytes or more
