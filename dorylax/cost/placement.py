@@ -56,7 +56,7 @@ class Expected(NamedTuple):
 
     def objective(self, price_weight: float) -> float:
         """Seconds · dollars^weight, which `decide` minimises. At weight 1 it is the inverse of Dorylus' value."""
-        return self.seconds * self.dollars**price_weight
+        return float(self.seconds * self.dollars**price_weight)
 
     def overlap(self, seconds: float) -> float:
         """The share of the shorter of working and waiting that an epoch of these seconds has hidden, 0 to 1."""

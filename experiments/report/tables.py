@@ -94,9 +94,10 @@ def _ahead(variant: Variant) -> str:
     """Epochs in which the stability gate was open, of all runs of a variant."""
     summaries = [run.summary for run in variant.runs]
     ahead = [(one.get("pipeline") or {}).get("epochs_ahead") for one in summaries]
-    if None in ahead:
+    known = [one for one in ahead if one is not None]
+    if len(known) < len(ahead):
         return NONE
-    return f"{sum(ahead)} of {sum(one['epochs'] for one in summaries)} epochs"
+    return f"{sum(known)} of {sum(one['epochs'] for one in summaries)} epochs"
 
 
 def comparison_table(group: Group) -> TextTable | None:

@@ -99,7 +99,7 @@ class StabilityGate:
         """
         gradient = _flat(gradients)
         with np.errstate(over="ignore", invalid="ignore"):
-            term = (_product(last.moves[1], gradient) - last.slope, last.scale)
+            term: tuple[float, float] = (_product(last.moves[1], gradient) - last.slope, last.scale)
             if last.seen < 2:  # the older move did not exist yet
                 term = (np.nan, np.nan)
             terms = np.concatenate([np.array([term]), last.terms[:-1]])
