@@ -4,7 +4,7 @@ Dorylus (OSDI '21, section 5.3) proves for plain gradient descent with staleness
 updates the expected squared norm of the full gradient, at a random one of them, is O(1/√N). Here it is measured: for each N
 a run of a GCN without dropout, whose step size is `--rate` · √(`--at` / N); after each epoch the exact gradient of the
 loss at the newest weights, of the model in one piece; the mean of its squared norm over the N epochs. S is 0, 1, 2, 4 and K,
-the number of intervals, with nothing but the bound (no freshness, no prediction, no oscillation limit), and once with the
+the number of intervals, with nothing but the bound (no freshness, no prediction, no stability gate), and once with the
 defaults.
 
 The theorem says nothing about Adam, dropout, or validation accuracy; its constant is unknown, so the line of its rate is
@@ -37,7 +37,7 @@ from dorylax.program.model.loss import cross_entropy
 from harness.command_line import parsed, parser_of, plotted, write_json
 
 SERVERS = 2
-PLAIN = {"freshness": 0, "predict_weights": "none", "oscillation_limit": 1}
+PLAIN = {"freshness": 0, "predict_weights": "none", "stability_gate": False}
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ _OPTIONS = (
     "smoothing",
     "gradient_share",
     "ahead_share",
-    "oscillation_limit",
+    "stability_gate",
     "delay_scaling",
     "stale_price",
 )

@@ -95,10 +95,10 @@ class PipelineConfig(Section):
         description="with async and per_epoch, the share of the intervals that may begin an epoch before the step of the "
         "one before it is made; the others wait for its weights",
     )
-    oscillation_limit: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.5,
-        description="with async and per_epoch, nobody runs ahead of the newest weights while gradients point against those "
-        "of earlier epochs by more than this, as a mean cosine; 1: whatever gradients do",
+    stability_gate: bool = Field(
+        default=True,
+        description="with async and per_epoch, intervals run ahead and read older rows only while the measured curvature of "
+        "the loss is low; before that, and while it is high, they train as with pipe; false: always",
     )
     delay_scaling: Count | None = Field(
         default=None,
@@ -198,10 +198,9 @@ class PipelineConfig(Section):
         return 0.0 if self.synchronous else self.stale_price * (1 - (self.freshness or 0.0)) / 2
 
     @property
-    def watched_limit(self) -> float | None:
-        """`oscillation_limit` where somebody could run ahead of the newest weights; else None."""
-        runs_ahead = self.update == "per_epoch" and bool(self.staleness) and self.ahead_share > 0
-        return self.oscillation_limit if runs_ahead and self.oscillation_limit < 1 else None
+    def gated(self) -> bool:
+        """Whether a stability gate decides when intervals may run ahead."""
+        return self.stability_gate and self.mode == "async" and self.update == "per_epoch"
 
     @property
     def passes(self) -> tuple[str, ...]:
@@ -274,7 +273,7 @@ class PipelineConfig(Section):
                 "smoothing",
                 "gradient_share",
                 "ahead_share",
-                "oscillation_limit",
+                "stability_gate",
                 "stale_price",
             ):
                 if not self._is_default(name):
@@ -298,7 +297,7 @@ class PipelineConfig(Section):
                 f"= {self.predict_weights} needs pipeline.update=per_epoch, got per_interval, whose versions are no epochs: "
                 "change one of them",
             )
-        for name in ("gradient_share", "ahead_share", "oscillation_limit"):
+        for name in ("gradient_share", "ahead_share", "stability_gate"):
             if not self._is_default(name) and self.update == "per_interval":
                 raise ConfigError.of(
                     f"pipeline.{name}",

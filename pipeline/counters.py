@@ -24,7 +24,7 @@ class Counters:
         relaunches: calls of tensor tasks that were begun beside one that was late, without those that were throttled.
         late: answers that came when there was one already.
         throttled: calls that were refused because there were too many at a time, and were made again.
-        pulls_held: pulls of weights that waited for the newest ones, because gradients oscillated or were too few to tell.
+        pulls_held: pulls that gave the newest weights and demanded exact rows, because the stability gate was closed.
         calls: of functions, as they are billed.
     """
 

@@ -212,6 +212,7 @@ class Pipeline:
                 epoch=epoch,
                 begun=0.0 if saved is None else clock.now(),
                 seconds_before=seconds_before,
+                saved=saved,
                 cleanup=unfinished.pop_all(),
             )
 

@@ -199,11 +199,11 @@ class GraphServer:
 
         def message(places: np.ndarray) -> RowsMessage:
             sent = rows if len(places) == len(rows) else taken(rows, places, first)  # places ascend
-            return RowsMessage(number, visit.number, visit.epoch, sent)
+            return RowsMessage(number, visit.number, visit.epoch, sent, visit.exact)
 
         # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
         behind: set[int] = set()
-        if self.required(visit.epoch) == visit.epoch:
+        if self.required(visit) == visit.epoch:
             behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < visit.epoch}
         senders, row_bytes = self._senders[publication.direction], rows[:1].nbytes
         task = len(self.context.plan.program.tasks) + number
@@ -244,9 +244,9 @@ class GraphServer:
         """The interval's rows on this server."""
         return self.shard.bounds[visit.interval], self.shard.bounds[visit.interval + 1]
 
-    def required(self, epoch: int) -> int:
-        """The oldest epoch of rows that an interval in this epoch may read."""
-        return self.gate.allowance.required_row_epoch(epoch)
+    def required(self, visit: Visit) -> int:
+        """The oldest epoch of rows that an interval may read in its epoch."""
+        return visit.epoch if visit.exact else self.gate.allowance.required_row_epoch(visit.epoch)
 
     async def wait(self, number: int, visit: Visit) -> None:
         """Until the rows of a publication are as new as they must be, and as fresh as they should be."""
@@ -269,7 +269,7 @@ class GraphServer:
             visit: who reads.
             read: what it reads in every epoch.
         """
-        required = self.required(visit.epoch)
+        required = self.required(visit)
         await self._wait(stamps, visit, required)
         if required >= visit.epoch:
             return
@@ -444,10 +444,10 @@ class GraphServer:
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
         """Takes a message of a peer; taking it twice is as taking it once."""
         if kind == "rows":
-            reception = self._reception(payload.epoch)
+            reception = self._reception(payload.epoch, exact=payload.exact)
             await self.buffers[payload.publication].receive(payload.interval, payload.rows, payload.epoch, reception)
         elif kind == "sums":
-            reception = self._reception(int(payload.epochs.max()))
+            reception = self._reception(int(payload.epochs.max()), exact=payload.exact)
             places, epochs, rows = payload.places, payload.epochs, payload.rows
             await self.merges[payload.step].receive(sender.index, places, epochs, rows, reception)
         elif kind == "parts":
@@ -455,9 +455,9 @@ class GraphServer:
         else:
             raise ValueError(f"a graph server takes rows, sums and parts, got {kind!r}")
 
-    def _reception(self, epoch: int) -> Reception | None:
-        """What becomes of rows of this epoch; None where they have to be exact: as in synchronous training."""
-        exact = epoch < 0 or self.gate.allowance.synchronous(epoch)
+    def _reception(self, epoch: int, *, exact: bool) -> Reception | None:
+        """The smoothing of rows of this epoch; None where they must be exact, as in synchronous training."""
+        exact = exact or epoch < 0 or self.gate.allowance.synchronous(epoch)
         return None if exact else self.context.asynchrony.reception
 
     async def _start(self, visit: Visit, post: Callable[[Waiting], None], waiting: Waiting) -> None:

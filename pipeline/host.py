@@ -146,7 +146,17 @@ class GraphHost(Intervals):
             values = driver.values(pulled, epoch)
             weights = tuple(jax.tree.leaves(pulled.params))
             constants = self._constants[interval]
-            visit = Visit(interval, number, epoch, pulled.version, weights, values, constants, ahead=pulled.ahead)
+            visit = Visit(
+                interval,
+                number,
+                epoch,
+                pulled.version,
+                weights,
+                values,
+                constants,
+                ahead=pulled.ahead,
+                exact=pulled.exact,
+            )
             _LOG.debug("%s", visit.place(server, f"with weights of version {pulled.version}"))
             for step in self._plan.epoch:
                 await self._run(step, visit)

@@ -15,12 +15,14 @@ class RowsMessage(NamedTuple):
         interval: its number in the whole graph.
         epoch: of the rows.
         rows: `[M, …]`, all ghosts of the interval there, in order.
+        exact: whether they must not be smoothed, because the sender's stability gate is closed.
     """
 
     publication: int
     interval: int
     epoch: int
     rows: np.ndarray
+    exact: bool = False
 
 
 class SumsMessage(NamedTuple):
@@ -31,12 +33,14 @@ class SumsMessage(NamedTuple):
         places: int64 `[M]`, which of the rows that this peer sends.
         epochs: int64 `[M]`, of the oldest contribution to each.
         rows: `[M, …]`.
+        exact: as of `RowsMessage`.
     """
 
     step: int
     places: np.ndarray
     epochs: np.ndarray
     rows: np.ndarray
+    exact: bool = False
 
 
 class PartsMessage(NamedTuple):

@@ -123,10 +123,12 @@ class Recorder:
         """Notes a gradient, or updates, that a parameter server has sent to another."""
         self.parameters[server].of(epoch).bytes_sent += num_bytes
 
-    def update(self, server: int, epoch: int, version: int, times: tuple[float, float]) -> None:
-        """Notes an optimizer step; the gradients in it may be of several epochs."""
+    def update(
+        self, server: int, epoch: int, version: int, times: tuple[float, float], gate: str | None = None
+    ) -> None:
+        """Notes an optimizer step; the gradients in it may be of several epochs. For `gate` see `Span`."""
         self.parameters[server].of(epoch).updates += 1
-        self._computed(epoch, Span("WU", "parameters", server, -1, -1, *times, version=version))
+        self._computed(epoch, Span("WU", "parameters", server, -1, -1, *times, version=version, gate=gate))
 
     def predict(self, server: int, epoch: int, version: int, times: tuple[float, float]) -> None:
         """Notes that weights to come were predicted of a version, for an interval in this epoch."""

@@ -19,7 +19,7 @@ from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, save_buffers, save_controller, save_known
 from dorylax.program.model.base import Tree
 from dorylax.runs.losses import Loss
-from dorylax.runs.servers import ServerMetrics
+from dorylax.runs.servers import ParameterServerMetrics, ServerMetrics
 
 
 @final
@@ -70,9 +70,11 @@ class PipelineRun(ABC):
         epoch: the first that is trained.
         begun: the clock's seconds when it began: 0 if the time for what is computed once is included.
         seconds_before: spent by earlier processes of this run, less what the clock shows already.
+        saved: the state that the run goes on from; None: it begins.
 
     Attributes:
         prices: as given.
+        epochs_ahead: number of epochs that some interval began with the stability gate open; None without a gate.
     """
 
     def __init__(
@@ -84,8 +86,12 @@ class PipelineRun(ABC):
         epoch: int,
         begun: float,
         seconds_before: float,
+        saved: Saved | None = None,
     ) -> None:
         self.prices = prices
+        record = {} if saved is None else saved.record
+        self.epochs_ahead: int | None = record.get("epochs_ahead", 0) if config.gated else None
+        self._synchronous_from = epoch if record.get("synchronous") else None
         self._config, self._clock = config, clock
         self._epoch, self._last, self._seconds_before = epoch, begun, seconds_before
 
@@ -114,6 +120,10 @@ class PipelineRun(ABC):
         since = self._last if clock.kind == "virtual" else begin
         seconds = clock.now() - since
         self._last, self._epoch = clock.now(), epoch + 1
+        switched = self._synchronous_from is not None and epoch >= self._synchronous_from
+        if self.epochs_ahead is not None and not switched:
+            pulls = [one for one in servers if isinstance(one, ParameterServerMetrics)]
+            self.epochs_ahead += any(one.pulls > one.pulls_held for one in pulls)
         return PipelineEpoch(epoch, loss, seconds, newest.params, newest.opt_state, newest.state, servers)
 
     @abstractmethod
@@ -128,9 +138,14 @@ class PipelineRun(ABC):
     def drain(self) -> int:
         """Lets no interval start an epoch that none has started yet; gives that epoch, before which all will stand."""
 
-    @abstractmethod
     def synchronise(self) -> int:
         """Goes on synchronously, with one update per epoch, from the epoch on that is returned."""
+        self._synchronous_from = self._synchronise()
+        return self._synchronous_from
+
+    @abstractmethod
+    def _synchronise(self) -> int:
+        """See `synchronise`."""
 
     @abstractmethod
     def save(self) -> Saved | None:
@@ -168,6 +183,7 @@ class PipelineRun(ABC):
             "controllers": controllers,
             "servers": servers,
             "losses": [dataclasses.asdict(loss) for loss in self.losses],
+            "epochs_ahead": self.epochs_ahead,
         }
 
     def counters(self) -> dict[str, float | int]:
@@ -252,7 +268,7 @@ class InlineRun(PipelineRun):
         """See `PipelineRun`."""
         return self._progress.drain()
 
-    def synchronise(self) -> int:
+    def _synchronise(self) -> int:
         """See `PipelineRun`."""
         return self._progress.synchronise(self._parameters.synchronise)
 

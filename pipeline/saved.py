@@ -15,7 +15,7 @@ from dorylax.pipeline.parameters.messages import ServerState
 from dorylax.runs.parts import Part, PartsWriter
 
 _PARAMETERS = "parameter servers/"
-_REMEMBERED, _STEADINESS = f"{_PARAMETERS}remembered", f"{_PARAMETERS}steadiness"
+_REMEMBERED, _STABILITY = f"{_PARAMETERS}remembered", f"{_PARAMETERS}stability"
 
 
 @final
@@ -83,8 +83,8 @@ def part_name(server: int) -> str:
 
 
 def save_known(newest: ServerState) -> dict[str, np.ndarray]:
-    """What parameter servers know besides the weights: to predict them, and whether gradients oscillate."""
-    trees = {_REMEMBERED: newest.remembered, _STEADINESS: newest.steadiness}
+    """The state of parameter servers besides the weights: of the prediction and of the stability gate."""
+    trees = {_REMEMBERED: newest.remembered, _STABILITY: newest.stability}
     return {
         f"{name} {k}": np.asarray(leaf) for name, tree in trees.items() for k, leaf in enumerate(jax.tree.leaves(tree))
     }
@@ -95,9 +95,9 @@ def remembered(saved: Saved) -> list[np.ndarray] | None:
     return _leaves(saved, _REMEMBERED)
 
 
-def steadiness(saved: Saved) -> list[np.ndarray] | None:
-    """The leaves of `ServerState.steadiness`; None where there was nothing."""
-    return _leaves(saved, _STEADINESS)
+def stability(saved: Saved) -> list[np.ndarray] | None:
+    """The leaves of `ServerState.stability`; None where there was nothing."""
+    return _leaves(saved, _STABILITY)
 
 
 def save_controller(server: GraphServer) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dorylax.pipeline.parameters.step_counts import uncounted
 from dorylax.pipeline.parameters.workers import ParameterWorkers
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.recorder import Recorder
-from dorylax.pipeline.saved import Saved, remembered, steadiness
+from dorylax.pipeline.saved import Saved, remembered, stability
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.model.loss import RowFunction
 from dorylax.program.tracing.spec import DataSpec
@@ -192,9 +192,9 @@ def parameter_servers(
         delay_scaling=config.delay_scaling,
         ahead_share=config.ahead_share,
         predict_weights=config.predict_weights or "none",
-        oscillation_limit=config.watched_limit,
+        stability_gate=config.gated,
         remembered=None if saved is None else remembered(saved),
-        steadiness=None if saved is None else steadiness(saved),
+        stability=None if saved is None else stability(saved),
         compute=ParameterWorkers(config.parameter_servers, context.clock, context.times, recorder),
         opt_state=start.opt_state,
         version=0 if saved is None else int(saved.record["version"]),

@@ -25,6 +25,7 @@ class Span(NamedTuple):
         start, end: the clock's seconds.
         task: the number of the task in the program; None for what is no task of it.
         version: of the weights that it made; None for what makes none.
+        gate: "open" or "closed" from that version on; None for other tasks, and without a stability gate.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Span(NamedTuple):
     end: float
     task: int | None = None
     version: int | None = None
+    gate: str | None = None
 
     def later(self, seconds: float) -> Span:
         """The same, so many seconds later."""
@@ -92,6 +94,8 @@ class Lanes:
             arguments["task"] = span.task
         if span.version is not None:
             arguments["version"] = span.version
+        if span.gate is not None:
+            arguments["gate"] = span.gate
         found.append(
             {
                 "name": span.name,

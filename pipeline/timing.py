@@ -2,8 +2,8 @@
 
 Plan, servers, controllers, autotuners, staleness and parameter servers are those of any run on the virtual clock; no task
 computes anything, so none of them needs a graph's rows or edges, but only how many there are. Times, bills and spans are
-those of the run with numbers, to the last bit, but for what depends on numbers: it is taken for granted that gradients
-never oscillate (`pipeline.oscillation_limit`). Losses are not known, weights do not change.
+those of the run with numbers, to the last bit, except for the stability gate (`pipeline.stability_gate`): it is always open,
+because the curvature is unknown. Losses are unknown, weights do not change.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ def timed_pipeline(
         raise ConfigError.of("pipeline.clock", f"must be virtual where nothing is computed, got {config.clock}")
     if config.servers != len(shards):
         raise ConfigError.of("pipeline.servers", f"= {config.servers}, but there are shards of {len(shards)}")
+    if config.gated:
+        config = config.model_copy(update={"stability_gate": False})
     cluster = find_cluster(config.cluster) if cluster is None else cluster
     workers = cluster.functions > 0
     prepared = prepare(

@@ -21,6 +21,7 @@ class Visit:
         epoch: of the interval; -1 for what is computed once.
         version: of the weights that it has pulled; -1 before training.
         ahead: by how many versions the weights are predicted beyond it.
+        exact: whether it must read rows of its own epoch (`Pulled.exact`).
         weights: their leaves.
         free: values without rows: parameters of one version, keys, constants.
         constants: the interval's rows that stay the same from epoch to epoch.
@@ -40,6 +41,7 @@ class Visit:
     copies: dict[int, Any] = dataclasses.field(default_factory=dict)
     pending: Pending = dataclasses.field(default_factory=Pending)
     ahead: int = 0
+    exact: bool = False
 
     def place(self, server: int, what: str) -> str:
         """Where something is done for it, for errors and logs."""

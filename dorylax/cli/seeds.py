@@ -209,6 +209,16 @@ def bill(outcomes: Sequence[RunOutcome]) -> str | None:
     )
 
 
+def asynchrony(outcomes: Sequence[RunOutcome]) -> str | None:
+    """Return in how many epochs the stability gate was open, in one line; None without a gate."""
+    summaries = [outcome.summary for outcome in outcomes]
+    gated = [one for one in summaries if (one.get("pipeline") or {}).get("epochs_ahead") is not None]
+    if not gated:
+        return None
+    ahead, epochs = sum(one["pipeline"]["epochs_ahead"] for one in gated), sum(one["epochs"] for one in gated)
+    return f"asynchrony: ran ahead in {ahead} of {epochs} epochs; the stability gate was closed in the others"
+
+
 def _reason(outcome: RunOutcome) -> str:
     """Return the error's text, without its class and source line."""
     return (outcome.error or "").rpartition(f"{TrainingError.__name__}: ")[2]

@@ -102,7 +102,7 @@ def train(
     if folder is not None and elsewhere:
         _check_checkpoints(sweep, folder)
 
-    from dorylax.cli.seeds import bill, results, train_seeds
+    from dorylax.cli.seeds import asynchrony, bill, results, train_seeds
     from dorylax.experiments.table import print_summary
 
     said = None if as_json else line(config.recipe(), config.dotted())
@@ -115,8 +115,9 @@ def train(
         print_json(results(outcomes, folder))
     else:
         print_summary(sweep, outcomes, title(config))
-        if (billed := bill(outcomes)) is not None:
-            click.echo(billed)
+        for found in (asynchrony(outcomes), bill(outcomes)):
+            if found is not None:
+                click.echo(found)
         if folder is not None:
             click.echo(f"run directory: {folder}")
     if failed := sum(outcome.error is not None for outcome in outcomes):

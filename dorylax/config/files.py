@@ -15,6 +15,7 @@ from dorylax.config.schema import REFERENCES, SECTIONS
 from dorylax.runs.directory import RunDirectory
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.retired import upgraded
 from dorylax.settings.text_file import read_text
 from dorylax.user_code.references import is_reference
 from dorylax.user_code.trust import FolderCode
@@ -93,7 +94,7 @@ def overrides_from_yaml(
     schema = values.pop("schema", SCHEMA)
     if schema != SCHEMA:
         raise ConfigError(f"{document.where('schema')}: schema must be {SCHEMA}, got {shown(schema)}")
-    given = overrides_from_mapping(document, values)
+    given = overrides_from_mapping(document, upgraded(values) if of_run else values)
     references = {given[key] for key in REFERENCES if key in given and key not in overridden}
     named = frozenset(filter(is_reference, references))
     if not (of_run and named):

@@ -35,6 +35,7 @@ from dorylax.folder_lock import LOCK, FolderHeldError, locked
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.digest import DigestError, digest_of, sealed, unsealed
 from dorylax.runs.environment import UserCode, environment, now
+from dorylax.settings.retired import upgraded
 from dorylax.settings.strict_yaml import dump
 
 SCHEMA = 1
@@ -268,7 +269,7 @@ class RunDirectory:
             raise _config_damage(self.config_path, error) from error
         if written is not None and (not isinstance(content, dict) or written[1] != _digest(content)):
             raise _config_damage(self.config_path, "its digest is of other values")
-        return _checked(content, self.config_path)
+        return upgraded(_checked(content, self.config_path))
 
     @property
     def summary(self) -> dict[str, Any] | None:

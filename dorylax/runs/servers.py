@@ -80,7 +80,7 @@ class ParameterServerMetrics:
     Attributes:
         epoch, server: which.
         pulls: of weights, that were answered.
-        pulls_held: of these, such as waited because gradients oscillated, or were too few to tell.
+        pulls_held: pulls that gave the newest weights and demanded exact rows, because the stability gate was closed.
         pushes: of parts of gradients.
         updates: optimizer steps.
         busy_seconds: that it computed gradients, steps and predictions.

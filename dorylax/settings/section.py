@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.retired import RETIRED
 from dorylax.settings.words import core, expected, nullable, problem
 
 
@@ -99,6 +100,8 @@ class Section(BaseModel):
     @classmethod
     def unknown(cls, option: str) -> ConfigError:
         """The error for a setting that does not exist."""
+        if (instead := RETIRED.get(cls.key(option))) is not None:
+            return ConfigError(f"{cls.key(option)} is no longer a setting: {instead}")
         names = list(cls.options())
         near = [cls.key(name) for name in close(option, names)]
         return ConfigError(f"unknown key {shown(cls.key(option))}: {choose(near, map(cls.key, names))}")

@@ -37,7 +37,7 @@ _ASYNC: dict[str, Any] = {
     "pipeline.staleness": 0,
     "pipeline.freshness": 0.0,
     "pipeline.predict_weights": "none",
-    "pipeline.oscillation_limit": 1.0,
+    "pipeline.stability_gate": False,
 }
 _MODELS: Mapping[str, dict[str, Any]] = {
     "gcn": {"model.name": "dorylax.simulation.paper_models:GatherFirstGCN"},

@@ -15,7 +15,6 @@ from dorylax.memory.hosts import Cut, Program, graph_server
 from dorylax.memory.phases import CODE
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
-from dorylax.pipeline.parameters.oscillation import WINDOW
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
@@ -36,7 +35,6 @@ def simulate(
     scenario: Scenario,
     *,
     epochs: int | None = None,
-    settled: bool = False,
     inputs: Inputs | None = None,
     trace: Trace | None = None,
     on_epoch: Callable[[int], None] | None = None,
@@ -46,8 +44,6 @@ def simulate(
     Args:
         scenario: the run.
         epochs: how many to simulate, ≥ 1; no more than the run has. None: two more than it takes to settle.
-        settled: whether gradients are taken to have been watched already when training begins, so that intervals run ahead
-            at once where they may (`pipeline.oscillation_limit`); the run then takes a little less, and settles earlier.
         inputs: of earlier simulations, where they may have something in common; None: of none.
         trace: called with the span of every task.
         on_epoch: called after each epoch with how many there have been.
@@ -59,8 +55,6 @@ def simulate(
         ValueError, OSError: the data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline
-    if settled and pipeline.watched_limit is not None:
-        pipeline = pipeline.model_copy(update={"oscillation_limit": 1.0})
     first = settling(pipeline)
     made, shape = pipeline_of(scenario, pipeline, inputs)
     check_memory(made, shape)
@@ -126,10 +120,9 @@ def settling(pipeline: PipelineConfig) -> int:
     """How many of the first epochs differ from later ones.
 
     In the first functions start cold. Intervals that may run ahead are all in the same epoch at first, and spread in as many
-    epochs as they may be apart; if gradients are watched, not before enough of these have been seen.
+    epochs as they may be apart.
     """
-    watched = 0 if pipeline.watched_limit is None else WINDOW + 1
-    return max(1, watched) + (pipeline.staleness or 0)
+    return 1 + (pipeline.staleness or 0)
 
 
 @final

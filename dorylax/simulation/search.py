@@ -169,8 +169,8 @@ def what_if(
     """Simulates a scenario at all points of a grid.
 
     The result lists impossible points with the reason, such as too little memory of a GPU or too few vertices. All points
-    train the same number of epochs (`train.epochs`), in any mode and with any staleness, and intervals may run ahead from
-    the beginning (`simulate` with `settled`). Ctrl-C ends the search, which then returns the finished points.
+    train the same number of epochs (`train.epochs`), in any mode and with any staleness. Ctrl-C ends the search, which then
+    returns the finished points.
 
     Args:
         scenario: Settings outside the grid.

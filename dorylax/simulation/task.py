@@ -15,7 +15,7 @@ Outcome = Simulated | str
 
 
 class Task(NamedTuple):
-    """What is to be simulated, settled.
+    """A simulation to run.
 
     Attributes:
         scenario: the run.
@@ -35,6 +35,6 @@ class Task(NamedTuple):
             SplitError, ValueError, OSError: see `simulate`; what is wrong with others, too.
         """
         try:
-            return simulate(self.scenario, epochs=self.epochs, settled=True, inputs=inputs)
+            return simulate(self.scenario, epochs=self.epochs, inputs=inputs)
         except (ConfigError, ScenarioError) as error:
             return str(error)

@@ -244,7 +244,9 @@ def _parameter_table(loads: Mapping[str, Loads]) -> TextTable:
             rows.append([*row, f"≤ {one.stashes_max}"])
     note = "Of the same runs, per epoch. Stashes: the most intervals that held a version of the weights at a time."
     if held:
-        note += " Held: the weights were not given while gradients oscillated, or were too few to tell."
+        note += (
+            " Held: the stability gate was closed, so the interval waited for the newest weights and for exact rows."
+        )
     return TextTable(columns, rows, note)
 
 

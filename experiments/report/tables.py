@@ -51,6 +51,9 @@ def results_table(group: Group) -> TextTable:
         columns.append("cost of a run")
     if stale:
         columns.append("stale rows")
+    gated = any((run.summary.get("pipeline") or {}).get("epochs_ahead") is not None for run in runs)
+    if gated:
+        columns.append("ran ahead in")
     rows = []
     for variant in group.variants:
         summaries = [run.summary for run in variant.runs]
@@ -72,6 +75,8 @@ def results_table(group: Group) -> TextTable:
             row.append(dollars(statistics.fmean(known)) if known else NONE)
         if stale:
             row.append(_stale(variant))
+        if gated:
+            row.append(_ahead(variant))
         rows.append(row)
     return TextTable(columns, rows, "")
 
@@ -83,6 +88,15 @@ def _stale(variant: Variant) -> str:
         read += int(counters.get("rows_read", 0))
         behind += int(counters.get("stale_rows", 0))
     return f"{100 * behind / read:.0f} %" if read else NONE
+
+
+def _ahead(variant: Variant) -> str:
+    """Epochs in which the stability gate was open, of all runs of a variant."""
+    summaries = [run.summary for run in variant.runs]
+    ahead = [(one.get("pipeline") or {}).get("epochs_ahead") for one in summaries]
+    if None in ahead:
+        return NONE
+    return f"{sum(ahead)} of {sum(one['epochs'] for one in summaries)} epochs"
 
 
 def comparison_table(group: Group) -> TextTable | None:

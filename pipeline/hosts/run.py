@@ -70,7 +70,8 @@ class HostsRun(PipelineRun):
         cleanup: contextlib.ExitStack,
         **others: Any,
     ) -> None:
-        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, **others)  # set by `_start`
+        # Set by `_start`.
+        super().__init__(clock=clock, begun=0.0, seconds_before=0.0, saved=start.saved, **others)
         self._trace, self._cleanup = trace, cleanup
         config = spec.config
         hosts = spread(config.servers, config.parameter_servers, config.num_hosts)
@@ -129,7 +130,7 @@ class HostsRun(PipelineRun):
         self._held[epoch] = self._hosts.generation
         return epoch
 
-    def synchronise(self) -> int:
+    def _synchronise(self) -> int:
         """See `PipelineRun`."""
         epoch = int(self._run(lambda: self._hosts.ask(LEDGER, "synchronise")))
         self._hosts.has_synchronised(epoch)

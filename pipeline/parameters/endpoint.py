@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Pulled, ServerState, Tree, Update
-from dorylax.pipeline.parameters.oscillation import OscillationWatch
 from dorylax.pipeline.parameters.prediction import Prediction
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
+from dorylax.pipeline.parameters.stability import StabilityGate
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
@@ -78,7 +78,7 @@ class ParameterEndpoint:
         sequencer: on server 0, who numbers; None on the others.
         step: the optimizer.
         prediction: of the weights of intervals that run ahead; None where they get the newest.
-        watch: says when nobody may run ahead; None where everybody always may.
+        gate: decides when intervals may run ahead; None if they always may.
         finish: makes the complete gradient of an interval.
         transport: to the other servers.
         compute: where to compute.
@@ -101,7 +101,7 @@ class ParameterEndpoint:
         *,
         step: OptimizerStep,
         prediction: Prediction | None,
-        watch: OscillationWatch | None,
+        gate: StabilityGate | None,
         finish: Finish,
         transport: Transport,
         compute: Compute,
@@ -114,7 +114,7 @@ class ParameterEndpoint:
         self._peers = [Address("parameter", peer) for peer in range(num_servers) if peer != index]
         self._step, self._finish_with, self._transport = step, finish, transport
         self._prediction = prediction
-        self._watch = watch
+        self._gate = gate
         self._predicting = asyncio.Lock()
         self._predicted: dict[tuple[int, int], Tree] = {}  # (version, ahead) -> parameters, of one version
         self._compute, self._spawn, self._on_applied = compute, spawn, on_applied
@@ -147,9 +147,7 @@ class ParameterEndpoint:
         return None
 
     async def _pull(self, interval: int, epoch: int) -> Pulled:
-        held = False
         if not self.server.may_pull(interval, epoch):
-            held = not self.server.state.may_be_ahead
             async with self._turn:
                 await self._turn.wait_for(lambda: self.server.may_pull(interval, epoch))
         newest, ahead = self.server.state, self.server.ahead(epoch)
@@ -159,7 +157,7 @@ class ParameterEndpoint:
             offered = Pulled(newest.version, params, newest.state, ahead)
         pulled = self.server.pull(interval, epoch, offered)
         stashes = self.server.live_stashes
-        self._recorder.pull(self._index, epoch, held=held, num_bytes=self._pulled_bytes, stashes=stashes)
+        self._recorder.pull(self._index, epoch, held=pulled.exact, num_bytes=self._pulled_bytes, stashes=stashes)
         return pulled
 
     async def _predict(self, prediction: Prediction, newest: ServerState, ahead: int, epoch: int) -> Tree:
@@ -231,14 +229,15 @@ class ParameterEndpoint:
                 self._turn.notify_all()
 
     async def _computed(self, update: Update) -> ServerState:
-        last, prediction, watch = self.server.state, self._prediction, self._watch
+        last, prediction, gate = self.server.state, self._prediction, self._gate
 
         def work() -> ServerState:
             new = self._step(last, update)
             if prediction is not None:
                 new = new._replace(remembered=prediction.remembered(last, update))
-            if watch is not None and last.steadiness is not None:
-                new = new._replace(steadiness=watch.after(last.steadiness, update.gradients))
+            if gate is not None and last.stability is not None:
+                stability = gate.after(last.stability, last.params, update.gradients, new.params)
+                new = new._replace(stability=stability)
             return new
 
         order = (update.number, APPLY)

@@ -14,10 +14,10 @@ import optax
 from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
 from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
-from dorylax.pipeline.parameters.oscillation import OscillationWatch, Steadiness
 from dorylax.pipeline.parameters.prediction import choose
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
+from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Transport
@@ -54,9 +54,9 @@ class ParameterServers:
             one before it is made, where each epoch has one; rounded down.
         predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
             each epoch has one update: see `prediction.choose`.
-        oscillation_limit: see `OscillationWatch`; None where intervals may always run ahead.
+        stability_gate: whether a `StabilityGate` decides when intervals may run ahead, where each epoch has one update.
         remembered: the leaves of what `ServerState.remembered` held, in order; None where there was no version before.
-        steadiness: likewise of `ServerState.steadiness`.
+        stability: likewise of `ServerState.stability`.
         compute: where the servers compute.
         opt_state: the optimizer's state; a new one where None.
         version: how many updates parameters and state have seen.
@@ -90,9 +90,9 @@ class ParameterServers:
         delay_scaling: int | None = None,
         ahead_share: float = 1.0,
         predict_weights: str = "none",
-        oscillation_limit: float | None = None,
+        stability_gate: bool = False,
         remembered: Sequence[Any] | None = None,
-        steadiness: Sequence[Any] | None = None,
+        stability: Sequence[Any] | None = None,
         compute: Compute = in_place,
         opt_state: Tree | None = None,
         version: int = 0,
@@ -122,10 +122,9 @@ class ParameterServers:
         if prediction is not None and remembered is not None:
             structure = jax.tree.structure(prediction.like(params))
             start = start._replace(remembered=jax.tree.unflatten(structure, remembered))
-        watch = None if oscillation_limit is None else OscillationWatch(oscillation_limit)
-        if watch is not None:
-            known = watch.start(params) if steadiness is None else Steadiness(*steadiness)
-            start = start._replace(steadiness=known)
+        gate = StabilityGate() if stability_gate else None
+        if gate is not None:
+            start = start._replace(stability=gate.start(params) if stability is None else Stability(*stability))
         self._sequencer, self._num_intervals = sequencer, num_intervals
         self._recorder = Recorder({}, None) if recorder is None else recorder
         self._here = range(num_servers) if here is None else here
@@ -139,7 +138,7 @@ class ParameterServers:
                 None if index else sequencer,
                 step=step,
                 prediction=prediction,
-                watch=watch,
+                gate=gate,
                 finish=finish,
                 transport=transport,
                 compute=compute,

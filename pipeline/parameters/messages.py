@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dorylax.pipeline.parameters.oscillation import Steadiness
+from dorylax.pipeline.parameters.stability import Stability
 
 Tree = Any
 """A pytree of arrays."""
@@ -25,12 +25,14 @@ class Pulled(NamedTuple):
         params: the parameters.
         state: what else the model keeps from epoch to epoch (running statistics, counters).
         ahead: by how many updates the parameters are predicted beyond the version; 0 where they are that version's.
+        exact: whether the interval must read rows of its own epoch, because the stability gate is closed.
     """
 
     version: int
     params: Tree
     state: Tree
     ahead: int = 0
+    exact: bool = False
 
 
 class Push(NamedTuple):
@@ -121,7 +123,7 @@ class ServerState(NamedTuple):
         opt_state: the optimizer's state.
         state: what else the model keeps.
         remembered: of the update that led to it, what a prediction needs (`Prediction.remembered`); None where nothing is.
-        steadiness: of the gradients up to it; None where nobody watches them.
+        stability: measurements of the stability gate; None without a gate.
     """
 
     version: int
@@ -129,9 +131,9 @@ class ServerState(NamedTuple):
     opt_state: Tree
     state: Tree
     remembered: Tree = None
-    steadiness: Steadiness | None = None
+    stability: Stability | None = None
 
     @property
     def may_be_ahead(self) -> bool:
-        """Whether intervals may run ahead of it."""
-        return self.steadiness is None or self.steadiness.steady
+        """Whether intervals may run ahead of it, and read rows of earlier epochs."""
+        return self.stability is None or bool(self.stability.open)

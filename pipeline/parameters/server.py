@@ -101,7 +101,7 @@ class ParameterServer:
         """
         newest = self.state
         if offered is None:
-            offered = Pulled(newest.version, newest.params, newest.state)
+            offered = Pulled(newest.version, newest.params, newest.state, exact=not newest.may_be_ahead)
         return self._stash.pull(interval, epoch, offered)
 
     def push(self, push: Push) -> Whole | None:

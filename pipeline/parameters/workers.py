@@ -7,6 +7,7 @@ from typing import TypeVar, final
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.pipeline.parameters.messages import ServerState
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
 
@@ -41,7 +42,10 @@ class ParameterWorkers:
             raise
         times = (timed.start, timed.end)
         if kind == "update":
-            self._recorder.update(server, epoch, order[0], times)
+            assert isinstance(timed.value, ServerState)
+            made = timed.value
+            gate = None if made.stability is None else "open" if made.may_be_ahead else "closed"
+            self._recorder.update(server, epoch, order[0], times, gate)
         elif kind == "predict":
             self._recorder.predict(server, epoch, order[0], times)
         else:

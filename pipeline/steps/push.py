@@ -74,6 +74,7 @@ async def _send(server: GraphServer, step: Step, visit: Visit, ghosts: np.ndarra
     job = Job(step, visit, _SEND, 0, 2 * parts.stand_for(ghosts) * row_bytes, "∇SC")
     sums = (await server.compute(job, work)).value
     for peer, start, mine in server.owners_of(ghosts):
-        message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], taken(sums, np.flatnonzero(mine)))
+        rows = taken(sums, np.flatnonzero(mine))
+        message = SumsMessage(step.index, ghosts[mine] - start, epochs[mine], rows, visit.exact)
         order = (visit.epoch, visit.number, step.index, peer)
         await server.send(visit, peer, message, order, num_bytes=parts.stand_for(ghosts[mine]) * row_bytes)

@@ -32,7 +32,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
 async def _send(server: GraphServer, step: Step, visit: Visit) -> None:
     parts, first = server.parts[step.index], server.first_interval
     places = np.array([visit.number])
-    if server.required(visit.epoch) == visit.epoch:
+    if server.gate.allowance.required_row_epoch(visit.epoch) == visit.epoch:
         places = np.arange(first, first + server.num_intervals)
         if parts.stamps.epochs[places].min() < visit.epoch:
             return  # another interval of this server is the last

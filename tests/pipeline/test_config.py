@@ -116,12 +116,16 @@ def test_a_path_becomes_text() -> None:
         ({"ahead_share": 0.5}, "ahead_share = 0.5 needs pipeline.mode=async, got pipe: change one of them"),
         ({"delay_scaling": 9}, "delay_scaling = 9 needs pipeline.mode=async, got pipe: change one of them"),
         ({"mode": "async", "gradient_share": 0}, "gradient_share must be > 0 and ≤ 1, got 0"),
-        ({"oscillation_limit": 1}, "oscillation_limit = 1.0 needs pipeline.mode=async, got pipe: change one of them"),
-        ({"mode": "async", "oscillation_limit": 1.5}, "oscillation_limit must be ≥ 0 and ≤ 1, got 1.5"),
+        ({"stability_gate": False}, "stability_gate = False needs pipeline.mode=async, got pipe: change one of them"),
         (
-            {"mode": "async", "update": "per_interval", "oscillation_limit": 1},
-            "oscillation_limit = 1.0 needs pipeline.update=per_epoch, got per_interval, which has no step of an epoch: "
+            {"mode": "async", "update": "per_interval", "stability_gate": False},
+            "stability_gate = False needs pipeline.update=per_epoch, got per_interval, which has no step of an epoch: "
             "change one of them",
+        ),
+        (
+            {"mode": "async", "oscillation_limit": 1},
+            "oscillation_limit is no longer a setting: pipeline.stability_gate takes its place: leave it out, or give "
+            "pipeline.stability_gate=false where the limit was 1",
         ),
         ({"mode": "async", "ahead_share": -1}, "ahead_share must be ≥ 0 and ≤ 1, got -1"),
         ({"mode": "async", "delay_scaling": 0}, "delay_scaling must be ≥ 1, got 0"),

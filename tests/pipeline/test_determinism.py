@@ -78,18 +78,26 @@ ASYNC = [
     config(mode="async", staleness=0, update="per_interval"),
     config(mode="async", staleness=1, update="per_interval", sync_every=2),
     config(mode="async", staleness=3, update="per_interval"),
-    config(mode="async", staleness=1, update="per_epoch", oscillation_limit=1),
-    config(mode="async", staleness=0, update="per_epoch", parameter_servers=1),
+    config(mode="async", staleness=1, update="per_epoch", stability_gate=False),
+    config(mode="async", staleness=0, update="per_epoch", parameter_servers=1, stability_gate=False),
     config(mode="async", staleness=1, update="per_interval", sync_every=3, parameter_servers=3),
-    config(mode="async", staleness=1, freshness=0.5, predict_weights="linear", oscillation_limit=1),
-    config(mode="async", staleness=1, freshness=1, freshness_of="server", smoothing=0.5, parameter_servers=3),
+    config(mode="async", staleness=1, freshness=0.5, predict_weights="linear", stability_gate=False),
     config(
-        mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1, oscillation_limit=1
+        mode="async",
+        staleness=1,
+        freshness=1,
+        freshness_of="server",
+        smoothing=0.5,
+        parameter_servers=3,
+        stability_gate=False,
     ),
     config(
-        mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", delay_scaling=6, oscillation_limit=1
+        mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1, stability_gate=False
     ),
-    config(mode="async", staleness=1, gradient_share=0.4, ahead_share=0.5, parameter_servers=3, oscillation_limit=1),
+    config(
+        mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", delay_scaling=6, stability_gate=False
+    ),
+    config(mode="async", staleness=1, gradient_share=0.4, ahead_share=0.5, parameter_servers=3, stability_gate=False),
     config(mode="async", parameter_servers=3),
 ]
 SYNCHRONOUS = [config(mode="pipe"), config(mode="no-pipe")]

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from support.pipelines import make_pipeline, messy_data, named, one_compilation
-from support.watching import CALL, Hooks
+from support.watching import CALL, Hooks, draw_gates
 from support.witness import Witness
 
 from dorylax.clock import Clock
@@ -59,6 +59,7 @@ class Case:
         variations: sigma, straggler probability and factor of graph servers, parameter servers and functions.
         latency: of messages, in seconds.
         faults: the probability of each fault of a task or a message.
+        gate: the share of the versions whose stability gate is open.
     """
 
     model: str
@@ -69,6 +70,7 @@ class Case:
     variations: tuple[tuple[float, float, float], ...] = ((0.2, 0.0, 1.0),) * 3
     latency: float = 2e-4
     faults: float = 0.0
+    gate: float = 0.5
     seed: int = 0
 
     @functools.cached_property
@@ -102,7 +104,7 @@ UPDATES = st.just({"update": "per_interval"}) | st.fixed_dictionaries(
         "predict_weights": st.sampled_from(["none", "linear", "optimizer"]),
         "gradient_share": st.sampled_from([0.4, 0.8, 1.0]),
         "ahead_share": st.sampled_from([0.0, 0.5, 1.0, 1.0]),
-        "oscillation_limit": st.sampled_from([0.0, 1.0, 1.0]),
+        "stability_gate": st.sampled_from([True, True, False]),
     }
 )
 ASYNC_OPTIONS = {
@@ -138,6 +140,7 @@ def cases(model: str, *, asynchronous: bool) -> st.SearchStrategy[Case]:
         variations=st.tuples(VARIATIONS, VARIATIONS, VARIATIONS),
         latency=st.sampled_from([1e-6, 2e-4, 2e-2]),
         faults=st.sampled_from([0.0, 0.05, 0.2]),
+        gate=st.sampled_from([0.0, 0.5, 0.9, 1.0]),
         seed=st.integers(0, 2**16),
     )
 
@@ -236,6 +239,7 @@ def watching(patch: pytest.MonkeyPatch, case: Case, witness: Witness, faults: Fa
         return FaultyTransport(faults, hooks, clock, InProcessTransport(clock, seconds))
 
     hooks.install(patch)
+    draw_gates(case.seed, case.gate, patch)
     patch.setattr(setup, "find_cluster", lambda name: case.cluster)
     patch.setattr(engine, "InProcessTransport", transport)
     patch.setattr(
@@ -308,14 +312,28 @@ def test_synchronous_whatever_fails_and_however_long_it_takes(model: str) -> Non
     check()
 
 
+@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat", "BatchNorm"])
+def test_a_closed_gate_trains_as_pipe_bit_for_bit(model: str, staleness: int) -> None:
+    """The gate stays closed for the five epochs that it needs to measure."""
+    options = {"servers": 2, "intervals": 3, "partitioner": "metis", "mode": "async", "staleness": staleness}
+    witness, _, records = witnessed(Case(model, options, 4, gate=0.0))
+    assert witness.closed == 4 * 6
+    assert not witness.stale
+    for record, expected in zip(records, undisturbed(model, 2, 3, "metis"), strict=False):
+        found = named(record.params)
+        assert all(found[name].tobytes() == array.tobytes() for name, array in expected.items())
+
+
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat", "BatchNorm"])
 def test_the_witness_sees_stale_reads_and_faults(model: str) -> None:
     """What the properties above look for does happen."""
     options = {"mode": "async", "staleness": 1, "servers": 3, "intervals": 4, "partitioner": "random"}
     witness, faults, _ = witnessed(Case(model, options, 4, faults=0.2))
     assert witness.stale
+    assert witness.closed
     assert faults.made > 10
-    more = {"freshness": 0.3, "predict_weights": "linear", "parameter_servers": 3, "oscillation_limit": 1}
+    more = {"freshness": 0.3, "predict_weights": "linear", "parameter_servers": 3, "stability_gate": False}
     witness, _, _ = witnessed(Case(model, options | more, 4, faults=0.2, variations=((0.3, 0.2, 5.0),) * 3))
     assert witness.quorums
     assert witness.predicted

@@ -43,7 +43,7 @@ def test_what_is_put_back_is_what_was_saved_and_training_does_not_change_it() ->
     with running() as run:
         saved = trained(run)
         kinds = {name.split("/")[1].split(" ")[0] for name in saved.arrays}
-        assert kinds == {"rows", "epochs", "times", "sums", "remembered", "steadiness"}
+        assert kinds == {"rows", "epochs", "times", "sums", "remembered", "stability"}
         before = {name: array.copy() for name, array in saved.arrays.items()}
         run.barrier(EPOCHS + 1)
         run.run_epoch()

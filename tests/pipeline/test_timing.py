@@ -67,7 +67,7 @@ MODES = st.one_of(
             "mode": st.just("async"),
             "staleness": st.integers(0, 2),
             "freshness": st.sampled_from([0.0, 0.8]),
-            "oscillation_limit": st.just(1.0),  # what depends on numbers
+            "stability_gate": st.just(False),  # what depends on numbers
         }
     ),
     st.fixed_dictionaries(

@@ -42,7 +42,7 @@ def test_they_are_what_one_alone_is(others):
     assert list(found) == [0, 1, 2, 3]
     assert found[1] == "pipeline.servers must be ≤ 2000, the graph's vertices, got 5000"
     for place in (0, 2, 3):
-        assert found[place] == simulate(tasks[place].scenario, epochs=2, settled=True)
+        assert found[place] == simulate(tasks[place].scenario, epochs=2)
     assert dict(outcomes(tasks, 2)) == found
 
 

@@ -119,7 +119,7 @@ def options_of(mode: str, target: str, nodes: RayCluster | None) -> dict[str, An
     """How a cell trains. Asynchronous intervals may run ahead from the beginning, and read whatever there is."""
     found: dict[str, Any] = {"servers": 2, "intervals": 2, "hosts": "processes", "mode": mode}
     if mode == "async":
-        found |= {"staleness": STALENESS, "freshness": 0.0, "oscillation_limit": 1.0}
+        found |= {"staleness": STALENESS, "freshness": 0.0, "stability_gate": False}
     if target == "parameter server, one of two":
         found["parameter_servers"] = 2
     if target in ("tensor worker", "the only tensor worker hangs"):

@@ -49,7 +49,7 @@ zip:
     pipeline.staleness:         [null, 0, 1, 1, 1, 1]
     pipeline.freshness:         [null, 0.8, 0.8, 0.8, 1, 0]
     pipeline.predict_weights:   [null, optimizer, optimizer, linear, optimizer, none]
-    pipeline.oscillation_limit: [0.5, 0.5, 0.25, 0.5, 1.0, 1.0]
+    pipeline.stability_gate:    [true, true, true, true, false, false]
     pipeline.delay_scaling:     [null, null, 12, null, 50, null]
 seeds: 2
 compare: {baseline: {pipeline.mode: pipe}, target: 0.6}

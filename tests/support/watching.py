@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import jax
@@ -30,6 +31,7 @@ from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, Para
 from dorylax.pipeline.parameters.messages import ServerState
 from dorylax.pipeline.parameters.policy import DueStep, Late, LateGradients
 from dorylax.pipeline.parameters.server import ParameterServer, Whole
+from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.steps import RUN
@@ -146,6 +148,7 @@ class Hooks:
                     direction=direction,
                     interval=payload.interval,
                     epoch=payload.epoch,
+                    exact=payload.exact,
                     rows=np.array(payload.rows),
                     held=np.array(server.buffers[number].rows),
                 )
@@ -192,14 +195,15 @@ class Hooks:
         def make(params: Any, *args: Any, **options: Any) -> ParameterServers:
             made = self.parameters = ParameterServers(params, *args, **options)
             state = made.newest()
-            tell("begins_with", _leaves((state.params, state.state, state.opt_state)))
+            tell("begins_with", _leaves((state.params, state.state, state.opt_state)), state.may_be_ahead)
             return made
 
         async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
             tell("starts", interval, epoch)
             pulled = await pull(client, interval, epoch)
             params, state = _leaves(pulled.params), _leaves(pulled.state)
-            tell("pulls", interval, epoch, version=pulled.version, ahead=pulled.ahead, params=params, state=state)
+            found = {"version": pulled.version, "ahead": pulled.ahead, "exact": pulled.exact}
+            tell("pulls", interval, epoch, **found, params=params, state=state)
             return pulled
 
         def serves(server: ParameterServer, interval: int, epoch: int, offered: Pulled | None = None) -> Pulled:
@@ -220,7 +224,8 @@ class Hooks:
         def advances(server: ParameterServer, state: ServerState) -> None:
             advance(server, state)
             leaves = _leaves((state.params, state.state, state.opt_state))
-            tell("holds", state.version, leaves, int(state.state.get("calls", state.version)))
+            calls = int(state.state.get("calls", state.version))
+            tell("holds", state.version, leaves, calls, state.may_be_ahead)
 
         def finishes(whole: Whole, made: Any) -> Complete:
             pulled = whole.pulled
@@ -297,7 +302,7 @@ class Hooks:
                     places, found = np.array(server.shard.unique_sources(visit.interval)), np.array(array)
                 else:
                     continue
-                where = server.shard.server, epoch, publication
+                where = server.shard.server, (number, epoch), publication
                 self._tell("reads", *where, direction=direction, places=places, rows=found)
             for step, merge in server.merges.items():
                 if array is merge.rows:
@@ -305,6 +310,17 @@ class Hooks:
                     epochs = merge.received_epochs[received]
                     where = server.shard.server, number, epoch
                     self._tell("reads_sums", *where, step=step, places=used, rows=array[used], epochs=epochs)
+
+
+def draw_gates(seed: int, share: float, patch: pytest.MonkeyPatch | None = None) -> None:
+    """Opens the stability gate of about this share of the versions, drawn by their numbers: the same on every server."""
+    measured = StabilityGate.after
+
+    def drawn(gate: StabilityGate, last: Stability, *update: Any) -> Stability:
+        new = measured(gate, last, *update)
+        return new._replace(open=np.bool_(Random(repr((seed, int(new.seen)))).random() < share))
+
+    (pytest.MonkeyPatch() if patch is None else patch).setattr(StabilityGate, "after", drawn)
 
 
 def _here() -> tuple[GraphServer, Visit]:

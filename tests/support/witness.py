@@ -16,7 +16,6 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.parameters.oscillation import WINDOW
 
 Pair = tuple[int, int]  # interval, epoch
 
@@ -44,6 +43,7 @@ class Witness:
         predicted: pulls of weights that were predicted.
         quorums: waits that a share of fresh rows ended.
         late: gradients that came after the step of their epoch.
+        closed: pulls that found the stability gate closed.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Witness:
         self._version = version
         self._intervals = config.servers * config.intervals
         self.synchronous_from = 0 if config.synchronous else 1000
-        self.stale = self.predicted = self.quorums = self.late = 0
+        self.stale = self.predicted = self.quorums = self.late = self.closed = 0
         self._servers: dict[int, Mapping[str, Any]] = {}
         self._rows: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (publication, interval) -> epoch -> rows
         self._sums: dict[tuple[int, int], dict[int, np.ndarray]] = {}  # (step, interval) -> epoch -> partial sums
@@ -71,6 +71,8 @@ class Witness:
         self._versions: dict[int, list[np.ndarray]] = {}  # parameters, state, the optimizer's state
         self._predictions: dict[tuple[int, int], list[np.ndarray]] = {}  # (version, ahead) -> parameters
         self._holders = Counter[int]()
+        self._open: dict[int, bool] = {}  # by version, whether intervals may run ahead of it
+        self._exact: set[Pair] = set()  # must read rows of their own epoch
         self._run_ahead: dict[tuple[int, int], set[int]] = {}
         self._stages: dict[Pair, set[int]] = {}
         self._stashed: dict[Any, int] = {}
@@ -81,10 +83,11 @@ class Witness:
         """How many epochs an interval in this one may be ahead of the slowest."""
         return 0 if epoch >= self.synchronous_from else self._config.staleness or 0
 
-    def allowed(self, epoch: int) -> range:
+    def allowed(self, interval: int, epoch: int) -> range:
         """Epochs of rows that an interval may read in an epoch."""
         ahead = 0 if epoch == self._first else self.ahead(epoch)
-        return range(epoch if self._synchronous(epoch) else max(self._first, epoch - ahead - 1), epoch + ahead + 1)
+        exact = self._synchronous(epoch) or (interval, epoch) in self._exact
+        return range(epoch if exact else max(self._first, epoch - ahead - 1), epoch + ahead + 1)
 
     def updates_before(self, epoch: int) -> int:
         """How many updates the epochs before this one are."""
@@ -129,10 +132,22 @@ class Witness:
     # Weights.
 
     def pulls(
-        self, interval: int, epoch: int, *, version: int, ahead: int, params: list[np.ndarray], state: list[np.ndarray]
+        self,
+        interval: int,
+        epoch: int,
+        *,
+        version: int,
+        ahead: int,
+        exact: bool,
+        params: list[np.ndarray],
+        state: list[np.ndarray],
     ) -> None:
         """An interval has got the weights, and the model's other state, that it computes an epoch with."""
         config = self._config
+        assert exact == (not self._open[version]), "the interval was told another state of the gate"
+        if exact:
+            self._exact.add((interval, epoch))
+            self.closed += 1
         self._pulled[interval, epoch] = version, ahead, params + state
         finished = max(self._first, epoch - self.ahead(epoch))
         assert version >= self.updates_before(finished), "weights lack finished epochs"
@@ -142,8 +157,7 @@ class Witness:
             found.add(interval)
             bound = range(server, self._intervals, config.parameter_servers)
             assert len(found) <= config.ahead_share * len(bound), "too many are ahead"
-            watched = config.oscillation_limit < 1
-            assert not watched or version > WINDOW, "somebody is ahead before enough gradients are known"
+            assert not exact, "an interval runs ahead of a version whose gate is closed"
         predicts = config.predict_weights not in (None, "none")
         # Of others, a share may have made the epoch's own step already.
         behind = max(0, epoch - version) if predicts and version else 0
@@ -190,9 +204,11 @@ class Witness:
         self._applied.update(pairs)
         assert max(self._applied[pair] for pair in pairs) == 1, "a gradient is applied twice"
 
-    def begins_with(self, leaves: list[np.ndarray]) -> None:
-        """Parameters, state and optimizer's state of a parameter server at first."""
+    def begins_with(self, leaves: list[np.ndarray], is_open: bool) -> None:
+        """Parameters, state and optimizer's state of a parameter server at first, and whether its gate is open."""
         self._same(self._version, leaves)
+        assert is_open == (not self._config.gated), "training must begin synchronously"
+        self._open[self._version] = is_open
 
     def version_of(self, leaves: list[np.ndarray]) -> int:
         """Which version a parameter server has held that has these bits."""
@@ -200,8 +216,9 @@ class Witness:
         (found,) = (version for version, held in self._versions.items() if bits == [leaf.tobytes() for leaf in held])
         return found
 
-    def holds(self, version: int, leaves: list[np.ndarray], calls: int) -> None:
+    def holds(self, version: int, leaves: list[np.ndarray], calls: int, is_open: bool) -> None:
         """A parameter server has come to a version, in which a model that counts its calls has counted so many."""
+        assert self._open.setdefault(version, is_open) == is_open, "gates of one version differ"
         self._holders[version] += 1
         self._same(version, leaves)
         assert calls == version, "state has not advanced once per version"
@@ -237,15 +254,15 @@ class Witness:
         self._parts.setdefault((step, interval), {})[epoch] = parts
 
     def reads(
-        self, server: int, epoch: int, publication: int, *, direction: str, places: np.ndarray, rows: np.ndarray
+        self, server: int, pair: Pair, publication: int, *, direction: str, places: np.ndarray, rows: np.ndarray
     ) -> None:
         """An interval in this epoch reads these places of a publication's buffer, or of its copy, and finds these rows."""
-        owners, local = self._where(server, direction)
+        (owners, local), epoch = self._where(server, direction), pair[1]
         for owner in np.unique(owners[places]).tolist():
             mine = owners[places] == owner
             published = self._as_held(server, publication, owner)
             epochs = [e for e, found in published.items() if np.array_equal(found[local[places[mine]]], rows[mine])]
-            assert set(epochs) & set(self.allowed(epoch)), f"epoch {epoch} has read rows of {epochs}"
+            assert set(epochs) & set(self.allowed(*pair)), f"epoch {epoch} has read rows of {epochs}"
             self.stale += epoch not in epochs
 
     def _as_held(self, server: int, publication: int, owner: int) -> dict[int, np.ndarray]:
@@ -255,7 +272,16 @@ class Witness:
         return self._received.get((server, publication, owner), {})
 
     def receives(
-        self, server: int, publication: int, *, direction: str, interval: int, epoch: int, rows: Any, held: Any
+        self,
+        server: int,
+        publication: int,
+        *,
+        direction: str,
+        interval: int,
+        epoch: int,
+        exact: bool,
+        rows: Any,
+        held: Any,
     ) -> None:
         """Rows have come from a peer, perhaps once more: held is their corrected mean since they had to be exact."""
         decay = self._config.smoothing
@@ -268,7 +294,7 @@ class Witness:
         if epoch in known:
             return
         times, mean = self._sent.get(key, (0, 0.0))
-        if self._synchronous(epoch):
+        if exact or self._synchronous(epoch):
             times, mean = 0, 0.0
         times, mean = times + 1, decay * mean + (1 - decay) * rows.astype(np.float64)
         np.testing.assert_allclose(held[places], mean / (1 - decay**times), rtol=1e-4, atol=1e-6)
@@ -280,21 +306,21 @@ class Witness:
         self, server: int, interval: int, epoch: int, *, step: int, places: np.ndarray, rows: np.ndarray, epochs: Any
     ) -> None:
         """An interval adds up these entries of a server's sums, and finds these; those received are of these epochs."""
-        facts, fresh = self._servers[server], []
+        facts, fresh, allowed = self._servers[server], list[bool](), set(self.allowed(interval, epoch))
         starts = facts["merge_starts"]
         for number, (first, last) in enumerate(itertools.pairwise(starts), facts["first_interval"]):
             mine = (places >= first) & (places < last)
             if mine.any():
                 published = self._sums[step, number]
                 found = [e for e, sums in published.items() if np.array_equal(sums[places[mine] - first], rows[mine])]
-                assert set(found) & set(self.allowed(epoch)), f"epoch {epoch} has read sums of {found}"
+                assert set(found) & allowed, f"epoch {epoch} has read sums of {found}"
                 if number != interval:
                     fresh.append(max(found) >= epoch)
         received = set(epochs.tolist())
-        assert received <= set(self.allowed(epoch)), f"epoch {epoch} has read peers' sums of {received}"
+        assert received <= allowed, f"epoch {epoch} has read peers' sums of {received}"
         self.stale += len(received - {epoch})
-        newest = epochs if self._config.freshness_of == "all" else np.empty(0)
-        self._fresh_enough(epoch, fresh + (newest >= epoch).tolist())
+        newest = epochs if self._counts_peers((interval, epoch)) else np.empty(0)
+        self._fresh_enough((interval, epoch), fresh + (newest >= epoch).tolist())
 
     def adds_up(self, server: int, interval: int, epoch: int, step: int, held: list[np.ndarray]) -> None:
         """An interval takes sums over all rows: of each sum the parts of all intervals, as they are held."""
@@ -302,13 +328,13 @@ class Witness:
         for other in range(self._intervals):
             mine = [rows[other] for rows in held]
             epochs = {e for e, parts in self._parts[step, other].items() if all(map(np.array_equal, parts, mine))}
-            allowed = {epoch} if other == interval else set(self.allowed(epoch))
+            allowed = {epoch} if other == interval else set(self.allowed(interval, epoch))
             assert epochs & allowed, f"epoch {epoch} has read parts of {epochs}"
             self.stale += epoch not in epochs
-            if other in self._counted(server, {*range(self._intervals)} - {interval}):
+            if other in self._counted(server, (interval, epoch), {*range(self._intervals)} - {interval}):
                 fresh.append(max(epochs) >= epoch)
         if epoch > 0:
-            self._fresh_enough(epoch, fresh)
+            self._fresh_enough((interval, epoch), fresh)
 
     def may_read(
         self, server: int, pair: Pair, publication: int, *, direction: str, places: np.ndarray, held: np.ndarray
@@ -317,7 +343,7 @@ class Witness:
         interval, epoch = pair
         owners, local = self._where(server, direction)
         fresh = []
-        for owner in self._counted(server, set(owners[places].tolist()) - {interval}):
+        for owner in self._counted(server, pair, set(owners[places].tolist()) - {interval}):
             mine = owners[places] == owner
             published = self._as_held(server, publication, owner)
             fresh.append(
@@ -326,18 +352,23 @@ class Witness:
                     for e, rows in published.items()
                 )
             )
-        self._fresh_enough(epoch, fresh)
+        self._fresh_enough(pair, fresh)
 
     def _of(self, server: int) -> range:
         facts = self._servers[server]
         return range(facts["first_interval"], facts["first_interval"] + len(facts["bounds"]) - 1)
 
-    def _counted(self, server: int, intervals: set[int]) -> set[int]:
-        """Those whose rows have to be fresh."""
-        return intervals if self._config.freshness_of == "all" else intervals & set(self._of(server))
+    def _counts_peers(self, pair: Pair) -> bool:
+        """Whether rows of other servers have to be fresh."""
+        return self._config.freshness_of == "all" or pair in self._exact
 
-    def _fresh_enough(self, epoch: int, fresh: list[bool]) -> None:
-        share = 1.0 if self._synchronous(epoch) else self._config.freshness or 0.0
+    def _counted(self, server: int, pair: Pair, intervals: set[int]) -> set[int]:
+        """Those whose rows have to be fresh."""
+        return intervals if self._counts_peers(pair) else intervals & set(self._of(server))
+
+    def _fresh_enough(self, pair: Pair, fresh: list[bool]) -> None:
+        epoch, exact = pair[1], self._synchronous(pair[1]) or pair in self._exact
+        share = 1.0 if exact else self._config.freshness or 0.0
         enough = f"{sum(fresh)} of {len(fresh)} blocks are of epoch {epoch}, a share of {share} has to be"
         assert sum(fresh) >= share * len(fresh) - 1e-9, enough
         self.quorums += not all(fresh) and share > 0

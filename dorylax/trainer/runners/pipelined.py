@@ -190,6 +190,7 @@ class PipelineRunner(EpochRunner):
             "staleness": config.staleness,
             "servers": config.servers,
             "intervals": config.intervals,
+            "epochs_ahead": run.epochs_ahead,
             "counters": run.counters(),
             "rows_by_lag": run.rows_by_lag(),
             "tensor": config.tensor.backend,

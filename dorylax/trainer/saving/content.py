@@ -14,6 +14,7 @@ from dorylax.program.model.base import Tree
 from dorylax.runs.checkpoint import PARTS_GROUP, Checkpoint, CheckpointMismatchError
 from dorylax.runs.differences import differences, listed
 from dorylax.runs.result import EpochRecord, Timings
+from dorylax.settings.retired import upgraded
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
 from dorylax.trainer.saving.description import path_name
 
@@ -66,7 +67,7 @@ def from_checkpoint(
         CheckpointMismatchError: The checkpoint belongs to another run; the message names the differences.
     """
     record = checkpoint.record
-    changed = differences(record["run"], run)
+    changed = differences(upgraded(record["run"]), run)
     changed = {name: (old, new) for name, (old, new) in changed.items() if old is not None or name not in _UNSAID}
     if to_predict:
         changed = {name: values for name, values in changed.items() if name.startswith(_OF_PARAMETERS)}

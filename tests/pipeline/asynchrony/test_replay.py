@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 import pytest
+from support.gate_replica import decisions
 from support.pipelines import OPTIONS, make_pipeline, messy_data, one_compilation
 from support.replay import GAT, GCN, NEVER, SAGE, Model, Problem, Replay, Schedule
 
@@ -25,6 +26,7 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.parameters import ParameterClient, Pulled
 from dorylax.pipeline.stamps import Quorum, Stamps
+from dorylax.pipeline.timeline import Span
 
 T = TypeVar("T")
 
@@ -43,7 +45,8 @@ class Case:
 
     Attributes:
         model: of `support.pipelines.OPTIONS`.
-        staleness, freshness, prediction, intervals, limit: of the pipeline; limit of oscillation.
+        staleness, freshness, prediction, intervals: of the pipeline.
+        gate: whether the stability gate decides when intervals may run ahead.
         dtype: of parameters and features.
     """
 
@@ -53,7 +56,7 @@ class Case:
     prediction: str
     intervals: int = 3
     dtype: str = "float64"
-    limit: float = 1.0
+    gate: bool = False
 
     def __str__(self) -> str:
         return f"{self.model}-S{self.staleness}-{self.freshness}-{self.prediction}-{self.dtype}"
@@ -61,7 +64,7 @@ class Case:
     @property
     def config(self) -> PipelineConfig:
         options = {"staleness": self.staleness, "freshness": self.freshness, "predict_weights": self.prediction}
-        return PipelineConfig(**PLAIN, intervals=self.intervals, oscillation_limit=self.limit, **options)
+        return PipelineConfig(**PLAIN, intervals=self.intervals, stability_gate=self.gate, **options)
 
 
 CASES = [
@@ -70,8 +73,8 @@ CASES = [
     Case("sage", 2, 0.3, "linear"),
     Case("gat", 1, 0.5, "optimizer"),
 ]
-WATCHED = Case("gcn", 2, 0.5, "optimizer", limit=0.3)
-"""Intervals run ahead only after some epochs, and not always."""
+GATED = Case("gcn", 2, 0.5, "optimizer", gate=True)
+"""Intervals run ahead only after some epochs."""
 TOLERANCE = {"float64": 1e-10, "float32": 1e-5}
 """How far a loss may be from that of the replay, which is in float64, relatively."""
 
@@ -87,6 +90,7 @@ class Recording:
         model: how the replay calls what intervals publish and push.
 
     Attributes:
+        exact: intervals and epochs that found the stability gate closed.
         waits: how often a quorum was not there yet when somebody was to read.
     """
 
@@ -101,6 +105,7 @@ class Recording:
         # (server, step, row of the laid-out graph, its stamp) -> of which epochs the server's intervals' parts were
         self._sent: dict[tuple[int, int, int, int], np.ndarray] = {}
         self.schedule = Schedule({}, {}, {})
+        self.exact = set[tuple[int, int]]()
         self.waits = 0
 
     def reads_rows(self, buffer: RowBuffer, counts: np.ndarray) -> None:
@@ -159,6 +164,8 @@ class Recording:
         async def pulls(client: ParameterClient, interval: int, epoch: int) -> Pulled:
             pulled = await pull(client, interval, epoch)
             self.schedule.pulled[interval, epoch] = pulled.version, pulled.ahead  # type: ignore[index]
+            if pulled.exact:
+                self.exact.add((interval, epoch))
             return pulled
 
         async def computes(server: GraphServer, job: Job, work: Callable[[], T]) -> Any:
@@ -203,12 +210,17 @@ class Recording:
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-    """A run that is over: its losses, what the replay is told of it, and how many quorums were waited for."""
+    """A finished run: losses, the problem and the schedule of its replay, and what `Recording` has counted.
+
+    The states of the gate are those of the versions from 1 on, as the trace has them: "open" or "closed".
+    """
 
     losses: np.ndarray
     problem: Problem
     schedule: Schedule
     waits: int
+    exact: set[tuple[int, int]]
+    gates: list[str | None]
 
 
 @functools.cache
@@ -218,9 +230,18 @@ def recorded(case: Case) -> Recorded:
         pipeline, parts = make_pipeline(case.model, data, case.config, dtype=case.dtype)
         recording = Recording(pipeline, MODELS[case.model])
         recording.watch(patch)
-        with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:
+        spans = list[Span]()
+        with contextlib.closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
             losses = [run.run_epoch().loss for _ in range(EPOCHS)]
-    return Recorded(np.array(losses), problem(case.model, data, pipeline), recording.schedule, recording.waits)
+    gates = {span.version: span.gate for span in spans if span.name == "WU"}
+    return Recorded(
+        np.array(losses),
+        problem(case.model, data, pipeline),
+        recording.schedule,
+        recording.waits,
+        recording.exact,
+        [gates[version] for version in range(1, EPOCHS + 1)],
+    )
 
 
 def problem(model: str, data: Dataset, pipeline: Pipeline) -> Problem:
@@ -258,9 +279,26 @@ def distance(case: Case, schedule: Schedule, epochs: int = EPOCHS) -> float:
     return float(np.max(np.abs(found / run.losses[:epochs] - 1)))
 
 
-@pytest.mark.parametrize("case", [*CASES, WATCHED], ids=str)
+@pytest.mark.parametrize("case", [*CASES, GATED], ids=str)
 def test_a_replay_has_the_losses_of_the_run(case: Case) -> None:
     assert distance(case, recorded(case).schedule) < TOLERANCE[case.dtype]
+
+
+def test_a_replay_has_the_gate_of_the_run() -> None:
+    """Curvatures follow from the replay's own weights and gradients, and so does the pace of every interval."""
+    run = recorded(GATED)
+    replay = Replay(run.problem, run.schedule, GATED.prediction, MODELS[GATED.model])
+    expected = [one.is_open for one in decisions(*replay.path(EPOCHS))]
+    assert run.gates == ["open" if is_open else "closed" for is_open in expected]
+    assert 5 < expected.count(True) < EPOCHS - 5
+    open_at = [False, *expected]
+    for pair, (version, ahead) in run.schedule.pulled.items():
+        if version <= EPOCHS:
+            assert (pair in run.exact) == (not open_at[version])
+            assert open_at[version] or not ahead
+    for (name, _, epoch), epochs in run.schedule.rows.items():
+        if name != NEVER_CHANGES and epoch < EPOCHS and not open_at[epoch]:
+            assert (epochs[epochs != NEVER] == epoch).all()
 
 
 @every_case

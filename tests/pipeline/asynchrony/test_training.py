@@ -51,7 +51,7 @@ def test_where_nobody_is_ahead_nothing_is_predicted(predict_weights: str) -> Non
 def test_a_prediction_takes_its_time_on_a_parameter_server() -> None:
     """Once for each version and lead, however many intervals ask for it."""
     told: list[Span] = []
-    trained("gcn", trace=told.append, mode="async", staleness=1, predict_weights="linear", oscillation_limit=1)
+    trained("gcn", trace=told.append, mode="async", staleness=1, predict_weights="linear", stability_gate=False)
     spans = [span for span in told if span.name == "predict"]
     assert spans
     assert all(span.resource == "parameters" and span.end > span.start for span in spans)
@@ -73,7 +73,7 @@ def test_only_a_share_of_the_intervals_runs_ahead(monkeypatch: pytest.MonkeyPatc
     most = []
     for share in (0, 0.5, 1):
         lacking.clear()
-        trained("gcn", mode="async", freshness=0, ahead_share=share, oscillation_limit=1)
+        trained("gcn", mode="async", freshness=0, ahead_share=share, stability_gate=False)
         most.append(max(map(len, lacking.values()), default=0))
     assert most == [0, 1, 3]
 
@@ -91,7 +91,7 @@ def test_a_step_that_waits_for_some_gradients_comes_sooner() -> None:
 
 
 def test_steps_are_shorter_at_first_where_gradients_are_old() -> None:
-    late = {"mode": "async", "predict_weights": "none", "oscillation_limit": 1}
+    late = {"mode": "async", "predict_weights": "none", "stability_gate": False}
     plain, _ = trained("gcn", **late)
     shorter, _ = trained("gcn", **late, delay_scaling=20)
     fresh, _ = trained("gcn", **late, ahead_share=0, delay_scaling=20)

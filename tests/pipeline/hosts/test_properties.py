@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(240)
 
 EPOCHS = 8
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "dorylus": ("gcn", {"staleness": 1, "freshness": 0, "predict_weights": "none", "oscillation_limit": 1}),
+    "dorylus": ("gcn", {"staleness": 1, "freshness": 0, "predict_weights": "none", "stability_gate": False}),
     "S = 0": ("sage", {"staleness": 0, "freshness": 0.6, "parameter_servers": 2}),
     "defaults": ("drifting", {"staleness": 2, "parameter_servers": 2}),
     "per interval": (
@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "predicted": (
         "BatchNorm",
-        {"servers": 3, "staleness": 2, "predict_weights": "linear", "oscillation_limit": 1, "freshness": 0.3},
+        {"servers": 3, "staleness": 2, "predict_weights": "linear", "stability_gate": False, "freshness": 0.3},
     ),
     "late": (
         "gat",
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "staleness": 2,
             "gradient_share": 0.5,
             "ahead_share": 0,
-            "oscillation_limit": 1,
+            "stability_gate": False,
             "freshness": 0.5,
             "freshness_of": "server",
         },
@@ -108,7 +108,7 @@ def test_synchronous_training_reads_nothing_stale(tmp_path: Path) -> None:
 def test_all_of_it_holds_after_a_loss(victim: int, tmp_path: Path) -> None:
     """From the epoch that is run again, with a version that training had come to, bit for bit."""
     given = {"servers": 2, "intervals": 3, "mode": "async", "graph_threads": 2, "tensor": TensorConfig(slots=2)}
-    given |= {"staleness": 2, "parameter_servers": 2, "freshness": 0.0, "oscillation_limit": 1}
+    given |= {"staleness": 2, "parameter_servers": 2, "freshness": 0.0, "stability_gate": False}
     config = PipelineConfig(hosts="processes", edge_chunk=40, **given)
     with first_in_hosts(watch, tmp_path), compiled_once(40, 40):
         pipeline, parts = make_hosts_pipeline("gcn", messy_data(32, 120), config)

@@ -3,11 +3,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dorylax.pipeline.parameters.messages import Complete, Push, ServerState, Sums, Update
-from dorylax.pipeline.parameters.oscillation import OscillationWatch
 from dorylax.pipeline.parameters.server import ParameterServer
+from dorylax.pipeline.parameters.stability import StabilityGate
 from dorylax.pipeline.parameters.stash import StashError
 
 
@@ -37,16 +38,19 @@ def test_updates_are_taken_in_order_once() -> None:
         replica.advance(ServerState(3, {}, (), {}))
 
 
-def test_who_is_ahead_waits_where_the_newest_version_says_so() -> None:
+def test_intervals_run_ahead_only_while_the_gate_is_open() -> None:
     replica = server()
-    known = OscillationWatch(0.5).start({})
-    replica.advance(ServerState(1, {}, (), {}, steadiness=known._replace(until=known.seen + 1)))
+    closed = StabilityGate().start({})
+    replica.advance(ServerState(1, {}, (), {}, stability=closed))
     assert replica.may_pull(0, 1)  # has all steps of the epochs before
+    assert replica.pull(0, 1).exact
     assert not replica.may_pull(0, 2)
     replica.receive([update(2)])
-    replica.advance(ServerState(2, {}, (), {}, steadiness=known._replace(until=known.seen)))
+    replica.advance(ServerState(2, {}, (), {}, stability=closed._replace(open=np.bool_(True))))
     assert replica.may_pull(0, 2)
     assert replica.may_pull(0, 3)
+    assert not replica.pull(1, 3).exact
+    assert replica.pull(0, 1).exact  # an answer stays the same
 
 
 def test_only_so_many_intervals_run_ahead_in_an_epoch() -> None:
@@ -65,7 +69,7 @@ def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
     replica.receive([update(5)])
     replica.advance(ServerState(5, {"w": 5}, (), {"n": 15}))
     assert replica.pull(3, 0) is pulled
-    assert pulled == (4, {"w": 4}, {"n": 14}, 0)
+    assert pulled == (4, {"w": 4}, {"n": 14}, 0, False)
     assert replica.push(Push(3, 0, 1, {"a": 1})) is None
     assert (replica.live_stashes, replica.pending) == (1, 1)
     whole = replica.push(Push(3, 0, 0, {"b": 2}))

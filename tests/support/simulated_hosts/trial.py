@@ -123,9 +123,11 @@ class _DriverLostError(Exception):
 
 
 @functools.lru_cache
-def _pipeline(configuration: str) -> tuple[HostsPipeline, RunSpec, contextlib.ExitStack]:
+def _pipeline(configuration: str, gated: bool = True) -> tuple[HostsPipeline, RunSpec, contextlib.ExitStack]:
     """The pipeline, what all hosts are told, and what removes their shards."""
     config = PipelineConfig(**(_USUAL | CONFIGURATIONS[configuration]))
+    if config.gated and not gated:
+        config = config.model_copy(update={"stability_gate": False})
     data = load("communities", size="tiny", num_vertices=48, num_edges=240, num_features=6)
     parts = take_apart(GCN(data.num_features, 4, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
     pipeline = HostsPipeline.of(parts, data, optax.adam(0.01), config, sums=CLASSES.sums)
@@ -146,14 +148,19 @@ def warm() -> None:
         _undisturbed(configuration)
 
 
-def run(seed: int) -> Outcome:
-    """Runs a seed."""
+def run(seed: int, *, gated: bool = True) -> Outcome:
+    """Runs a seed.
+
+    Args:
+        seed: draws the configuration, and all that happens.
+        gated: False: intervals run ahead from the beginning, where the stability gate would be closed.
+    """
     rng = np.random.default_rng(seed)
     configuration = list(CONFIGURATIONS)[rng.integers(len(CONFIGURATIONS))]
-    config = _pipeline(configuration)[0].config
+    config = _pipeline(configuration, gated)[0].config
     plan = draw(rng, len(spread(config.servers, config.parameter_servers, config.num_hosts)), EPOCHS)
     wanted = _undisturbed(configuration) if config.synchronous else None
-    world = _World(configuration, rng, plan)
+    world = _World(configuration, rng, plan, gated=gated)
     broken = None
     try:
         with contextlib.closing(world):
@@ -171,11 +178,11 @@ def run(seed: int) -> Outcome:
 class _World:
     """A clock, a network, processes, a driver, and whoever breaks them."""
 
-    def __init__(self, configuration: str, rng: np.random.Generator, plan: Plan) -> None:
+    def __init__(self, configuration: str, rng: np.random.Generator, plan: Plan, *, gated: bool = True) -> None:
         self.clock = VirtualClock()
         self.network = Network(self.clock, rng, plan.weather)
         self._rng, self._plan = rng, plan
-        self._pipeline, self._spec, _ = _pipeline(configuration)
+        self._pipeline, self._spec, _ = _pipeline(configuration, gated)
         self._parts = self._pipeline.parts
         self._config = self._pipeline.config
         self._drivers = self._resumed = self._lost = self._lost_before = 0

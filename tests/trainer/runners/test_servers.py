@@ -44,7 +44,7 @@ def fit(folder: Path, epochs: int, observers: tuple[Any, ...] = (), **options: A
     "options",
     [
         {"mode": "pipe", "parameter_servers": 2},
-        {"mode": "async", "staleness": 2, "oscillation_limit": 1},
+        {"mode": "async", "staleness": 2, "stability_gate": False},
         {"mode": "async", "staleness": 1, "update": "per_interval", "sync_every": 2, "parameter_servers": 2},
     ],
     ids=["pipe", "async", "per_interval"],

@@ -23,7 +23,7 @@ def fit(folder: Path, epochs: int, **options: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"mode": "pipe"}, {"mode": "async", "staleness": 2, "oscillation_limit": 1}],
+    [{"mode": "pipe"}, {"mode": "async", "staleness": 2, "stability_gate": False}],
     ids=lambda options: options["mode"],
 )
 def test_in_virtual_time_that_of_a_resumed_run_is_that_of_one_that_never_stopped(

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+from support.gate_replica import decisions
+from support.pipelines import messy_data, one_compilation, running
+
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.parameters.stability import (
+    CLOSE_ABOVE,
+    OPEN_BELOW,
+    PATIENCE,
+    WINDOW,
+    Stability,
+    StabilityGate,
+)
+
+UNKNOWN = WINDOW + 1
+"""Updates after which q is still unknown: it needs two moves besides those of the window."""
+compilation = one_compilation(40, 40)
+
+
+def tree(flat: np.ndarray) -> dict[str, np.ndarray]:
+    """Parameters of several leaves; integers are not trained."""
+    flat = flat.astype(np.float32)
+    return {"a": flat[:1], "b": flat[1:].reshape(-1, 1), "steps": np.full(2, 7, np.int32)}
+
+
+def followed(weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> list[Stability]:
+    """The gate's state after each update."""
+    gate, found = StabilityGate(), list[Stability]()
+    last = gate.start(tree(weights[0]))
+    assert not last.open
+    for k, gradient in enumerate(gradients):
+        last = gate.after(last, tree(weights[k]), tree(gradient), tree(weights[k + 1]))
+        found.append(last)
+    return found
+
+
+def trained(
+    optimizer: optax.GradientTransformation,
+    eigenvalues: np.ndarray,
+    start: np.ndarray,
+    updates: int,
+    noise: float = 0.0,
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Weights and gradients of training on a quadratic, in float64."""
+    random, weights, gradients = np.random.default_rng(7), [start], list[np.ndarray]()
+    with jax.enable_x64():
+        state = optimizer.init(start)
+        for _ in range(updates):
+            gradients.append(eigenvalues * weights[-1] + noise * random.normal(size=len(start)))
+            update, state = optimizer.update(gradients[-1], state, weights[-1])
+            weights.append(weights[-1] + np.asarray(update))
+    return weights, gradients
+
+
+def given(quotients: Sequence[float]) -> str:
+    """Of each update, whether the gate is open, where its q is set: one weight that moves evenly, and gradients to fit."""
+    gradients, mean = [np.ones(2)] * 2, 0.19
+    for count, quotient in enumerate(quotients, start=2):
+        gradients.append(gradients[-1] - quotient * mean / (1 - 0.9**count))
+        mean = 0.9 * mean + 0.1 * gradients[-1][0]
+    weights = [np.full(2, 1.0 - k) for k in range(len(gradients) + 1)]
+    return "".join("-+"[int(one.open)] for one in followed(weights, gradients))[2:]
+
+
+ADAM = optax.adam(0.01)
+OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
+    "adam": optax.adam,
+    "adamw": optax.adamw,
+    "sgd": optax.sgd,
+    "momentum": lambda rate: optax.sgd(rate, momentum=0.9),
+    "rmsprop": optax.rmsprop,
+}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_decides_as_its_replica_does(name: str, noise: float) -> None:
+    eigenvalues, start = np.geomspace(0.01, 30, 40), np.random.default_rng(3).normal(size=40)
+    weights, gradients = trained(OPTIMIZERS[name](0.03), eigenvalues, start, 60, noise)
+    found, expected = followed(weights, gradients), decisions(weights, gradients)
+    np.testing.assert_allclose(
+        [one.quotient for one in found], [one.curvature for one in expected], rtol=2e-3, atol=2e-4
+    )
+    assert [bool(one.open) for one in found] == [one.is_open for one in expected]
+
+
+def test_training_begins_closed_and_opens_once_the_curvature_is_known() -> None:
+    flat = np.full(10, -0.5)
+    weights = [np.arange(10) - 0.01 * k * flat for k in range(13)]
+    found = followed(weights, [flat] * 12)
+    assert "".join("-+"[int(one.open)] for one in found) == "-" * UNKNOWN + "+" * (12 - UNKNOWN)
+    assert found[-1].quotient == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_short_steps_open_it_and_long_ones_do_not(name: str) -> None:
+    """Whatever the optimizer's preconditioner is. Long steps swing."""
+    start = np.full(2, 0.01)
+    for rate, expected in ((1e-4, True), (0.4, False)):
+        weights, gradients = trained(OPTIMIZERS[name](rate), np.array([5.0, 6.0]), start, 20)
+        states = [bool(one.open) for one in followed(weights, gradients)[UNKNOWN + 1 :]]
+        assert states == [expected] * len(states), rate
+
+
+def test_it_measures_the_preconditioned_eigenvalue() -> None:
+    """Of a quadratic with one eigenvalue λ, heavy-ball momentum has q = step size / (1 - momentum) · λ."""
+    weights, gradients = trained(optax.sgd(0.001, momentum=0.9), np.full(2, 4.0), np.array([1.0, -2.0]), 90)
+    assert followed(weights, gradients)[-1].quotient == pytest.approx(0.001 / 0.1 * 4, rel=0.01)
+
+
+def test_noise_of_gradients_is_no_curvature() -> None:
+    """With no curvature at all: the product of the last move and the gradient's change would give more than 1."""
+    random, quotients, products = np.random.default_rng(0), list[float](), list[float]()
+    for _ in range(200):
+        start = random.normal(size=50)
+        weights, gradients = [start], [1 + 3 * random.normal(size=50) for _ in range(20)]
+        state = ADAM.init(start)
+        for gradient in gradients:
+            update, state = ADAM.update(gradient, state, weights[-1])
+            weights.append(weights[-1] + np.asarray(update, np.float64))
+        quotients.append(followed(weights, gradients)[-1].quotient)
+        move = weights[-2] - weights[-3]
+        products.append(-(move @ (gradients[-1] - gradients[-2])) / (move @ np.mean(gradients[-10:], axis=0)))
+    assert abs(np.mean(quotients)) < 4 * np.std(quotients) / np.sqrt(200)
+    assert np.mean(products) > 0.5
+
+
+def test_it_closes_above_one_value_and_opens_below_a_lower_one() -> None:
+    low, between, high = OPEN_BELOW / 2, (OPEN_BELOW + CLOSE_ABOVE) / 2, 1.5 * CLOSE_ABOVE
+    assert given([between] * 20) == "-" * 20
+    assert given([low] * 8 + [between] * 12) == "-" * (WINDOW - 1) + "+" * (21 - WINDOW)
+    found = given([low] * 8 + [high] * 8)
+    assert found.startswith("-" * (WINDOW - 1) + "+" * 4)
+    assert found.endswith("-" * 4)
+
+
+def test_each_closing_doubles_the_calm_that_opens_it_again() -> None:
+    """Calm is counted from the update on at which no term above the limit is in the window any more."""
+    found = given(([0.05] * 50 + [1.0] * 6) * 3)
+    pauses = [len(part) for part in found.split("+") if part]
+    assert len(pauses) == 4
+    assert pauses[0] == WINDOW - 1
+    assert pauses[2] - pauses[1] == PATIENCE
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_large_curvature_closes_it_whatever_its_sign(sign: int) -> None:
+    found = given([0.0] * 8 + [sign * 0.6] * 6)
+    assert "+" in found
+    assert found.endswith("--")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_without_a_measurement_it_is_closed(value: float) -> None:
+    weights = [np.arange(10) * (1.0 + k) for k in range(12)]
+    found = followed(weights, [np.full(10, -1.0)] * 10 + [np.full(10, value)])
+    assert found[-2].open
+    assert not found[-1].open
+    assert not any(one.open for one in followed([np.zeros(10)] * 12, [np.zeros(10)] * 11)), "nothing moves"
+
+
+@pytest.mark.parametrize("options", [{}, {"predict_weights": "none"}, {"staleness": 0}, {"stability_gate": False}])
+def test_a_closed_gate_gives_the_newest_weights_and_exact_rows(options: dict[str, Any]) -> None:
+    """And its epochs take as long as those of `pipe`."""
+    base = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
+    with running("gcn", messy_data(40, 160), PipelineConfig(**base)) as run:
+        synchronous = sum(run.run_epoch().seconds for _ in range(UNKNOWN))
+    with running("gcn", messy_data(40, 160), PipelineConfig(**base | {"mode": "async"} | options)) as run:
+        run.barrier(UNKNOWN)
+        seconds = sum(run.run_epoch().seconds for _ in range(UNKNOWN))
+        counters, ahead = run.counters(), run.epochs_ahead
+    if options.get("stability_gate", True):
+        assert (counters["pulls_held"], counters["stale_rows"], ahead) == (UNKNOWN * 6, 0, 0)
+        assert seconds == pytest.approx(synchronous, rel=0.02)
+    else:
+        assert (counters["pulls_held"], ahead) == (0, None)
+        assert counters["stale_rows"] > 0
+        assert seconds < 0.95 * synchronous

@@ -1,0 +1,48 @@
+"""The stability gate once more, from the whole history of weights and gradients instead of step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Decision(NamedTuple):
+    """After an update: the curvature along the path, NaN where it is unknown, and whether the gate is open."""
+
+    curvature: float
+    is_open: bool
+
+
+def decisions(weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> list[Decision]:
+    """Replays the gate.
+
+    Args:
+        weights: `[n + 1, P]`, before the first update and after each.
+        gradients: `[n, P]`, of each update.
+    """
+    found, calm, needed, is_open = list[Decision](), 0, 1, False
+    for newest in range(len(gradients)):
+        curvature = _curvature(weights, gradients, newest)
+        calm = calm + 1 if abs(curvature) < 0.1 else 0
+        if is_open and not abs(curvature) <= 0.2:
+            is_open, needed = False, max(8, 2 * needed)
+        elif not is_open:
+            is_open = calm >= needed
+        found.append(Decision(curvature, is_open))
+    return found
+
+
+def _curvature(weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray], newest: int) -> float:
+    above = below = 0.0
+    for k in range(newest - 4, newest + 1):
+        if k < 2:
+            return np.nan
+        move = weights[k - 1] - weights[k - 2]
+        shares = np.array([0.9 ** (k - 1 - j) for j in range(k)])
+        mean = sum(share * gradient for share, gradient in zip(shares, gradients, strict=False)) / shares.sum()
+        scale = -float(move @ mean)
+        above += np.sign(scale) * float(move @ (gradients[k] - gradients[k - 1]))
+        below += abs(scale)
+    return above / below if below else np.nan
