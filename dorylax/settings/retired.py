@@ -10,6 +10,7 @@ RETIRED: Mapping[str, str] = MappingProxyType(
     {
         "pipeline.oscillation_limit": "pipeline.stability_gate takes its place: leave it out, or give "
         "pipeline.stability_gate=false where the limit was 1",
+        "pipeline.delay_scaling": "pipeline.stability_gate keeps gradients new while curvature is high; leave it out",
     }
 )
 """What to do instead, by key."""
@@ -18,10 +19,14 @@ RETIRED: Mapping[str, str] = MappingProxyType(
 def upgraded(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings, in sections, as this version would have written them.
 
-    A run that watched for oscillation continues with the stability gate, closed at first. Others continue as they were.
+    A run that watched for oscillation continues with the stability gate, closed at first. A run whose steps were scaled by
+    their delay keeps that setting, and is refused. Others continue as they were.
     """
     pipeline = settings.get("pipeline")
     if not isinstance(pipeline, Mapping) or "oscillation_limit" not in pipeline:
         return dict(settings)
-    options = {name: value for name, value in pipeline.items() if name != "oscillation_limit"}
-    return {**settings, "pipeline": options | {"stability_gate": pipeline["oscillation_limit"] != 1}}
+    options = {"stability_gate": pipeline["oscillation_limit"] != 1, **pipeline}
+    del options["oscillation_limit"]
+    if options.get("delay_scaling", 0) is None:
+        del options["delay_scaling"]
+    return {**settings, "pipeline": options}

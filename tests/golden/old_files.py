@@ -188,7 +188,9 @@ def _sweep() -> Any:
     assert run_sweep(["--sweep", "sweep.yaml", "--out", "sweep", "--no-report"]) == 0  # nothing is left to run
     for old, new in zip(before, _rows_of_results(), strict=True):
         # Settings that are new since have columns, too.
-        assert {key: old[key] for key in old if key not in RETIRED} == {key: new[key] for key in old if key not in RETIRED}
+        assert {key: old[key] for key in old if key not in RETIRED} == {
+            key: new[key] for key in old if key not in RETIRED
+        }
     frame = experiments.load("sweep")
     return json.loads(frame[["pipeline.mode", "epoch", "loss", "val_accuracy", "dollars"]].to_json(orient="values"))
 

@@ -94,9 +94,7 @@ ASYNC = [
     config(
         mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1, stability_gate=False
     ),
-    config(
-        mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", delay_scaling=6, stability_gate=False
-    ),
+    config(mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", stability_gate=False),
     config(mode="async", staleness=1, gradient_share=0.4, ahead_share=0.5, parameter_servers=3, stability_gate=False),
     config(mode="async", parameter_servers=3),
 ]
