@@ -20,7 +20,6 @@ _OPTIONS = (
     "gradient_share",
     "ahead_share",
     "stability_gate",
-    "delay_scaling",
     "stale_price",
 )
 _USUAL = {

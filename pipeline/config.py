@@ -100,11 +100,6 @@ class PipelineConfig(Section):
         description="with async and per_epoch, intervals run ahead and read older rows only while the measured curvature of "
         "the loss is low; before that, and while it is high, they train as with pipe; false: always",
     )
-    delay_scaling: Count | None = Field(
-        default=None,
-        description="with async, after how many epochs the steps of old gradients are as long as others, being shorter "
-        "before (PipeMare); null: they always are",
-    )
     update: Update | None = Field(
         default=None,
         description="one optimizer step per epoch, or per interval and epoch (async only); null: per_epoch",
@@ -268,7 +263,7 @@ class PipelineConfig(Section):
 
     def _check_mode(self) -> None:
         if self.synchronous:
-            for name in (*ASYNC_DEFAULTS, "switch_margin", "delay_scaling"):
+            for name in (*ASYNC_DEFAULTS, "switch_margin"):
                 if (value := getattr(self, name)) is not None:
                     raise ConfigError.of(
                         f"pipeline.{name}", f"= {value} needs pipeline.mode=async, got {self.mode}: change one of them"

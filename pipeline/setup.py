@@ -189,7 +189,6 @@ def parameter_servers(
         interval_step_scaling=config.interval_step_scaling,
         sync_every=config.sync_every,
         gradient_share=config.gradient_share,
-        delay_scaling=config.delay_scaling,
         ahead_share=config.ahead_share,
         predict_weights=config.predict_weights or "none",
         stability_gate=config.gated,

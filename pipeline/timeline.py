@@ -89,7 +89,12 @@ class Lanes:
                 found.append(_name("process_name", process, 0, f"{kind} {span.server}"))
             found.append(_name("thread_name", process, thread, f"{span.resource} {lane}"))
         bisect.insort(lanes, (end, -lane))
-        arguments: dict[str, Any] = {"server": span.server, "interval": span.interval, "epoch": span.epoch, "kind": span.resource}
+        arguments: dict[str, Any] = {
+            "server": span.server,
+            "interval": span.interval,
+            "epoch": span.epoch,
+            "kind": span.resource,
+        }
         if span.task is not None:
             arguments["task"] = span.task
         if span.version is not None:

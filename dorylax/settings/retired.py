@@ -10,6 +10,7 @@ RETIRED: Mapping[str, str] = MappingProxyType(
     {
         "pipeline.oscillation_limit": "pipeline.stability_gate takes its place: leave it out, or give "
         "pipeline.stability_gate=false where the limit was 1",
+        "pipeline.delay_scaling": "pipeline.stability_gate keeps gradients new while curvature is high; leave it out",
         "tensor.relaunch": "tensor.hedge_quantile takes its place: leave it out",
     }
 )
@@ -18,27 +19,28 @@ RETIRED: Mapping[str, str] = MappingProxyType(
 _REPLACED: Mapping[str, Callable[[Any], dict[str, Any]]] = MappingProxyType(
     {
         "pipeline.oscillation_limit": lambda limit: {"pipeline.stability_gate": limit != 1},
+        "pipeline.delay_scaling": lambda epochs: {} if epochs is None else {"pipeline.delay_scaling": epochs},
         "tensor.relaunch": lambda _: {"tensor.hedge_quantile": 0.95},
     }
 )
-"""Settings in place of a retired one, for its value in an old run."""
+"""Settings in place of a retired one, for its value in an old run. Runs with scaled delays keep the setting and are refused."""
 
 
 def upgraded(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings as this version would have written them, in sections, or dotted in a section `settings`."""
-    return {
-        name: _upgraded("" if name == "settings" else f"{name}.", value) if isinstance(value, Mapping) else value
-        for name, value in settings.items()
-    }
+    """Return a run's settings, in sections or with dotted keys, in this version's terms."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found[name] = _upgraded(f"{name}.", value)
+        else:
+            found |= _upgraded("", {name: value})
+    return found
 
 
 def _upgraded(prefix: str, options: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in options.items():
         replaced = _REPLACED.get(f"{prefix}{name}")
-        found |= (
-            {name: value}
-            if replaced is None
-            else {key.removeprefix(prefix): one for key, one in replaced(value).items()}
-        )
+        new = {name: value} if replaced is None else replaced(value)
+        found |= {key.removeprefix(prefix): one for key, one in new.items()}
     return found

@@ -11,7 +11,6 @@ from typing import Any, final
 import jax
 import optax
 
-from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
 from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
 from dorylax.pipeline.parameters.prediction import choose
@@ -48,8 +47,6 @@ class ParameterServers:
         interval_step_scaling: see `Sequencer`.
         sync_every: likewise.
         gradient_share: likewise.
-        delay_scaling: after how many epochs the steps of late gradients are as long as others (`DelayScaling`); None where
-            they always are.
         ahead_share: of the intervals of each server, the share that may pull weights for an epoch before the step of the
             one before it is made, where each epoch has one; rounded down.
         predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
@@ -87,7 +84,6 @@ class ParameterServers:
         interval_step_scaling: bool = True,
         sync_every: int = 1,
         gradient_share: float = 1.0,
-        delay_scaling: int | None = None,
         ahead_share: float = 1.0,
         predict_weights: str = "none",
         stability_gate: bool = False,
@@ -112,7 +108,6 @@ class ParameterServers:
             interval_step_scaling=interval_step_scaling,
             sync_every=sync_every,
             gradient_share=gradient_share,
-            scaling=None if delay_scaling is None else DelayScaling(delay_scaling),
             first=first_epoch,
             version=version,
             due=due,

@@ -51,13 +51,11 @@ class Complete(NamedTuple):
         gradients: shaped as the parameters.
         loss: the interval's part of the loss.
         statistics: a pytree of what its forward pass has computed and the next version's state is made of.
-        version: of the weights that it is the gradient at: where they were predicted, the version that they stood for.
     """
 
     gradients: Tree
     loss: float
     statistics: Tree = ()
-    version: int = 0
 
 
 Finish = Callable[[Tree, Tree, int, Mapping[int, Sums]], Complete]
@@ -86,7 +84,6 @@ class Update(NamedTuple):
         loss: what they are the gradient of.
         factor: see `OptimizerStep`.
         statistics: see `Advance`.
-        step_size: what the step is multiplied with.
         pairs: whose gradients it has, where others of the epoch are still to come; none where it closes the epoch.
     """
 
@@ -96,7 +93,6 @@ class Update(NamedTuple):
     loss: float
     factor: int
     statistics: Tree = ()
-    step_size: float = 1.0
     pairs: tuple[Pair, ...] = ()
 
 

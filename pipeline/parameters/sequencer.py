@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete, Update
 from dorylax.pipeline.parameters.policy import (
     DueStep,
@@ -44,7 +43,6 @@ class Sequencer:
         sync_every: under "per_interval", updates go to the other servers this many at a time, and all that are left with
             the last one of an epoch. Under "per_epoch" each goes at once.
         gradient_share: under "per_epoch", the share of an epoch's gradients that its step waits for; see `LateGradients`.
-        scaling: of steps by the delay of their gradients; None where all are of one size.
         first: the first epoch.
         version: how many updates were applied before.
         due: the epoch of each interval's first gradient that is not in that version; those before it, from `first` on, are
@@ -62,7 +60,6 @@ class Sequencer:
         interval_step_scaling: bool = True,
         sync_every: int = 1,
         gradient_share: float = 1.0,
-        scaling: DelayScaling | None = None,
         first: int = 0,
         version: int = 0,
         due: Sequence[int] | None = None,
@@ -82,7 +79,7 @@ class Sequencer:
             case _:
                 raise ValueError(f"update must be 'per_epoch' or 'per_interval', got {update!r}")
         self._switched = isinstance(self._policy, PerEpoch)
-        self._num_intervals, self._sync_every, self._scaling = num_intervals, sync_every, scaling
+        self._num_intervals, self._sync_every = num_intervals, sync_every
         self._due = [first] * num_intervals  # the epoch of each interval's next gradient
         self._early: dict[tuple[int, int], Complete] = {}
         self._version = version
@@ -157,10 +154,9 @@ class Sequencer:
         return told
 
     def _number(self, step: DueStep) -> Numbered:
-        size = 1.0 if self._scaling is None else self._scaling(step.epoch, self._version - step.version)
         self._version += 1
         pairs = () if step.closes_epoch else step.pairs
-        update = Update(self._version, step.epoch, step.gradients, step.loss, step.factor, step.statistics, size, pairs)
+        update = Update(self._version, step.epoch, step.gradients, step.loss, step.factor, step.statistics, pairs)
         self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses)
         everywhere = step.closes_epoch
         self._unsent.append(update)

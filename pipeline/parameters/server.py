@@ -21,8 +21,7 @@ class Whole(NamedTuple):
     def finish(self, finish: Finish) -> Complete:
         """The interval's complete gradient."""
         pulled = self.pulled
-        complete = finish(pulled.params, pulled.state, self.pair[1], self.sums)
-        return complete._replace(version=pulled.version + pulled.ahead)
+        return finish(pulled.params, pulled.state, self.pair[1], self.sums)
 
 
 @final

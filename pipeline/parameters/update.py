@@ -87,9 +87,8 @@ class OptimizerStep:
         if self._advance is not None:  # of the newest state, not of a stashed one: no version's change may be lost
             state = self._advance(last.params, state, update.epoch, update.statistics)
         epoch = update.epoch if self._by_epoch else None
-        size = None if update.step_size == 1 else update.step_size
         params, opt_state = self.step(
-            last.params, last.opt_state, update.gradients, update.loss, epoch=epoch, size=size, factor=update.factor
+            last.params, last.opt_state, update.gradients, update.loss, epoch=epoch, factor=update.factor
         )
         return ServerState(update.number, *jax.block_until_ready((params, opt_state, state)))
 
@@ -101,13 +100,11 @@ class OptimizerStep:
         loss: Any,
         *,
         epoch: int | None = None,
-        size: float | None = None,
         factor: int = 1,
     ) -> tuple[Tree, Tree]:
-        """Parameters and the optimizer's state after a step, multiplied with a size; see the class for `factor`."""
+        """Parameters and the optimizer's state after a step; see the class for `factor`."""
         loss = jnp.asarray(loss, self._loss_type)
-        multiplier = None if size is None else jnp.asarray(size, self._loss_type)
-        return self._step(params, opt_state, gradients, loss, epoch=epoch, size=multiplier, factor=factor)
+        return self._step(params, opt_state, gradients, loss, epoch=epoch, factor=factor)
 
     def _try(self, params: Tree) -> None:
         """Traces a step, so that an optimizer that cannot be served is refused before anything runs."""
@@ -135,7 +132,6 @@ def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Call
         loss: Any,
         *,
         epoch: Any = None,
-        size: Any = None,
         factor: int = 1,
     ) -> tuple[Tree, Tree]:
         if epoch is not None:
@@ -147,8 +143,6 @@ def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Call
         )
         if factor != 1:
             updates = _scaled(updates, 1 / factor)
-        if size is not None:
-            updates = jax.tree.map(lambda leaf: leaf * size.astype(leaf.dtype), updates)
         new = (optax.apply_updates(params, updates), new_opt_state)
         stepped: tuple[Tree, Tree] = jax.tree.map(_like, new, (params, opt_state))
         return stepped

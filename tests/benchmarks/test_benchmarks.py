@@ -50,6 +50,7 @@ PRINTS = {
     "scaling": r"largest over smallest: 1.00",
     "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",
     "soak": r"(?s)workers: own, MiB +\d.*the end: clean",
+    "stability": r"K seeds +ahead(.*\n)communities.* 2 +1 +\d+%",
     "time_to_accuracy": r"(?s)tiny's shape.* core-seconds .*dorylax +\S+ %.*of 1 trials",
     "validity": r"threads, 1 server.* s +[+-]\d+\.\d %(.*\n)+1 configurations: median error",
 }
@@ -107,6 +108,7 @@ def lacks_something(name: str) -> bool:
         "full_graph": ("torch_geometric",),
         "gather": ("torch_geometric",),
         "gpu": ("torch", "torch_geometric"),
+        "stability": r"K seeds +ahead(.*\n)communities.* 2 +1 +\d+%",
         "time_to_accuracy": ("torch_geometric", "dgl"),
     }
     return any(importlib.util.find_spec(one) is None for one in needs.get(name, ()))

@@ -44,6 +44,8 @@ def test_the_table_says_that_times_are_virtual_and_what_it_cost(dorylax, tmp_pat
     assert "virtual time per epoch" in out
     (line,) = (line for line in out.splitlines() if line.startswith("bill: "))
     results = json.loads((tmp_path / "run" / "results.json").read_text())
+    epochs = sum(results["epochs"])
+    assert f"asynchrony: ran ahead in 4 of {epochs} epochs; the stability gate was closed in the others" in out
     total = sum(one["bill"]["dollars"] for one in results["pipeline"])
     assert line.startswith(f"bill: {dollars(total)} for ")
     assert "graph servers $" in line
@@ -52,6 +54,7 @@ def test_the_table_says_that_times_are_virtual_and_what_it_cost(dorylax, tmp_pat
     assert "time per epoch" in out
     assert "virtual" not in out
     assert "bill" not in out
+    assert "ran ahead" not in out
 
 
 def test_what_the_progress_line_says() -> None:

@@ -251,7 +251,7 @@ def facts_of_run(name: str) -> dict[str, Any]:
     found |= {key: summary[key] for key in ("best_epoch", "val_accuracy", "test_accuracy", "final_loss")}
     found |= {"losses": [line["loss"] for line in lines], "predictions": predictions(name)}
     if name.endswith("pipeline"):
-        found["pipeline"] = summary["pipeline"]
+        found["pipeline"] = {key: value for key, value in summary["pipeline"].items() if key != "epochs_ahead"}  # new
         found["servers"] = hashlib.sha256(Path(name, "servers.jsonl").read_bytes()).hexdigest()
         found["trace"] = hashlib.sha256(Path(name, "trace.json").read_bytes()).hexdigest()
     return found

@@ -114,7 +114,6 @@ def test_a_path_becomes_text() -> None:
         ),
         ({"gradient_share": 0.8}, "gradient_share = 0.8 needs pipeline.mode=async, got pipe: change one of them"),
         ({"ahead_share": 0.5}, "ahead_share = 0.5 needs pipeline.mode=async, got pipe: change one of them"),
-        ({"delay_scaling": 9}, "delay_scaling = 9 needs pipeline.mode=async, got pipe: change one of them"),
         ({"mode": "async", "gradient_share": 0}, "gradient_share must be > 0 and ≤ 1, got 0"),
         ({"stability_gate": False}, "stability_gate = False needs pipeline.mode=async, got pipe: change one of them"),
         (
@@ -128,7 +127,6 @@ def test_a_path_becomes_text() -> None:
             "pipeline.stability_gate=false where the limit was 1",
         ),
         ({"mode": "async", "ahead_share": -1}, "ahead_share must be ≥ 0 and ≤ 1, got -1"),
-        ({"mode": "async", "delay_scaling": 0}, "delay_scaling must be ≥ 1, got 0"),
         (
             {"mode": "async", "staleness": 1, "update": "per_interval", "gradient_share": 0.8},
             "gradient_share = 0.8 needs pipeline.update=per_epoch, got per_interval, which has no step of an epoch: "

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from random import Random
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import pytest
 from support.pipelines import make_pipeline, messy_data, one_compilation, small_data
+from support.watching import draw_gates
 
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.parameters.stability import Stability
 from dorylax.pipeline.run import PipelineEpoch, PipelineRun
-from dorylax.pipeline.saved import Saved
+from dorylax.pipeline.saved import Saved, stability
 from dorylax.serverless.config import TensorConfig
 
 compilation = one_compilation(40, 40)
@@ -94,9 +97,7 @@ ASYNC = [
     config(
         mode="async", staleness=2, freshness=0.7, predict_weights="optimizer", parameter_servers=1, stability_gate=False
     ),
-    config(
-        mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", delay_scaling=6, stability_gate=False
-    ),
+    config(mode="async", staleness=2, gradient_share=0.4, predict_weights="linear", stability_gate=False),
     config(mode="async", staleness=1, gradient_share=0.4, ahead_share=0.5, parameter_servers=3, stability_gate=False),
     config(mode="async", parameter_servers=3),
 ]
@@ -156,6 +157,31 @@ def test_going_on_from_a_checkpoint_is_as_not_having_stopped(options: PipelineCo
     assert [bits(record) for record in again] == [bits(record) for record in rest]
     assert [record.seconds for record in again] == [record.seconds for record in rest]
     assert resumed.counters() == whole.counters()  # virtual seconds among them
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_stability_gate_goes_on_from_a_checkpoint(is_open: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Saved open or closed, by a draw that depends on the number of gradients seen; its measurements go on, too."""
+    seed = next(seed for seed in itertools.count() if (Random(repr((seed, 4))).random() < 0.5) == is_open)
+    draw_gates(seed, 0.5, monkeypatch)
+    options = config(mode="async", staleness=1, parameter_servers=3)
+    whole = begin("gcn", options)
+    for epoch in (4, 10):
+        whole.barrier(epoch)
+    stopped = stop(whole, run(whole, 4)[-1])
+    saved = stability(stopped.saved)
+    assert saved is not None
+    assert bool(Stability(*saved).open) == is_open
+    resumed = begin("gcn", options, after=stopped)
+    resumed.barrier(10)
+    found, expected = ([bits(record) for record in run(one, 6)] for one in (resumed, whole))
+    assert found == expected
+    assert resumed.epochs_ahead == whole.epochs_ahead
+    assert 0 < resumed.epochs_ahead < 10
+    again, before = (stability(stop(one, stopped.last).saved) for one in (resumed, whole))
+    assert again is not None
+    assert before is not None
+    assert [leaf.tobytes() for leaf in again] == [leaf.tobytes() for leaf in before]
 
 
 @pytest.mark.parametrize("options", [*ASYNC, *SYNCHRONOUS], ids=described)

@@ -111,7 +111,6 @@ ASYNC_OPTIONS = {
     "mode": st.just("async"),
     "staleness": st.integers(0, 3),
     "smoothing": st.sampled_from([0.0, 0.5]),
-    "delay_scaling": st.sampled_from([None, 3]),
 }
 FRESHNESS = st.fixed_dictionaries({"freshness": st.sampled_from([0.0, 0.3, 0.6, 0.9, 1.0])}) | st.fixed_dictionaries(
     {"freshness": st.sampled_from([0.5, 1.0]), "freshness_of": st.just("server")}

@@ -114,6 +114,10 @@ class FakePipeline:
 
     losses = ()
 
+    @property
+    def epochs_ahead(self):
+        return 2 if self.config.gated else None
+
     def counters(self):
         return {"tasks": self._epoch}
 

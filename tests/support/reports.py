@@ -51,7 +51,7 @@ zip:
     pipeline.freshness:         [null, 0.8, 0.8, 0.8, 1, 0]
     pipeline.predict_weights:   [null, optimizer, optimizer, linear, optimizer, none]
     pipeline.stability_gate:    [true, true, true, true, false, false]
-    pipeline.delay_scaling:     [null, null, 12, null, 50, null]
+    pipeline.ahead_share:       [1.0, 1.0, 0.5, 1.0, 0.25, 1.0]
 seeds: 2
 compare: {baseline: {pipeline.mode: pipe}, target: 0.6}
 """

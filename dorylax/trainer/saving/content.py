@@ -67,7 +67,8 @@ def from_checkpoint(
         CheckpointMismatchError: The checkpoint belongs to another run; the message names the differences.
     """
     record = checkpoint.record
-    changed = differences(upgraded(record["run"]), run)
+    described = {**record["run"], "settings": upgraded(record["run"]["settings"])}
+    changed = differences(described, run)
     changed = {name: (old, new) for name, (old, new) in changed.items() if old is not None or name not in _UNSAID}
     if to_predict:
         changed = {name: values for name, values in changed.items() if name.startswith(_OF_PARAMETERS)}

@@ -18,7 +18,6 @@ class DueStep(NamedTuple):
         loss: what that is the gradient of.
         factor: see `OptimizerStep`.
         statistics: `Complete.statistics` of the first of them.
-        version: `Complete.version`, the mean of all.
         closes_epoch: no later step has gradients of its epoch, or of one before it.
     """
 
@@ -28,7 +27,6 @@ class DueStep(NamedTuple):
     loss: float
     factor: int
     statistics: Tree
-    version: float
     closes_epoch: bool
 
     @property

@@ -74,6 +74,5 @@ class LateGradients:
             loss=sum(complete.loss for complete in everyone),
             factor=1,
             statistics=everyone[0].statistics,
-            version=sum(complete.version for complete in everyone) / self._num_intervals,
             closes_epoch=True,
         )

@@ -15,7 +15,6 @@ class _Epoch:
     total: OrderedSum
     losses: dict[int, float] = dataclasses.field(default_factory=dict)
     statistics: Tree = ()
-    versions: int = 0  # their sum
 
 
 @final
@@ -40,7 +39,6 @@ class PerEpoch:
         found = self._epochs.setdefault(epoch, _Epoch(OrderedSum(self._num_intervals)))
         found.total.add(interval, complete.gradients)
         found.losses[interval] = complete.loss
-        found.versions += complete.version
         if interval == 0:
             found.statistics = complete.statistics
         gradients = found.total.total
@@ -49,8 +47,7 @@ class PerEpoch:
         del self._epochs[epoch]
         pairs = tuple((interval, epoch) for interval in range(self._num_intervals))
         losses = tuple(found.losses[interval] for interval, _ in pairs)
-        version = found.versions / self._num_intervals
-        return [DueStep(pairs, losses, gradients, sum(losses), 1, found.statistics, version, closes_epoch=True)]
+        return [DueStep(pairs, losses, gradients, sum(losses), 1, found.statistics, closes_epoch=True)]
 
     def forget(self) -> None:
         """See `UpdatePolicy`."""

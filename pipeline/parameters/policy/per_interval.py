@@ -40,7 +40,6 @@ class PerInterval:
                 loss=complete.loss,
                 factor=self._factor,
                 statistics=complete.statistics,
-                version=complete.version,
                 closes_epoch=closes_epoch,
             )
         ]

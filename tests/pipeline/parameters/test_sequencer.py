@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.pipeline.parameters.delay import DelayScaling
 from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 
@@ -141,18 +140,6 @@ def test_a_late_gradient_is_told_of_at_once_where_its_step_is() -> None:
     sequencer.forget()
     assert sequencer.add(arrived(0, 3)) == []
     assert sequencer.pending == 1
-
-
-def test_steps_are_shorter_where_gradients_are_old() -> None:
-    sequencer = Sequencer(2, "per_epoch", scaling=DelayScaling(4), version=3)
-    for epoch, (versions, size) in enumerate(
-        [((3, 3), 1.0), ((3, 4), 1.5**-0.75), ((3, 3), 3**-0.5), ((5, 6), 1.5**-0.25)]
-    ):
-        for k, version in enumerate(versions):
-            message = arrived(k, epoch)
-            found = sequencer.add(message._replace(complete=message.complete._replace(version=version)))
-        (numbered,) = updates(found)
-        assert numbered.update.step_size == pytest.approx(size)
 
 
 def test_the_epochs_of_an_interval_go_in_order() -> None:

@@ -33,9 +33,7 @@ POLICIES: dict[str, Callable[[], UpdatePolicy]] = {
 
 def complete(interval: int, epoch: int) -> Complete:
     gradient = np.float32(10.0) ** np.float32(interval - epoch) / np.float32(3)
-    return Complete(
-        {"w": np.full(2, gradient)}, 0.1 * interval + epoch, (interval, epoch), version=2 * epoch + interval
-    )
+    return Complete({"w": np.full(2, gradient)}, 0.1 * interval + epoch, (interval, epoch))
 
 
 def interleaved(random: Any) -> list[tuple[int, int]]:
@@ -84,7 +82,6 @@ def is_made_of(step: DueStep, pairs: Sequence[tuple[int, int]]) -> None:
     np.testing.assert_array_equal(step.gradients["w"], expected)
     assert step.statistics == pairs[0]
     assert step.loss == sum(one.loss for one in every)
-    assert step.version == sum(one.version for one in every) / len(every)
 
 
 def test_per_interval_steps_at_once_with_its_factor() -> None:
