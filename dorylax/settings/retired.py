@@ -23,7 +23,7 @@ _REPLACED: Mapping[str, Callable[[Any], dict[str, Any]]] = MappingProxyType(
         "tensor.relaunch": lambda _: {"tensor.hedge_quantile": 0.95},
     }
 )
-"""Settings in place of a retired one, for its value in an old run. Runs with scaled delays keep the setting and are refused."""
+"""Replacements of a retired setting, from its value in an old run. Runs with scaled delays keep it and are refused."""
 
 
 def upgraded(settings: Mapping[str, Any]) -> dict[str, Any]:
