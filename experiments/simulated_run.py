@@ -18,7 +18,7 @@ from dorylax.experiments.measures import of_result
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
 from dorylax.runs.result import EpochRecord
-from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.digest import sealed, unsealed
 from dorylax.store.durable import make_folder, write_json
 from dorylax.store.run_directory import SCHEMA, RunDirectoryError, now
 
@@ -83,7 +83,7 @@ def inspect_simulated(run: Run, path: Path) -> RunOutcome | None:
         if content["run"] != run.key:
             raise RunDirectoryError(f"{path} holds another run than its name says: delete it")
         return _done(run, content)
-    except (DigestError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunDirectoryError(f"{file} is damaged ({error}): delete it, and the run is simulated again") from None
 
 

@@ -127,7 +127,7 @@ def _all_files(folder: Path) -> Any:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
 
 
-_TIMES = {"seconds", "seconds_per_epoch", "timings", "digest"}  # the digest is of all values, times among them
+_TIMES = {"seconds", "seconds_per_epoch", "timings", "digest", "files"}  # digests are of all values, times among them
 
 
 def without_times(fields: Any) -> Any:

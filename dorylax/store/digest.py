@@ -1,6 +1,6 @@
-"""Digests that files carry of their own content, so that a flipped bit is not read as a value.
+"""Digests that JSON files carry of their own content, so that a flipped bit is not read as a value.
 
-A digest is over values, not over bytes: white space and the order of keys are free. It tells damage, not a forger.
+A digest covers values, not bytes: white space and the order of keys are free. It reveals damage, not forgery.
 """
 
 from __future__ import annotations
@@ -10,25 +10,19 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dorylax.errors import DorylaxError
-
 DIGEST = "digest"
-"""The field that holds it."""
+"""Name of the field with the digest."""
 
 _DIGITS = 16
 
 
-class DigestError(DorylaxError, ValueError):
-    """Content that is not what was written."""
-
-
 def digest_of(fields: Mapping[str, Any]) -> str:
-    """The digest of JSON values: the first 16 hexadecimal digits of the SHA-256 of their canonical JSON.
+    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values as canonical JSON.
 
     Canonical: keys sorted, no white space, characters outside ASCII escaped.
 
     Raises:
-        ValueError: a value that JSON does not know (NaN, infinity).
+        ValueError: A value is NaN or infinite.
     """
     # As a reader will find them: keys that are no text become text, which sorts in another order.
     read = json.loads(json.dumps(fields, allow_nan=False))
@@ -36,30 +30,25 @@ def digest_of(fields: Mapping[str, Any]) -> str:
 
 
 def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields, and last their digest."""
+    """Return the fields, followed by their digest."""
     return {**fields, DIGEST: digest_of(fields)}
 
 
 def unsealed(content: Mapping[str, Any], *, without: int) -> dict[str, Any]:
-    """The fields without their digest.
+    """Return the fields without their digest, after comparing it.
 
     Args:
-        content: as `sealed` gave it; any object of JSON values.
-        without: the newest schema whose files had no digest; those of later ones must have theirs.
+        content: An object of JSON values, as from `sealed`.
+        without: Newest schema whose files may lack a digest.
 
     Raises:
-        DigestError: the content is not what was written.
+        ValueError: The content differs from the written one.
     """
     fields = {name: value for name, value in content.items() if name != DIGEST}
     if DIGEST not in content:
         schema = fields.get("schema")
         if not isinstance(schema, int) or not 1 <= schema <= without:
-            raise DigestError(f"its schema number is {schema!r}, and it has no digest")
-        return fields
-    try:
-        found = digest_of(fields)
-    except ValueError as error:
-        raise DigestError(str(error)) from None
-    if content[DIGEST] != found:
-        raise DigestError("its content does not have the digest that was written with it")
+            raise ValueError(f"its schema number is {schema!r}, and it has no digest")
+    elif content[DIGEST] != digest_of(fields):
+        raise ValueError("its content does not have the digest that was written with it")
     return fields

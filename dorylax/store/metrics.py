@@ -1,31 +1,24 @@
-"""metrics.jsonl: one line of strict JSON per epoch, written as it happens, read back as `EpochRecord`.
+"""metrics.jsonl: a line of strict JSON per epoch, written as it ends and read back as `EpochRecord`.
 
-Each line has `"schema": 3`, the fields of `EpochRecord`, and its digest; those of schema 1 had none, and none before 3 had
-scores of other metrics than accuracy and loss. The file
-never holds an epoch that a resumed run will train again: on resume it is rewritten from the checkpoint's history.
+The file never holds an epoch that a resumed run will train again: on resume it is rewritten from the checkpoint's history.
+Lines of schemas 2 and 3 have a digest each; only lines from 3 on have scores of metrics other than accuracy and loss.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from dorylax.runs.result import EpochRecord, TrainResult
-from dorylax.store.digest import DigestError, sealed, unsealed
-from dorylax.store.durable import sync_file
+from dorylax.store.lines import append_lines, line_of, read_lines, sync_lines
 from dorylax.store.run_directory import (
     DamagedFileError,
     RunDirectory,
-    RunDirectoryAccessError,
-    RunDirectoryError,
-    append_text,
     write_text,
 )
 
-SCHEMA = 3
-_WITHOUT_DIGESTS = 1
+SCHEMA = 4
 
 
 @final
@@ -33,8 +26,8 @@ class MetricsWriter:
     """Observer that writes metrics.jsonl.
 
     Args:
-        path: the file.
-        history: the epochs that are already run; the file will start with exactly these.
+        path: The file.
+        history: Records of the epochs of earlier processes, with which the file will start.
     """
 
     def __init__(self, path: Path, history: Sequence[EpochRecord] = ()) -> None:
@@ -42,34 +35,24 @@ class MetricsWriter:
         self._history = tuple(history)
 
     def started(self, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
-        """Rewrites the file up to the first epoch to come."""
-        write_text(self._path, "".join(_line(record) for record in self._history if record.epoch < first_epoch))
+        """Rewrite the file up to the first epoch to come."""
+        lines = (line_of(SCHEMA, record.to_dict()) for record in self._history if record.epoch < first_epoch)
+        write_text(self._path, "".join(lines))
 
     def epoch(self, record: EpochRecord) -> None:
-        """Appends one line and hands it to the operating system.
-
-        Raises:
-            RunDirectoryAccessError: the file system refuses, a full disk, say.
-        """
-        append_text(self._path, _line(record))
+        """Append a line; see `append_lines`."""
+        append_lines(self._path, SCHEMA, [record.to_dict()])
 
     def finished(self, result: TrainResult) -> None:  # noqa: ARG002
-        """Puts the lines on disk.
-
-        Raises:
-            RunDirectoryAccessError: the file system refuses.
-        """
-        try:
-            sync_file(self._path)
-        except OSError as error:
-            raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
+        """Flush the lines to disk; see `sync_lines`."""
+        sync_lines(self._path)
 
 
 def of_run(run: RunDirectory) -> list[EpochRecord]:
-    """All epochs of a run that has ended, as many as its summary says.
+    """Return all epochs of a run that has ended, as many as in its summary.
 
     Raises:
-        RunDirectoryError: as `read`; or there are more or fewer.
+        RunDirectoryError: As for `read`; or there are more or fewer.
     """
     records, epochs = read(run.metrics_path), (run.summary or {}).get("epochs")
     if epochs is not None and len(records) != epochs:
@@ -78,36 +61,19 @@ def of_run(run: RunDirectory) -> list[EpochRecord]:
 
 
 def read(path: Path) -> list[EpochRecord]:
-    """The epochs in a metrics.jsonl, in order.
-
-    A last line without its newline (the process was killed while writing) is left out.
+    """Return the epochs in a metrics.jsonl, in order; see `read_lines`.
 
     Raises:
-        RunDirectoryError: unreadable, a damaged line, an epoch missing, or a newer schema; names the line.
+        RunDirectoryError: The file cannot be read, is damaged, lacks an epoch, or has a newer schema.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
-    except UnicodeDecodeError as error:
-        raise DamagedFileError.of(path, error) from error
-    records: list[EpochRecord] = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        try:
-            fields = unsealed(json.loads(line), without=_WITHOUT_DIGESTS)
-            schema = fields.pop("schema")
-            if schema > SCHEMA:
-                raise RunDirectoryError(
-                    f"{path}, line {number}, has schema {schema}, this version of dorylax reads up to {SCHEMA}: "
-                    "update dorylax"
-                )
-            records.append(EpochRecord.from_dict(fields))
-            if records[-1].epoch != number - 1:
-                raise DigestError(f"it is of epoch {records[-1].epoch}, not {number - 1}")
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-            raise DamagedFileError.of(path, f"line {number}: {error}") from error
-    return records
+    count = 0
 
+    def parse(fields: Mapping[str, Any]) -> EpochRecord:
+        nonlocal count
+        record = EpochRecord.from_dict(fields)
+        if record.epoch != count:
+            raise ValueError(f"it is of epoch {record.epoch}, not {count}")
+        count += 1
+        return record
 
-def _line(record: EpochRecord) -> str:
-    return json.dumps(sealed({"schema": SCHEMA, **record.to_dict()}), allow_nan=False) + "\n"
+    return [record for _, record in read_lines(path, SCHEMA, parse, DamagedFileError.of)]

@@ -1,16 +1,15 @@
-"""The directory that a run leaves behind: where each file lies, and how small files are written.
+"""The directory of a run: paths, checks, and the reader and writer of its small files.
 
-    RUN/config.yaml        the resolved configuration
-    RUN/environment.json   what it ran on
-    RUN/metrics.jsonl      one line per epoch (`dorylax.store.metrics`)
-    RUN/summary.json       the results, once it has ended
-    RUN/trace.json         the tasks of a pipeline (`dorylax.store.trace`)
-    RUN/servers.jsonl      what its servers did, a line per server and epoch (`dorylax.runs.servers`)
-    RUN/checkpoints/       `dorylax.store.checkpoint`
+    RUN/config.yaml        resolved configuration
+    RUN/environment.json   versions and machine (`dorylax.environment`)
+    RUN/metrics.jsonl      a line per epoch (`dorylax.store.metrics`)
+    RUN/servers.jsonl      a line per server and epoch of a pipeline (`dorylax.store.servers`)
+    RUN/trace.json         tasks of a pipeline (`dorylax.store.trace`)
+    RUN/checkpoints/       see `dorylax.store.checkpoint`
+    RUN/summary.json       results and SHA-256 of the files of lines; written last
     RUN/.lock              while a process trains there (`dorylax.store.folder_lock`)
 
-`docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
-only says where, and keeps files whole (`dorylax.store.durable`).
+`docs/run-directory.md` documents every field. The trainer decides the content of summary and metrics.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ from dorylax.errors import DorylaxError
 from dorylax.settings.retired import upgraded
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import durable
-from dorylax.store.digest import DigestError, digest_of, sealed, unsealed
+from dorylax.store.base import content_of
+from dorylax.store.digest import digest_of, sealed, unsealed
 from dorylax.store.durable import leftover_of
 from dorylax.store.folder_lock import LOCK, FolderHeldError, locked
 
@@ -49,10 +49,10 @@ FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "s
 
 
 class RunDirectoryError(DorylaxError, RuntimeError):
-    """A path that cannot serve as this run's directory, or a file in it that is not what it should be.
+    """A path that cannot serve as the directory of this run, or a file there with unexpected content.
 
     Attributes:
-        user_error: whether the user asked for what cannot be (exit code 2), or the machine failed (1).
+        user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
     """
 
     user_error: ClassVar[bool] = True
@@ -60,20 +60,20 @@ class RunDirectoryError(DorylaxError, RuntimeError):
 
 @final
 class RunDirectoryAccessError(RunDirectoryError):
-    """The file system refuses to read or write: a full disk, a folder without permission."""
+    """The file system refuses to read or write: a full disk, or a folder without permission."""
 
     user_error: ClassVar[bool] = False
 
 
 @final
 class DamagedFileError(RunDirectoryError):
-    """A file whose content is not what was written. Going on with the run writes it anew."""
+    """A file whose content differs from the written one. A resumed run writes the file anew."""
 
     user_error: ClassVar[bool] = False
 
     @classmethod
     def of(cls, path: Path, reason: object) -> DamagedFileError:
-        """For a file that the checkpoint of its run knows all of."""
+        """Make the error of a file that the run's checkpoint can restore."""
         return cls(
             f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
             "(the same command with --resume, or the same sweep again)"
@@ -82,37 +82,28 @@ class DamagedFileError(RunDirectoryError):
 
 @final
 class RunDirectoryWarning(UserWarning):
-    """A file of a run was edited or damaged, and the run goes on without it."""
+    """A file of a run was edited or damaged, and the run continues without it."""
 
 
 @final
 class RunDirectory:
-    """One run's directory; make it with `create` or `open`.
+    """The directory of one run: `claim` one before training, `open` an existing one.
 
     Attributes:
-        path: the directory.
+        path: The directory.
+        config_path, environment_path, metrics_path, servers_path, summary_path, trace_path: Its files.
+        checkpoints_path: Its folder of checkpoints.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @classmethod
-    def create(
-        cls, path: str | os.PathLike[str], config: Mapping[str, Any], *, free: Collection[str] = ()
-    ) -> RunDirectory:
-        """Makes the directory, or takes up one that already belongs to a run of the same configuration.
-
-        Args:
-            path: the directory; parents are made.
-            config: nested dict of plain YAML values.
-            free: dotted keys in which a configuration that is already there may differ; config.yaml then gets the new.
-
-        Raises:
-            RunDirectoryError: as `claim`, or the file system refuses.
-        """
-        run = cls.claim(path, config, free=free)
-        run.write_start(config)
-        return run
+        self.config_path = path / "config.yaml"
+        self.environment_path = path / "environment.json"
+        self.metrics_path = path / "metrics.jsonl"
+        self.servers_path = path / "servers.jsonl"
+        self.summary_path = path / "summary.json"
+        self.trace_path = path / "trace.json"
+        self.checkpoints_path = path / "checkpoints"
 
     @classmethod
     def claim(
@@ -123,20 +114,20 @@ class RunDirectory:
         free: Collection[str] = (),
         resume: bool = False,
     ) -> RunDirectory:
-        """The first half of `create`: all its checks, and nothing changed; `write_start` is the second.
+        """Check, without changing anything, that a run may use a directory; `write_start` then makes its first files.
 
         Args:
-            path: as for `create`.
-            config: as for `create`.
-            free: as for `create`.
-            resume: whether the caller compares the run with its checkpoint, if there is one: a configuration that was
-                edited or damaged is then passed over.
+            path: The directory, which need not exist.
+            config: Nested dict of plain YAML values.
+            free: Dotted keys in which an existing configuration may differ; config.yaml then gets the new values.
+            resume: Whether the caller compares the run with its checkpoint, if there is one. An edited or damaged
+                configuration is then skipped.
 
         Warns:
-            RunDirectoryWarning: it was passed over.
+            RunDirectoryWarning: It was skipped.
 
         Raises:
-            RunDirectoryError: there is something else at the path, or a run of another configuration.
+            RunDirectoryError: The path is a file, a folder of something else, or of a run with another configuration.
         """
         run = cls(Path(path))
         _check_no_file(run.path)
@@ -146,53 +137,56 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"the path of a run directory must be UTF-8, got {str(run.path.absolute())!r}"
             ) from None
-        if run.path.is_dir() and any(leftover_of(entry) is None and entry.name != LOCK for entry in _entries(run.path)):
-            if not run.config_path.is_file():
-                raise RunDirectoryError(
-                    f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
-                )
-            try:
-                there = run.config
-            except DamagedFileError:
-                if not resume or not run._known_by_its_checkpoint():
-                    raise
-                warnings.warn(
-                    f"{run.config_path} is not as it was written, and is written anew from the settings given now: its run "
-                    f"is known by its checkpoint. (To train with other settings, give a copy of it by --config.)",
-                    RunDirectoryWarning,
-                    stacklevel=2,
-                )
-                return run
-            changed = differences(there, _plain(config))
-            if changed.keys() - set(free):
-                raise RunDirectoryError(
-                    f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
-                    f"choose another run directory, such as {free_name(run.path)}, or delete this one"
-                )
+        if not run.path.is_dir() or all(leftover_of(one) or one.name == LOCK for one in _entries(run.path)):
+            return run
+        if not run.config_path.is_file():
+            raise RunDirectoryError(
+                f"{run.path} is not empty and not a run directory (it has no config.yaml): choose an empty one"
+            )
+        try:
+            there = run.config
+        except DamagedFileError:
+            if not resume or not run._known_by_its_checkpoint():
+                raise
+            warnings.warn(
+                f"{run.config_path} is not as it was written, and is written anew from the settings given now: its run "
+                f"is known by its checkpoint. (To train with other settings, give a copy of it by --config.)",
+                RunDirectoryWarning,
+                stacklevel=2,
+            )
+            return run
+        changed = differences(there, _plain(config))
+        if changed.keys() - set(free):
+            raise RunDirectoryError(
+                f"{run.path} belongs to a run of another configuration ({listed(changed)}): "
+                f"choose another run directory, such as {free_name(run.path)}, or delete this one"
+            )
         return run
 
     def write_start(self, config: Mapping[str, Any], environment: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Make the directory, and write config.yaml and environment.json.
 
         Args:
-            config: As for `create`.
+            config: As for `claim`.
             environment: Description of this process (`dorylax.environment`).
 
         Raises:
-            RunDirectoryAccessError: the file system refuses.
+            RunDirectoryAccessError: The file system refuses.
         """
-        _guarded(durable.make_folder, self.path)
+        with access("the run directory", "written"):
+            durable.make_folder(self.path)
         write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
         where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
         fields = {"schema": SCHEMA, **environment, **where, "started": now()}
-        _guarded(durable.write_json, self.environment_path, sealed(fields))
+        with access("the run directory", "written"):
+            durable.write_json(self.environment_path, sealed(fields))
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """An existing run.
+        """Return the directory of an existing run.
 
         Raises:
-            RunDirectoryError: there is none at the path.
+            RunDirectoryError: The path holds none.
         """
         run = cls(Path(path))
         if not run.config_path.is_file():
@@ -200,60 +194,25 @@ class RunDirectory:
         return run
 
     def _known_by_its_checkpoint(self) -> bool:
-        """Whether a configuration that cannot be trusted is one of ours, and a checkpoint says of which run.
+        """Whether a damaged configuration is one of ours, whose run a checkpoint describes.
 
-        A stranger's folder may hold a config.yaml and checkpoints, too.
+        A folder of something else may hold a config.yaml and checkpoints, too.
         """
         ours = _DIGEST_LINE.match(self.config_path.read_text(encoding="utf-8", errors="replace"))
         if ours is None:
             return False
         with contextlib.suppress(RunDirectoryError):
             if self.environment_path.is_file() and "checkpoints" in self.environment:
-                return True  # in another place, where it will be missed
+                return True  # in another place, where the trainer looks for it
         return any(self.checkpoints_path.glob("epoch-*/manifest.json"))
-
-    @property
-    def config_path(self) -> Path:
-        """config.yaml."""
-        return self.path / "config.yaml"
-
-    @property
-    def environment_path(self) -> Path:
-        """environment.json."""
-        return self.path / "environment.json"
-
-    @property
-    def metrics_path(self) -> Path:
-        """metrics.jsonl."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def summary_path(self) -> Path:
-        """summary.json."""
-        return self.path / "summary.json"
-
-    @property
-    def trace_path(self) -> Path:
-        """trace.json."""
-        return self.path / "trace.json"
-
-    @property
-    def servers_path(self) -> Path:
-        """servers.jsonl."""
-        return self.path / "servers.jsonl"
-
-    @property
-    def checkpoints_path(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / "checkpoints"
 
     @property
     def config(self) -> dict[str, Any]:
         """The configuration in config.yaml, without its schema number.
 
         Raises:
-            DamagedFileError: edited or damaged.
-            RunDirectoryError: unreadable, or of a newer schema.
+            DamagedFileError: The file was edited or damaged.
+            RunDirectoryError: The file cannot be read, or has a newer schema.
         """
         try:
             text = self.config_path.read_text(encoding="utf-8")
@@ -269,27 +228,31 @@ class RunDirectory:
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The results in summary.json, without schema number and digest; None while the run has not ended.
+        """The results in summary.json; None while the run has not ended.
 
         Raises:
-            DamagedFileError: its content is not what was written.
-            RunDirectoryError: unreadable, or of a newer schema.
+            DamagedFileError: The file is damaged.
+            RunDirectoryError: The file cannot be read, or has a newer schema.
         """
-        return _read_json(self.summary_path) if self.summary_path.is_file() else None
+        if not self.summary_path.is_file():
+            return None
+        content = read_json(self.summary_path)
+        content.pop("files", None)
+        return content
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What the run ran on, from environment.json, without schema number and digest.
+        """Versions and machine of the run, from environment.json.
 
         Raises:
-            DamagedFileError: its content is not what was written.
-            RunDirectoryError: missing, unreadable, or of a newer schema.
+            DamagedFileError: The file is damaged.
+            RunDirectoryError: The file is missing, cannot be read, or has a newer schema.
         """
-        return _read_json(self.environment_path)
+        return read_json(self.environment_path)
 
     @property
     def user_code(self) -> UserCode:
-        """The files of the user's own code that ran, from environment.json; none where that cannot be read."""
+        """The user's own code that ran, from environment.json; empty if the file cannot be read."""
         try:
             noted = self.environment.get("user_code")
         except RunDirectoryError:
@@ -303,9 +266,9 @@ class RunDirectory:
         }
 
     def located(self, file: str) -> str:
-        """A file that the run names, relative to the folder that it was started in; its name where it is not found.
+        """Return the path of a file named relative to the working folder of the run; the name itself if it is missing.
 
-        If run and file have moved together, it is where it is now.
+        A file that has moved together with the run is found in its new place.
         """
         try:
             then = self.environment
@@ -325,33 +288,41 @@ class RunDirectory:
         return summary is not None and summary.get("stopped") in _COMPLETE
 
     def write_summary(self, fields: Mapping[str, Any]) -> None:
-        """Writes summary.json: the schema number, these fields, their digest. The last file of a run: it says complete."""
-        _guarded(durable.write_json, self.summary_path, sealed({"schema": SCHEMA, **fields}))
+        """Write summary.json, the last file of a run, which marks it as complete; it seals the files of lines.
+
+        Raises:
+            RunDirectoryAccessError: The file system refuses.
+        """
+        with access("the run directory", "written"):
+            lines = [path for path in (self.metrics_path, self.servers_path) if path.exists()]
+            files = {path.name: dict(zip(("bytes", "sha256"), content_of(path), strict=True)) for path in lines}
+            durable.write_json(self.summary_path, sealed({"schema": SCHEMA, **fields, "files": files}))
 
     def remove_outdated_summary(self, config: Mapping[str, Any]) -> None:
-        """Takes the summary away if the run, by the configuration to be written, does not end where it says.
+        """Remove the summary if the run, with a new configuration, ends elsewhere.
 
-        Before `write_start`: a process that is killed after it would else leave a run that seems complete.
+        Call it before `write_start`: a process that is killed in between would leave a run that seems complete.
         """
         try:
             there = self.config if self.config_path.is_file() else {}
-        except RunDirectoryError:  # damaged: nothing says where it was to end
+        except RunDirectoryError:  # damaged, so the former end is unknown
             there = {}
         if there.get("train") != _plain(config).get("train"):
             self.remove_summary()
 
     def remove_summary(self) -> None:
-        """Takes an earlier summary away, when the run goes on."""
-        _guarded(durable.remove_file, self.summary_path)
+        """Remove an earlier summary, because the run continues."""
+        with access("the run directory", "written"):
+            durable.remove_file(self.summary_path)
 
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keeps every other process from training in a run directory, which is made if need be.
+    """Keep every other process from training in a run directory, which is made if missing.
 
     Raises:
-        RunDirectoryError: somebody else trains there, or it is a file.
-        RunDirectoryAccessError: the file system refuses.
+        RunDirectoryError: Another process trains there, or the path is a file.
+        RunDirectoryAccessError: The file system refuses.
     """
     _check_no_file(path)
     with contextlib.ExitStack() as stack:
@@ -366,72 +337,55 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
-def _check_no_file(path: Path) -> None:
-    if path.exists() and not path.is_dir():
-        raise RunDirectoryError(f"{path} is a file: choose another run directory")
-
-
 def free_name(path: Path) -> Path:
-    """A path beside a directory, where there is nothing: `run-2`, say."""
+    """Return an unused path next to a directory: `run-2`, say."""
     names = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     return next(name for name in names if not name.exists())
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a file of a run.
+    """Write a file of a run.
 
     Raises:
-        RunDirectoryAccessError: the file system refuses (a full disk, say); the old content is still there.
+        RunDirectoryAccessError: The file system refuses (a full disk, say); the old content is still there.
     """
-    _guarded(durable.write_file, path, text)
+    with access("the run directory", "written"):
+        durable.write_file(path, text)
 
 
-def append_text(path: Path, text: str) -> None:
-    """Appends to a file of a run, and hands it to the operating system.
-
-    Raises:
-        RunDirectoryAccessError: the file is a symbolic link, or the file system refuses (a full disk, say).
-    """
+@contextlib.contextmanager
+def access(what: object, done: str) -> Iterator[None]:
+    """Turn errors of the file system into RunDirectoryAccessError."""
     try:
-        with os.fdopen(
-            durable.open_in_place(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w", encoding="utf-8"
-        ) as file:
-            file.write(text)
+        yield
     except OSError as error:
-        raise RunDirectoryAccessError(f"{path} cannot be written: {error}") from error
+        raise RunDirectoryAccessError(f"{what} cannot be {done}: {error}") from error
 
 
-def _guarded(action: Any, *args: Any, **options: Any) -> None:
-    try:
-        action(*args, **options)
-    except OSError as error:
-        raise RunDirectoryAccessError(f"the run directory cannot be written: {error}") from error
+def _check_no_file(path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise RunDirectoryError(f"{path} is a file: choose another run directory")
 
 
 def _entries(folder: Path) -> list[Path]:
-    try:
+    with access("the run directory", "read"):
         return list(folder.iterdir())
-    except OSError as error:
-        raise RunDirectoryAccessError(f"the run directory cannot be read: {error}") from error
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object with a digest, without its digest and schema number."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
+        with access(path, "read"):
+            content = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            content = unsealed(content, without=SCHEMA)
     except (ValueError, RecursionError) as error:
         raise DamagedFileError.of(path, error) from error
-    if isinstance(content, dict):
-        try:
-            content = unsealed(content, without=SCHEMA)
-        except DigestError as error:
-            raise DamagedFileError.of(path, error) from None
     return _checked(content, path)
 
 
 def _checked(content: Any, path: Path) -> dict[str, Any]:
-    """The content without its schema number, which must be one that this version knows."""
+    """Return the content without its schema number, which this version must know."""
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise RunDirectoryError(f"{path} is not a file of a dorylax run: it has no schema number")
     if content["schema"] > SCHEMA:
@@ -442,7 +396,7 @@ def _checked(content: Any, path: Path) -> dict[str, Any]:
 
 
 def _config_text(content: Mapping[str, Any]) -> str:
-    """config.yaml. Its digest is in a comment, so that the file and edited copies of it are configurations for --config."""
+    """Return the text of config.yaml. Its digest is in a comment, so that copies of the file serve as --config."""
     return (
         f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
         f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"
@@ -457,7 +411,7 @@ def _config_damage(path: Path, reason: object) -> DamagedFileError:
 
 
 def _digest(content: dict[str, Any]) -> str | None:
-    """Of what was read from YAML; None where it holds what JSON cannot (a date, say)."""
+    """Return the digest of values read from YAML; None if JSON cannot hold one (a date, say)."""
     try:
         return digest_of(content)
     except (TypeError, ValueError):
@@ -469,7 +423,7 @@ def _one_line(reason: object) -> str:
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """As YAML will give it back (tuples become lists), so that comparing with a file is fair."""
+    """Return the configuration as YAML gives it back (tuples become lists), for comparison with a file."""
     return dict(json.loads(json.dumps(config, allow_nan=False)))
 
 
@@ -479,7 +433,7 @@ def now() -> str:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Dotted keys whose values differ, sorted, each with the old value and the new; a missing one is None."""
+    """Return the dotted keys whose values differ, sorted, each with the old and the new value; None for a missing one."""
     changed: dict[str, tuple[Any, Any]] = {}
     for key in sorted({*old, *new}, key=str):
         name, a, b = f"{prefix}{key}", old.get(key), new.get(key)
@@ -492,6 +446,6 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def listed(changed: Mapping[str, tuple[Any, Any]], most: int = 5) -> str:
-    """Differences for an error: `train.seed: 0 there, 1 here; …`."""
+    """Describe differences for an error: `train.seed: 0 there, 1 here; …`."""
     lines = [f"{name}: {json.dumps(old)} there, {json.dumps(new)} here" for name, (old, new) in changed.items()]
     return "; ".join(lines[:most]) + (f"; and {len(lines) - most} more" if len(lines) > most else "")

@@ -1,49 +1,45 @@
-"""servers.jsonl: what each server of a pipeline did in each epoch, a line of strict JSON per server and epoch.
+"""servers.jsonl: a line of strict JSON per server and epoch of a pipeline.
 
-Nothing is computed from it. A run that goes on from a checkpoint cuts the file back to the epochs before, so none is in it
-twice. docs/run-directory.md says what each number means.
+No result depends on it. A run that continues from a checkpoint cuts the file back to the epochs before, so no epoch is in it
+twice. docs/run-directory.md documents the fields. Lines of schema 1 have a digest each.
 """
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from dorylax.runs.servers import ServerMetrics, from_dict, to_dict
-from dorylax.store.digest import DigestError, sealed, unsealed
-from dorylax.store.durable import sync_file
+from dorylax.store.lines import append_lines, read_lines, sync_lines
 from dorylax.store.run_directory import (
     DamagedFileError,
     RunDirectoryAccessError,
     RunDirectoryError,
     RunDirectoryWarning,
-    append_text,
     write_text,
 )
 
-SCHEMA = 1
-
+SCHEMA = 2
 
 _Server = tuple[str, int]  # kind, number
 
 
 @final
 class ServersWriter:
-    """Writes servers.jsonl.
+    """Writer of servers.jsonl.
 
     Args:
-        path: the file.
-        epochs: that are finished: the file, if there is one, is cut back to them. Where it lacks some of them, or is
-            damaged, it begins with the epochs to come.
+        path: The file.
+        epochs: Number of finished epochs, to which an existing file is cut back. If the file is damaged or lacks some of
+            them, it is emptied.
 
     Warns:
-        RunDirectoryWarning: it was damaged.
+        RunDirectoryWarning: The file was damaged.
 
     Raises:
-        RunDirectoryAccessError: the file system refuses.
+        RunDirectoryAccessError: The file system refuses.
     """
 
     def __init__(self, path: Path, epochs: int) -> None:
@@ -64,72 +60,46 @@ class ServersWriter:
         write_text(path, "".join(kept))
 
     def write(self, servers: Sequence[ServerMetrics]) -> None:
-        """Appends the lines of an epoch, and hands them to the operating system.
-
-        Raises:
-            RunDirectoryAccessError: the file system refuses, a full disk, say.
-        """
-        if not servers:
-            return
-        lines = [json.dumps(sealed({"schema": SCHEMA, **to_dict(one)}), allow_nan=False) + "\n" for one in servers]
-        append_text(self._path, "".join(lines))
+        """Append the lines of an epoch; see `append_lines`."""
+        if servers:
+            append_lines(self._path, SCHEMA, map(to_dict, servers))
 
     def sync(self) -> None:
-        """Puts the lines on disk.
-
-        Raises:
-            RunDirectoryAccessError: the file system refuses.
-        """
-        if not self._path.exists():
-            return
-        try:
-            sync_file(self._path)
-        except OSError as error:
-            raise RunDirectoryAccessError(f"{self._path} cannot be written: {error}") from error
+        """Flush the lines to disk; see `sync_lines`."""
+        if self._path.exists():
+            sync_lines(self._path)
 
 
 def read(path: Path) -> list[ServerMetrics]:
-    """All lines, in order: epoch by epoch, of each the same servers.
-
-    A last line without its newline (the process was killed while writing) is left out, and so is what such a process has
-    written of its last epoch.
+    """Return the records of all whole epochs, in order; each epoch has the same servers. See `read_lines`.
 
     Raises:
-        RunDirectoryError: unreadable, a damaged line, a line missing, or a newer schema; names the line.
+        RunDirectoryError: The file cannot be read, is damaged, lacks a line, or has a newer schema.
     """
     return [one for _, one in _lines(path)]
 
 
 def _lines(path: Path) -> list[tuple[str, ServerMetrics]]:
-    """Each line of whole epochs with what it says."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
-    except UnicodeDecodeError as error:
-        raise _damaged(path, error) from error
-    found: list[tuple[str, ServerMetrics]] = []
+    """Return each line of whole epochs with its record."""
     servers: list[_Server] = []  # of the first epoch
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        try:
-            fields = unsealed(json.loads(line), without=0)
-            schema = fields.pop("schema")
-            if schema > SCHEMA:
-                raise RunDirectoryError(
-                    f"{path}, line {number}, has schema {schema}, this version of dorylax reads up to {SCHEMA}: "
-                    "update dorylax"
-                )
-            one, server = from_dict(fields), (fields["kind"], fields["server"])
-            if not found or (one.epoch == found[0][1].epoch and server not in servers):
-                servers.append(server)
-            else:
-                epoch, place = divmod(len(found), len(servers))
-                due = (found[0][1].epoch + epoch, servers[place])
-                if (one.epoch, server) != due:
-                    raise DigestError(f"it is of {_named(one.epoch, server)}, not {_named(*due)}")
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-            raise _damaged(path, f"line {number}: {error}") from error
-        found.append((line, one))
+    count = first = 0
+
+    def parse(fields: Mapping[str, Any]) -> ServerMetrics:
+        nonlocal count, first
+        one, server = from_dict(fields), (fields["kind"], fields["server"])
+        if not count:
+            first = one.epoch
+        if count == len(servers) and one.epoch == first and server not in servers:
+            servers.append(server)
+        else:
+            epoch, place = divmod(count, len(servers))
+            if (one.epoch, server) != (first + epoch, servers[place]):
+                due = _described(first + epoch, servers[place])
+                raise ValueError(f"it is of {_described(one.epoch, server)}, not {due}")
+        count += 1
+        return one
+
+    found = read_lines(path, SCHEMA, parse, _damaged)
     return found[: len(found) - len(found) % len(servers)] if servers else []
 
 
@@ -139,5 +109,5 @@ def _damaged(path: Path, reason: object) -> DamagedFileError:
     )
 
 
-def _named(epoch: int, server: _Server) -> str:
+def _described(epoch: int, server: _Server) -> str:
     return f"{server[0]} server {server[1]} in epoch {epoch}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from support.run_directories import begun
 
 from dorylax.config import ConfigError
 from dorylax.config.schema import KEYS
@@ -21,7 +22,6 @@ from dorylax.experiments.table import write_tables
 from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
 from dorylax.store.metrics import MetricsWriter
-from dorylax.store.run_directory import RunDirectory
 
 _ROOT = Path(__file__).parent.parent.parent
 _PLAIN = """\
@@ -50,7 +50,7 @@ def _records(run: Run, dollars: float | None) -> list[EpochRecord]:
 
 def _leave(folder: Path, run: Run, dollars: float | None = None) -> None:
     """A run that is done."""
-    found = RunDirectory.create(directory(folder, run), run.config.to_dict())
+    found = begun(directory(folder, run), run.config.to_dict())
     MetricsWriter(found.metrics_path, _records(run, dollars)).started(3, 3)
     accuracies = {"val_accuracy": 0.5, "test_accuracy": None, "final_loss": 0.0}
     summary: dict[str, Any] = {"stopped": "epochs", "epochs": 3, "best_epoch": 0, "metric": "accuracy", **accuracies}

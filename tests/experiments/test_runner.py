@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.run_directories import begun
 
 from dorylax.config import schema
 from dorylax.experiments.outcome import RunOutcome
@@ -32,7 +33,7 @@ def test_a_run_is_done_whatever_it_has_traced(tmp_path: Path, section: dict[str,
     (run,) = read("base: {train.epochs: 1, pipeline.mode: pipe}\ngrid: {data.size: [tiny]}\n", "s.yaml", "s").runs
     config = run.config.to_dict()
     del config["pipeline"]["trace"]
-    found = RunDirectory.create(directory(tmp_path, run), {**config, "pipeline": {**config["pipeline"], **section}})
+    found = begun(directory(tmp_path, run), {**config, "pipeline": {**config["pipeline"], **section}})
     writer = MetricsWriter(found.metrics_path)
     writer.started(1, 0)
     writer.epoch(EpochRecord(0, 1.0, 0.5, 0.5, 0.5, 0.1))

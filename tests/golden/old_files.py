@@ -252,7 +252,9 @@ def facts_of_run(name: str) -> dict[str, Any]:
     found |= {"losses": [line["loss"] for line in lines], "predictions": predictions(name)}
     if name.endswith("pipeline"):
         found["pipeline"] = {key: value for key, value in summary["pipeline"].items() if key != "epochs_ahead"}  # new
-        found["servers"] = hashlib.sha256(Path(name, "servers.jsonl").read_bytes()).hexdigest()
+        servers = [json.loads(line) for line in Path(name, "servers.jsonl").read_text().splitlines()]
+        values = [{key: line[key] for key in line if key not in ("schema", "digest")} for line in servers]
+        found["servers"] = hashlib.sha256(json.dumps(values).encode()).hexdigest()
         found["trace"] = hashlib.sha256(Path(name, "trace.json").read_bytes()).hexdigest()
     return found
 

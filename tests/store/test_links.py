@@ -9,8 +9,9 @@ import pytest
 
 from dorylax.pipeline.trace import TraceWriter
 from dorylax.runs.result import EpochRecord
+from dorylax.store.lines import append_lines
 from dorylax.store.metrics import MetricsWriter
-from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryWarning, append_text, write_text
+from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryWarning, write_text
 from dorylax.store.servers import ServersWriter
 from dorylax.store.trace import TraceFile, TraceWarning, cut
 
@@ -47,7 +48,7 @@ WRITERS = {
     "text": lambda path: write_text(path, "text"),
     "trace": _trace,
     "new trace": _refused(TraceFile.create),
-    "lines": _refused(lambda path: append_text(path, "text")),
+    "lines": _refused(lambda path: append_lines(path, 1, [{}])),
 }
 
 
@@ -74,5 +75,5 @@ def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
     link = tmp_path / "servers.jsonl"
     link.symlink_to(tmp_path / "victim")
     with pytest.raises(RunDirectoryAccessError, match="is a symbolic link: remove that link"):
-        append_text(link, "text")
+        append_lines(link, 1, [{}])
     assert not (tmp_path / "victim").exists()

@@ -3,9 +3,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.run_directories import begun
 
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
-from dorylax.store import metrics
+from dorylax.store import lines, metrics
 from dorylax.store.digest import sealed
 from dorylax.store.run_directory import DamagedFileError, RunDirectory, RunDirectoryAccessError, RunDirectoryError
 
@@ -24,14 +25,13 @@ def test_lines(tmp_path):
     path = written(tmp_path / "metrics.jsonl")
     first = json.loads(path.read_text().splitlines()[0])
     assert first == {
-        "schema": 3,
+        "schema": 4,
         "epoch": 0,
         "loss": 1 / 3,
         "train_accuracy": 0.5,
         "val_accuracy": None,
         "test_accuracy": 1 / 3,
         "seconds": 0.001,
-        "digest": first["digest"],
     }
     assert metrics.read(path) == RECORDS
 
@@ -45,7 +45,7 @@ def test_each_line_is_out_at_once(tmp_path):
 
 def test_the_lines_are_on_disk_when_the_run_ends(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(metrics, "sync_file", synced.append)
+    monkeypatch.setattr(lines, "sync_file", synced.append)
     path = written(tmp_path / "metrics.jsonl")
     assert synced == []
     writer, result = metrics.MetricsWriter(path), TrainResult([], {}, {}, None, "epochs", Timings())
@@ -70,7 +70,20 @@ def test_torn_last_line_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[1]", '{"schema": 3}', '{"schema": 4}', '{"schema": 1, "epoch": 0}', '{"epoch": 0}', "\ufffd", ""]
+    "line",
+    [
+        "{",
+        "[1]",
+        '{"schema": 3}',
+        '{"schema": 4}',
+        '{"schema": true}',
+        '{"schema": "4"}',
+        '{"schema": 0}',
+        '{"schema": 1, "epoch": 0}',
+        '{"epoch": 0}',
+        "\ufffd",
+        "",
+    ],
 )
 def test_damaged_line_is_named(tmp_path, line):
     path = written(tmp_path / "metrics.jsonl", RECORDS[:1])
@@ -80,31 +93,37 @@ def test_damaged_line_is_named(tmp_path, line):
 
 
 def test_a_flipped_bit_is_damage_or_changes_nothing(tmp_path):
-    """Where it makes a line of the last newline, nothing says how many lines there were: that is `of_run`'s."""
+    """Of a run that has ended: its summary has the SHA-256."""
     path = written(tmp_path / "metrics.jsonl")
+    RunDirectory(tmp_path).write_summary({"epochs": 4})
     content = path.read_bytes()
-    refused, bits = 0, range(0, 8 * len(content) - 8, 5)
+    bits = range(0, 8 * len(content), 5)
     for bit in bits:
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        try:
-            assert metrics.read(path) == RECORDS, bit
-        except DamagedFileError:
-            refused += 1
-    assert refused > 0.9 * len(bits)
+        with pytest.raises(DamagedFileError, match=r"does not have the SHA-256 in summary\.json"):
+            metrics.read(path)
+    path.write_bytes(content)
+    RunDirectory(tmp_path).summary_path.write_text("damaged")
+    assert metrics.read(path) == RECORDS  # the reader of the summary reports it
 
 
-def test_lines_of_before_there_were_digests_are_read(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps({"schema": 1, **record.to_dict()}) + "\n" for record in RECORDS))
+@pytest.mark.parametrize("schema", [1, 3])
+def test_lines_of_earlier_versions_are_read(tmp_path, schema):
+    path, fields = tmp_path / "metrics.jsonl", [{"schema": schema, **record.to_dict()} for record in RECORDS]
+    path.write_text("".join(json.dumps(one if schema == 1 else sealed(one)) + "\n" for one in fields))
     assert metrics.read(path) == RECORDS
+    if schema == 3:
+        path.write_text(path.read_text().replace('"train_accuracy": 0.5', '"train_accuracy": 0.6', 1))
+        with pytest.raises(DamagedFileError, match="line 1: its content does not have the digest"):
+            metrics.read(path)
 
 
 def test_a_newer_schema_is_no_damage(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    path.write_text(json.dumps(sealed({"schema": 4, "other": 1})) + "\n")
-    with pytest.raises(RunDirectoryError, match=r"line 1, has schema 4, this version .* up to 3: update") as caught:
+    path.write_text(json.dumps({"schema": 5, "other": 1}) + "\n")
+    with pytest.raises(RunDirectoryError, match=r"line 1, has schema 5, this version .* up to 4: update") as caught:
         metrics.read(path)
     assert not isinstance(caught.value, DamagedFileError)
 
@@ -119,10 +138,9 @@ def test_a_lost_line_is_damage(tmp_path, lost):
 
 
 def test_a_run_that_has_ended_has_all_its_lines(tmp_path):
-    run = RunDirectory.create(tmp_path, {})
+    run = begun(tmp_path, {})
+    run.write_summary({"epochs": 4})  # without a SHA-256 of the lines, as of earlier versions
     path = written(run.metrics_path)
-    assert metrics.of_run(run) == RECORDS
-    run.write_summary({"epochs": 4})
     assert metrics.of_run(run) == RECORDS
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
     with pytest.raises(DamagedFileError, match="3 of 4 epochs are there"):

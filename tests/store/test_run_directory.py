@@ -5,6 +5,7 @@ import os
 
 import pytest
 import yaml
+from support.run_directories import begun
 
 from dorylax.store.digest import sealed
 from dorylax.store.run_directory import (
@@ -19,7 +20,7 @@ CONFIG = {"train": {"epochs": 3, "rate": 1e-5}, "model": {"sizes": (1, 2)}}
 
 
 def test_create_and_open(tmp_path):
-    made = RunDirectory.create(tmp_path / "a" / "run", CONFIG)
+    made = begun(tmp_path / "a" / "run", CONFIG)
     opened = RunDirectory.open(tmp_path / "a" / "run")
     assert opened.config == {"train": {"epochs": 3, "rate": 1e-5}, "model": {"sizes": [1, 2]}}
     assert yaml.safe_load(made.config_path.read_text())["schema"] == 1
@@ -29,28 +30,28 @@ def test_create_and_open(tmp_path):
 
 
 def test_same_configuration_is_taken_up(tmp_path):
-    RunDirectory.create(tmp_path, CONFIG)
+    begun(tmp_path, CONFIG)
     (tmp_path / "metrics.jsonl").write_text("kept")
-    RunDirectory.create(tmp_path, CONFIG)
+    begun(tmp_path, CONFIG)
     assert (tmp_path / "metrics.jsonl").read_text() == "kept"
 
 
 def test_other_configuration_is_refused(tmp_path):
-    RunDirectory.create(tmp_path, CONFIG)
+    begun(tmp_path, CONFIG)
     other = {"train": {"epochs": 4, "rate": 1e-5}, "model": {"sizes": [1, 2]}}
     with pytest.raises(RunDirectoryError, match=r"train\.epochs: 3 there, 4 here"):
-        RunDirectory.create(tmp_path, other)
+        begun(tmp_path, other)
     assert RunDirectory.open(tmp_path).config["train"]["epochs"] == 3
-    RunDirectory.create(tmp_path, other, free={"train.epochs"})
+    begun(tmp_path, other, free={"train.epochs"})
     assert RunDirectory.open(tmp_path).config["train"]["epochs"] == 4
 
 
 def test_foreign_places_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirectoryError, match="is a file"):
-        RunDirectory.create(tmp_path / "file", CONFIG)
+        begun(tmp_path / "file", CONFIG)
     with pytest.raises(RunDirectoryError, match="not empty and not a run"):
-        RunDirectory.create(tmp_path, CONFIG)
+        begun(tmp_path, CONFIG)
     with pytest.raises(RunDirectoryError, match="not a run directory"):
         RunDirectory.open(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -60,7 +61,7 @@ def test_foreign_places_are_refused(tmp_path):
     ("stopped", "complete"), [("epochs", True), ("patience", True), ("signal", False), ("diverged", False)]
 )
 def test_summary(tmp_path, stopped, complete):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.write_summary({"stopped": stopped, "test_accuracy": None})
     assert run.summary == {"stopped": stopped, "test_accuracy": None}
     assert run.complete is complete
@@ -88,14 +89,14 @@ def test_a_summary_goes_before_a_configuration_that_ends_the_run_elsewhere(tmp_p
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"schema": 2}', '{"schema": 1, "digest": ""}'])
 def test_unreadable_summary(tmp_path, content):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.summary_path.write_text(content)
     with pytest.raises(RunDirectoryError, match=r"summary\.json"):
         _ = run.summary
 
 
 def test_a_full_disk_is_the_machines_and_leaves_the_old_file(tmp_path, monkeypatch):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.write_summary({"final_loss": 1.0})
 
     def full(*args, **options):
@@ -114,19 +115,19 @@ def test_a_full_disk_is_the_machines_and_leaves_the_old_file(tmp_path, monkeypat
 def test_leftovers_of_a_killed_process_do_not_matter(tmp_path):
     leftover = tmp_path / ".config.yaml.dorylax-ab3f0129"
     leftover.write_text("schema")
-    RunDirectory.create(tmp_path, CONFIG)
+    begun(tmp_path, CONFIG)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.yaml", "environment.json"]
     other = tmp_path / "foreign"
     other.mkdir()
     for name in (".config.yaml.dorylax-ab3f0129", ".bashrc"):
         (other / name).write_text("")
     with pytest.raises(RunDirectoryError, match="not empty and not a run"):
-        RunDirectory.create(other, CONFIG)
+        begun(other, CONFIG)
     assert len(list(other.iterdir())) == 2
 
 
 def test_a_refusal_changes_nothing_and_is_the_users(tmp_path):
-    RunDirectory.create(tmp_path, CONFIG)
+    begun(tmp_path, CONFIG)
     before = (tmp_path / "config.yaml").read_bytes()
     with pytest.raises(RunDirectoryError) as caught:
         RunDirectory.claim(tmp_path, {"train": {"epochs": 4}})
@@ -149,7 +150,7 @@ def test_unreadable_environment(tmp_path, content):
 
 
 def test_a_configuration_that_is_no_text_is_an_error_of_ours(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.config_path.write_bytes(b"\xff")
     with pytest.raises(RunDirectoryError, match=r"config\.yaml"):
         _ = run.config
@@ -172,7 +173,7 @@ def flips(path):
 @pytest.mark.parametrize("name", ["summary", "environment", "config"])
 def test_a_flipped_bit_is_damage_or_changes_no_value(tmp_path, name):
     """Where it is in the name of the digest, the file is taken for one of before there were any, with one field more."""
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.write_summary(SUMMARY)
     whole = getattr(run, name)
     path = getattr(run, f"{name}_path")
@@ -191,7 +192,7 @@ def test_a_flipped_bit_is_damage_or_changes_no_value(tmp_path, name):
 
 
 def test_files_of_before_there_were_digests_are_read(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.config_path.write_text(yaml.safe_dump({"schema": 1, "train": {"epochs": 3}}))
     run.summary_path.write_text(json.dumps({"schema": 1, **SUMMARY}))
     run.environment_path.write_text(json.dumps({"schema": 1, "python": "3.11"}))
@@ -199,7 +200,7 @@ def test_files_of_before_there_were_digests_are_read(tmp_path):
 
 
 def test_a_newer_schema_is_no_damage(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.summary_path.write_text(json.dumps(sealed({"schema": 2})))
     with pytest.raises(
         RunDirectoryError, match="has schema 2, this version of dorylax reads up to 1: update"
@@ -209,7 +210,7 @@ def test_a_newer_schema_is_no_damage(tmp_path):
 
 
 def test_a_summary_says_how_to_get_it_again(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     run.write_summary(SUMMARY)
     run.summary_path.write_text(run.summary_path.read_text().replace("0.12345", "0.12346"))
     with pytest.raises(DamagedFileError) as caught:
@@ -221,7 +222,7 @@ def test_a_summary_says_how_to_get_it_again(tmp_path):
 
 
 def test_an_edited_configuration_says_what_to_do(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     before = run.config_path.read_text()
     edited = before.replace("epochs: 3", "epochs: 30")
     run.config_path.write_text(edited)
@@ -252,7 +253,7 @@ def test_an_edited_configuration_says_what_to_do(tmp_path):
 
 
 def test_notes_in_a_configuration_are_no_edit(tmp_path):
-    run = RunDirectory.create(tmp_path, CONFIG)
+    run = begun(tmp_path, CONFIG)
     whole = run.config
     run.config_path.write_text(run.config_path.read_text().replace("\n", "  # a note\n") + "\n# another\n")
     assert run.config == whole

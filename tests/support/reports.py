@@ -18,9 +18,9 @@ from dorylax.experiments.sweep_file import read
 from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 from dorylax.store.digest import sealed
 from dorylax.store.durable import write_json
-from dorylax.store.run_directory import RunDirectory
 from dorylax.store.servers import ServersWriter
 from dorylax.store.trace import TraceFile, line_of
+from support.run_directories import begun
 
 TEXT = """\
 description: Does <staleness> pay & how?
@@ -78,7 +78,7 @@ def seconds(run: Run) -> float:
 
 def leave(folder: Path, run: Run) -> None:
     """Writes what a run would have left."""
-    found = RunDirectory.create(directory(folder, run), run.config.to_dict())
+    found = begun(directory(folder, run), run.config.to_dict())
     lines = [
         {
             "schema": 1,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dorylax.store.checkpoint import Checkpoints
-from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.digest import sealed, unsealed
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 
 _SCHEMA = 1
@@ -89,7 +89,7 @@ def _owner(content: bytes) -> dict[str, str]:
     try:
         fields = unsealed(json.loads(content), without=0)
         return {name: str(fields[name]) for name in ("directory", "host")}
-    except (DigestError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 

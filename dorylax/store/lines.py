@@ -1,0 +1,97 @@
+"""Files of a run with a line of strict JSON per record, appended as a run trains."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dorylax.store.digest import unsealed
+from dorylax.store.durable import open_in_place, sync_file
+from dorylax.store.run_directory import DamagedFileError, RunDirectoryError, access, read_json
+
+T = TypeVar("T")
+
+
+def append_lines(path: Path, schema: int, fields: Iterable[Mapping[str, Any]]) -> None:
+    """Append lines of strict JSON to a file of a run, and hand them to the operating system.
+
+    Raises:
+        ValueError: A value is NaN or infinite.
+        RunDirectoryAccessError: The file is a symbolic link, or the file system refuses (a full disk, say).
+    """
+    text = "".join(line_of(schema, one) for one in fields)
+    with (
+        access(path, "written"),
+        os.fdopen(open_in_place(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "w") as file,
+    ):
+        file.write(text)
+
+
+def line_of(schema: int, fields: Mapping[str, Any]) -> str:
+    """Return a line of strict JSON with a schema number, in ASCII."""
+    return json.dumps({"schema": schema, **fields}, allow_nan=False) + "\n"
+
+
+def sync_lines(path: Path) -> None:
+    """Flush a file of lines to disk.
+
+    Raises:
+        RunDirectoryAccessError: The file system refuses.
+    """
+    with access(path, "written"):
+        sync_file(path)
+
+
+def read_lines(
+    path: Path,
+    schema: int,
+    parse: Callable[[Mapping[str, Any]], T],
+    damaged: Callable[[Path, object], DamagedFileError],
+) -> list[tuple[str, T]]:
+    """Read a file of lines, without a last line that lacks its newline: its process was killed while writing.
+
+    The file of a run that has ended must have the SHA-256 in the summary; lines of earlier versions have a digest each.
+
+    Args:
+        path: The file.
+        schema: Newest schema of its lines.
+        parse: Returns the record of a line from its fields; called line by line.
+        damaged: Returns the error of a damaged file, from its path and a reason.
+
+    Returns:
+        Each line with its record.
+
+    Raises:
+        DamagedFileError: The file is damaged, or `parse` raises ValueError, KeyError, AttributeError, or TypeError.
+        RunDirectoryError: The file cannot be read, or has a newer schema.
+    """
+    with access(path, "read"):
+        content = path.read_bytes()
+    sealed_as = None
+    with contextlib.suppress(RunDirectoryError, AttributeError):  # the summary is damaged, which its own reader reports
+        summary = path.with_name("summary.json")
+        sealed_as = read_json(summary).get("files", {}).get(path.name) if summary.is_file() else None
+    if sealed_as not in (None, {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}):
+        raise damaged(path, "it does not have the SHA-256 in summary.json")
+    found: list[tuple[str, T]] = []
+    try:
+        for line in content.decode().split("\n")[:-1]:
+            fields = json.loads(line)
+            if (there := fields["schema"]) > schema:
+                raise RunDirectoryError(
+                    f"{path}, line {len(found) + 1}, has schema {there}, this version of dorylax reads up to {schema}: "
+                    "update dorylax"
+                )
+            fields = unsealed(fields, without=schema)
+            del fields["schema"]
+            found.append((line, parse(fields)))
+    except UnicodeDecodeError as error:
+        raise damaged(path, error) from error
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise damaged(path, f"line {len(found) + 1}: {error}") from error
+    return found
