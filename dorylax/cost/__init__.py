@@ -5,8 +5,7 @@ from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
 from dorylax.cost.cluster_file import find_cluster
 from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
-from dorylax.cost.gpu import Gpu
-from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.instance import INSTANCES, Gpu, Instance
 from dorylax.cost.machines import Machines
 from dorylax.cost.measured_speeds import RowsRead
 from dorylax.cost.time_model import TimeModel

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
 from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
-from dorylax.cost.gpu import Gpu
-from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.instance import INSTANCES, Gpu, Instance
 from dorylax.cost.measured import read_measured
 from dorylax.cost.variation import Variation
 from dorylax.near_matches import did_you_mean

@@ -9,6 +9,7 @@ from typing import Any, final
 
 from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.near_matches import did_you_mean
+from dorylax.settings.words import TYPE_WORDS
 
 VERSION = 3
 """Of the section."""
@@ -172,19 +173,8 @@ class Measured:
         return found
 
 
-_FACTS: Mapping[str, tuple[type, str]] = {
-    "date": (str, "text"),
-    "dorylax": (str, "text"),
-    "processor": (str, "text"),
-    "cores": (int, "a whole number"),
-    "threads_per_core": (int, "a whole number"),
-}
-_VALUES: Mapping[str, tuple[type, str]] = {
-    "median": (float, "a number"),
-    "low": (float, "a number"),
-    "high": (float, "a number"),
-    "repeats": (int, "a whole number"),
-}
+_FACTS: Mapping[str, type] = {"date": str, "dorylax": str, "processor": str, "cores": int, "threads_per_core": int}
+_VALUES: Mapping[str, type] = {"median": float, "low": float, "high": float, "repeats": int}
 
 
 def read_measured(value: Any, key: str) -> Measured:
@@ -207,8 +197,8 @@ def read_measured(value: Any, key: str) -> Measured:
     for name in entries:
         if name not in known:
             raise ClusterError(f"{key}.{name}", f"is not a key of what is measured: {did_you_mean(name, known)}")
-    facts = {name: _typed(entries, name, *of, key) for name, of in _FACTS.items()}
-    others = None if entries.get("others") is None else _typed(entries, "others", float, "a number or null", key)
+    facts = {name: _typed(entries, name, kind, key) for name, kind in _FACTS.items()}
+    others = None if entries.get("others") is None else _typed(entries, "others", float, key, or_null=True)
     results = [one for kind in KINDS for one in _results(kind, entries.get(kind, []), f"{key}.{kind}")]
     try:
         return Measured(**facts, others=others, results=tuple(results))
@@ -223,13 +213,13 @@ def _results(kind: str, value: Any, key: str) -> list[Measurement]:
     for number, entry in enumerate(value):
         where = f"{key}.{number}"
         entries = _mapping(entry, where)
-        types = {name: (one, "text" if one is str else "a whole number") for name, one in KINDS[kind].at.items()}
+        types = KINDS[kind].at
         known = {**types, **_VALUES}
         for name in entries:
             if name not in known:
                 raise ClusterError(f"{where}.{name}", f"is not a key of a {kind}: {did_you_mean(name, known)}")
-        at = tuple((name, _typed(entries, name, *types[name], where)) for name in types)
-        values = {name: _typed(entries, name, *_VALUES[name], where) for name in _VALUES}
+        at = tuple((name, _typed(entries, name, one, where)) for name, one in types.items())
+        values = {name: _typed(entries, name, one, where) for name, one in _VALUES.items()}
         try:
             found.append(Measurement(kind, at, **values))
         except ClusterError as error:
@@ -243,7 +233,8 @@ def _mapping(value: Any, key: str) -> dict[str, Any]:
     return value
 
 
-def _typed(entries: Mapping[str, Any], name: str, kind: type, words: str, key: str) -> Any:
+def _typed(entries: Mapping[str, Any], name: str, kind: type, key: str, *, or_null: bool = False) -> Any:
+    words = TYPE_WORDS[kind] + (" or null" if or_null else "")
     if name not in entries:
         raise ClusterError(f"{key}.{name}", f"is missing: expected {words}")
     value = entries[name]

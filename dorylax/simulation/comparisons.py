@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, Literal, NamedTuple, final
 
-from dorylax.simulation.burst import simulate_burst
-from dorylax.simulation.naive import simulate_naive
 from dorylax.simulation.paper import TABLES_3_4, dollars_of_paper
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.run import simulate
 from dorylax.simulation.sampled import simulate_sampled
 from dorylax.simulation.scenario import Scenario
+from dorylax.simulation.stand_ins import simulate_burst, simulate_naive
 
 _ROWS = ("gcn-reddit-small", "gcn-amazon")
 """Of tables 3 and 4. The paper does not say on which graph its ratios were measured."""
@@ -20,12 +19,8 @@ _ROWS = ("gcn-reddit-small", "gcn-amazon")
 OnEpoch = Callable[[int], None] | None
 
 
-class Simulate(Protocol):
-    """Simulates a scenario."""
-
-    def __call__(self, scenario: Scenario, *, epochs: int, on_epoch: OnEpoch) -> Simulated:
-        """See `simulate`."""
-        ...
+Simulate = Callable[..., Simulated]
+"""Simulates a scenario; takes the arguments `epochs` and `on_epoch` of `simulate`."""
 
 
 class Side(NamedTuple):

@@ -5,6 +5,10 @@ it samples neighbours, hop by hop; it fetches the features of all vertices that 
 that have them, whose memory and network that takes; it computes a GCN of two layers forwards and backwards; and it sends its
 gradient to a parameter server, which updates the weights at once and sends them back. Nobody waits for anybody else.
 
+A mini-batch follows from the graph's degrees. Neighbors of each reached vertex are sampled once (GraphSAGE, NeurIPS '17,
+algorithm 2). An edge leads to another server with the probability of the graph's cut, and to a server's vertices in
+proportion to their degrees.
+
 Assumptions, since nothing is published of the runs of Table 5: `TARGETS` and `FANOUTS` are GraphSAGE's; two thirds of the
 vertices are trained on; a sampled neighbour costs a line of cache; nothing of other servers is cached; servers are as fast
 as those that Dorylus's program was fitted on.
@@ -14,14 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count, pairwise
-from typing import final
+from typing import NamedTuple, final
 
 from dorylax.clock import VirtualClock
 from dorylax.cost import Calls, Machines, TimeModel
 from dorylax.cost.machines import Place
-from dorylax.simulation.mini_batch import Hop, hops
+from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.simulation.result import Simulated, Utilisation
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 
@@ -167,3 +171,54 @@ def _amounts(found: tuple[Hop, ...], widths: tuple[int, int, int]) -> tuple[floa
     # Hidden rows are those of the near vertices, targets included; their sums are read back along the same edges.
     along = (near.edges + far.edges) * features + 2 * near.edges * hidden
     return products + along, _NUMBER * along
+
+
+class Hop(NamedTuple):
+    """The vertices within so many edges of the targets, those that are nearer included.
+
+    Attributes:
+        edges: sampled of the vertices that the hop before was the first to reach.
+        own: how many different vertices are on the targets' server.
+        others: how many are on all other servers.
+    """
+
+    edges: float
+    own: float
+    others: float
+
+    @property
+    def vertices(self) -> float:
+        """All different ones."""
+        return self.own + self.others
+
+
+def hops(degrees: DegreeStatistics, servers: int, targets: int, fanouts: Sequence[int]) -> tuple[Hop, ...]:
+    """A mini-batch, from its targets outwards: one hop more than there are fan-outs.
+
+    Args:
+        degrees: of the graph.
+        servers: P ≥ 1, with equally many vertices.
+        targets: ≥ 1, at most those of a server.
+        fanouts: of each hop how many neighbours are sampled at most, ≥ 1.
+    """
+    rows, peers = degrees.num_vertices // servers, max(1, servers - 1)
+    cut = degrees.cut_ratio * (1 - 1 / servers)
+    found = [Hop(0.0, float(targets), 0.0)]
+    new_own, new_others = float(targets), 0.0
+    to_own = to_others = 0.0  # edges so far
+    for place, fanout in enumerate(fanouts):
+        each = onwards = degrees.sampled(fanout, along_edges=place > 0)
+        if place:
+            # One of the d edges of a vertex leads back; of those that edges lead to, E[min(d, fanout) / d] is this.
+            back = degrees.sampled(fanout, along_edges=False) * degrees.num_vertices / degrees.num_edges
+            onwards = max(0.0, each - back)
+        edges = each * (new_own + new_others)
+        # Of the edges that leave one of the others, an equal share comes back to the targets' server.
+        own = onwards * (new_own * (1 - cut) + new_others * cut / peers)
+        to_own += own
+        to_others += onwards * (new_own + new_others) - own
+        reached = degrees.touched(rows, to_own)
+        hop = Hop(edges, reached + targets * (1 - reached / rows), peers * degrees.touched(rows, to_others / peers))
+        new_own, new_others = hop.own - found[-1].own, hop.others - found[-1].others
+        found.append(hop)
+    return tuple(found)

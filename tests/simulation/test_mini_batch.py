@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dorylax.graph.degree_statistics import DegreeStatistics
-from dorylax.simulation.mini_batch import Hop, hops
+from dorylax.simulation.sampled import Hop, hops
 
 VERTICES, DEGREE, SPREAD, SERVERS, TARGETS = 40_000, 12, 0.7, 4, 64
 FANOUTS = (10, 5)

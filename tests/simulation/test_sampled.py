@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 from support.calm import calm
 
-from dorylax.simulation.mini_batch import hops
-from dorylax.simulation.sampled import FANOUTS, TARGETS, simulate_sampled
+from dorylax.simulation.sampled import FANOUTS, TARGETS, hops, simulate_sampled
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 
 SIZES = GraphSizes(48_000, 480_000, 64, 10)
