@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist, median
 from typing import Any, NamedTuple, final
@@ -100,6 +100,22 @@ class Estimate:
         billed = Function.billed_milliseconds(seconds) / 1e3 * function.memory_mb / 1024 * function.price_per_gb_second
         return billed + function.price_per_million_requests / 1e6
 
+    def remark(self, kind: str) -> str | None:
+        """A line if functions would be slower or dearer than the servers alone; None otherwise.
+
+        Args:
+            kind: `PipelineConfig.placement`.
+        """
+        best, servers, functions = self.compare()
+        time, price = functions.seconds / servers.seconds, functions.dollars / servers.dollars
+        if not functions.on_functions or (time <= 1 and price <= 1):
+            return None
+        chosen = {"auto": best, "servers": servers, "functions": functions}[kind]
+        return (
+            f"by the time model, functions take {time:.2g} times the time of the servers alone and {price:.2g} times the "
+            f"price: tensor.placement={kind} puts {len(chosen.on_functions)} of {len(self.stages)} stages on functions"
+        )
+
     def compare(self) -> tuple[Expected, Expected, Expected]:
         """The best placement, all stages on the server, and the stages that the program means for functions there."""
         overlap = 0.0 if self.synchronous else 1.0
@@ -166,11 +182,10 @@ class Placement:
         resources: Resources,
     ) -> Placement:
         """The placement that a configuration asks for; arguments as of `Estimate`."""
-        kind = config.tensor.placement
+        kind = config.placement
         if kind == "servers":
             return cls(None, fixed=frozenset())
-        remote = config.tensor.backend != "inline" or config.clock == "virtual"
-        if kind == "functions" or cluster is None or not (remote and config.workers and cluster.ships):
+        if kind == "functions" or cluster is None or not cluster.ships:
             return cls(None, fixed=frozenset(step.index for step in plan.steps if step.on_worker))
         return cls(
             Estimate(plan, rows, sizes=sizes, config=config, cluster=cluster, resources=resources),
@@ -230,7 +245,7 @@ class Placement:
         stages, graph = self.times()
         if self._changes and self._epoch > self._changes[-1][0] + self._estimate.settling:
             last = expected(stages, self._changes[-1][1], room, graph, 0.0)
-            if last.waiting:
+            if last.waiting and now > self._since:  # else an earlier process measured on its own clock
                 self._overlaps[self._synchronous].append(last.overlap(now - self._since))
         seen = self._overlaps[synchronous]
         overlap = median(seen) if len(seen) >= _ENOUGH else float(not synchronous)
@@ -263,7 +278,7 @@ class Placement:
             return None
         return {
             "epoch": self._epoch,
-            "on_functions": sorted(self._changes[-1][1]) if self._changes else None,
+            "chosen": [self._changes[-1][0], sorted(self._changes[-1][1])] if self._changes else None,
             "seconds": [[*key, seconds] for key, seconds in sorted(self._seconds.items())],
             "medians": [[*key, list(seconds)] for key, seconds in sorted(self._medians.items())],
             "graph": [self._graph, list(self._graph_epochs)],
@@ -274,8 +289,8 @@ class Placement:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`."""
         self._epoch = int(state["epoch"])
-        chosen: Sequence[int] | None = state["on_functions"]
-        self._changes = [] if chosen is None else [(-1, frozenset(chosen))]
+        chosen = state["chosen"]
+        self._changes = [] if chosen is None else [(int(chosen[0]), frozenset(chosen[1]))]
         self._seconds = defaultdict(list, {(index, there): seconds for index, there, seconds in state["seconds"]})
         self._medians = {(index, there): deque(seconds, _REMEMBERED) for index, there, seconds in state["medians"]}
         self._graph, epochs = state["graph"]
