@@ -18,7 +18,7 @@ from dorylax.graph.shard_files import write_shard
 from dorylax.graph.shard_names import SUMMARY, shard_name
 from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
 from dorylax.pipeline.interval_data import ROWS, own_rows
-from dorylax.storage.base import content_of
+from dorylax.store.base import content_of
 
 
 def write_shards(

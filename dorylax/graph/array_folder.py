@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.aligned import empty
-from dorylax.durable import make_folder, named, write_folder
+from dorylax.errors import named
 from dorylax.graph import npz
 from dorylax.graph.array_names import CLASS_NAMES
 from dorylax.graph.manifest import MANIFEST, ArrayEntry, Manifest, file_name
@@ -29,6 +29,7 @@ from dorylax.graph.shard_names import OLD_PARTITION, is_of_shards
 from dorylax.graph.stored import PIECE, Place, StoredArrays, crc32_of, read_at
 from dorylax.graph.validate import GraphError, check_printable
 from dorylax.graph.verification import verified_once
+from dorylax.store.durable import make_folder, write_folder
 from dorylax.version import __version__
 
 _AGAIN = "restore it from a copy, or make the folder again; --no-verify (in Python verify=False) takes it as it is"

@@ -23,7 +23,6 @@ import jax
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from dorylax.durable import make_folder
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
@@ -36,11 +35,10 @@ from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verification import State, state_of
-from dorylax.storage.base import Content, Storage, check_content, check_name
-from dorylax.storage.choose import open_storage
-from dorylax.storage.copies import local_copy
-from dorylax.storage.errors import OtherContentError
-from dorylax.storage.local import LocalStorage
+from dorylax.store.base import Content, OtherContentError, Storage, check_content, check_name
+from dorylax.store.durable import make_folder
+from dorylax.store.local import LocalStorage
+from dorylax.store.places import local_copy, open_storage
 
 _DIGEST = "sha256"
 Masks = tuple[int, int, int]

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from dorylax.durable import write_file
-from dorylax.storage.base import Content, Storage, check_content, content_of
-from dorylax.storage.choose import open_storage
-from dorylax.storage.local import LocalStorage
+from dorylax.store.base import Content, Storage, check_content, content_of
+from dorylax.store.durable import write_file
+from dorylax.store.local import LocalStorage
+from dorylax.store.places import open_storage
 
 FOLDER = "hosts/"
 """What names of parts' files begin with."""

@@ -6,8 +6,8 @@ import io
 import tarfile
 from pathlib import Path
 
-from dorylax.durable import leftover_of
-from dorylax.folder_lock import LOCK
+from dorylax.store.durable import leftover_of
+from dorylax.store.folder_lock import LOCK
 
 
 def pack(folder: Path) -> bytes:

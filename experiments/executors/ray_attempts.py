@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, final
 
-from dorylax.durable import make_folder, write_folder
 from dorylax.errors import DorylaxError
 from dorylax.experiments.executors.parcel import pack, unpack
 from dorylax.experiments.executors.ray_nodes import LOOK_SECONDS, cpus_of_nodes, node_name, one_line, pinned
@@ -26,7 +25,8 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import RunOptions, directory, fail, inspect
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
-from dorylax.runs.directory import RunDirectoryError, held
+from dorylax.store.durable import make_folder, write_folder
+from dorylax.store.run_directory import RunDirectoryError, held
 from dorylax.terminal.output import print_error
 
 TRIES = 5

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dorylax.durable import remove_leftovers, temporary_folder
+from dorylax.store.durable import remove_leftovers, temporary_folder
 
 
 @contextlib.contextmanager

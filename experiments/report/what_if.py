@@ -8,7 +8,6 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from dorylax.durable import write_file
 from dorylax.experiments.report import theme
 from dorylax.experiments.report.figures import NamedFigure, folded_names, legend, legend_below, one_axes, row_labels
 from dorylax.experiments.report.inside import breakdown_figure
@@ -19,6 +18,7 @@ from dorylax.simulation.choice import Wishes
 from dorylax.simulation.grid import Point
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.search import Search
+from dorylax.store.durable import write_file
 from dorylax.terminal.output import percent
 from dorylax.version import __version__
 

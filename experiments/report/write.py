@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dorylax.durable import make_folder, write_file, write_folder
 from dorylax.experiments.analysis import Group, RunHistory, Variant, analyse
 from dorylax.experiments.answer import answer, answer_of_simulated
 from dorylax.experiments.confounding import confounders
@@ -40,9 +39,10 @@ from dorylax.experiments.runner import directory
 from dorylax.experiments.sentences import capitalised, sentences
 from dorylax.experiments.simulated_analysis import analyse_simulated
 from dorylax.experiments.sweep import CONFIGS, SEED, Comparison, Run, Sweep
-from dorylax.runs import metrics, servers
-from dorylax.runs.directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 from dorylax.settings.strict_yaml import dump
+from dorylax.store import metrics, servers
+from dorylax.store.durable import make_folder, write_file, write_folder
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 
 _HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
 _TIMELINES = 4  # of variants in one figure; more are hard to compare

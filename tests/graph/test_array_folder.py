@@ -361,7 +361,7 @@ def test_a_failed_write_leaves_the_old_folder_and_nothing_else(folder: Path, mon
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dorylax.durable._sync", full)
+    monkeypatch.setattr("dorylax.store.durable._sync", full)
     with pytest.raises(OSError, match="No space left on device") as caught:
         write_arrays(folder, lambda writer: writer.add("x", np.arange(5)))
     assert str(caught.value.filename).startswith(str(folder))

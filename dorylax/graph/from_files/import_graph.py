@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple, final
 import numpy as np
 
 from dorylax.errors import DorylaxError
-from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
@@ -37,6 +36,7 @@ from dorylax.graph.room import gibibytes
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
 from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
+from dorylax.store.folder_lock import FolderHeldError, clear_work_folder, work_folder
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""

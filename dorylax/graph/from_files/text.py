@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from dorylax.durable import named
+from dorylax.errors import named
 from dorylax.graph.validate import GraphError
 
 INTEGER = r"[ \t\r]*[+-]?[0-9]+[ \t\r]*"

@@ -16,8 +16,7 @@ from typing import NamedTuple, final
 import numpy as np
 from jaxtyping import Int32
 
-from dorylax.durable import named
-from dorylax.folder_lock import clear_work_folder, work_folder
+from dorylax.errors import named
 from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
 from dorylax.graph.array_names import (
     CLASS_NAMES,
@@ -42,6 +41,7 @@ from dorylax.graph.stream.row_sources import Source, blocks, row_bytes, rows_of
 from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_permutation
 from dorylax.machine import resident_bytes
+from dorylax.store.folder_lock import clear_work_folder, work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dorylax.experiments.executors.parcel import pack, unpack
-from dorylax.folder_lock import LOCK
+from dorylax.store.folder_lock import LOCK
 
 
 def test_all_but_locks_and_half_written_files_arrives(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ from dorylax.experiments.report.page import NARROW, WIDE
 from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep_file import read
-from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectory, RunDirectoryWarning
-from dorylax.runs.trace import TraceFile, line_of
+from dorylax.store import metrics
+from dorylax.store.run_directory import RunDirectory, RunDirectoryWarning
+from dorylax.store.trace import TraceFile, line_of
 
 FIGURES = (
     *("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "value", "staleness", "servers"),

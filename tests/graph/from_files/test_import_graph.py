@@ -16,7 +16,6 @@ import scipy.io
 import scipy.sparse
 from support.stored import contents
 
-from dorylax.folder_lock import locked
 from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.from_files import import_graph as module
@@ -26,6 +25,7 @@ from dorylax.graph.from_files.import_graph import DiskSpaceError, ImportHeldErro
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
+from dorylax.store.folder_lock import locked
 
 MEMORY = 1 << 30
 COLUMNS = ("source", "target", "w", "k")

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from support.graphs import messy_graph
 from support.stored import contents
 
-from dorylax.folder_lock import FolderHeldError, locked
 from dorylax.graph import Graph
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.array_names import ORDER
@@ -25,6 +24,7 @@ from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.stream import moving, reordering
 from dorylax.graph.stream.reordering import write_in_order
 from dorylax.graph.validate import GraphError
+from dorylax.store.folder_lock import FolderHeldError, locked
 
 GIB = 2**30
 
