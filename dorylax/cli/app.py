@@ -23,7 +23,8 @@ COMMANDS = {
     "describe": ("dorylax.cli.describe:describe", "Show the tasks that a model is split into."),
     "import": ("dorylax.cli.import_graph:import_graph", "Import edges from files of any size."),
     "partition": ("dorylax.cli.partition:partition", "Spread the vertices of a graph over servers."),
-    "reorder": ("dorylax.cli.reorder:reorder", "Write an archive in another memory order."),
+    "reorder": ("dorylax.cli.reorder:reorder", "Write a data set in another memory order."),
+    "convert": ("dorylax.cli.convert:convert", "Rewrite a data set or a partition of an earlier version as a folder."),
     "simulate": (
         "dorylax.cli.simulate:simulate",
         "Say what a run would take and cost, before anything is rented.",
@@ -31,7 +32,7 @@ COMMANDS = {
     "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
     "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),
     "datasets": ("dorylax.cli.datasets:datasets", "List the data sets."),
-    "generate": ("dorylax.cli.generate:generate", "Write a generated data set to a file, in little memory."),
+    "generate": ("dorylax.cli.generate:generate", "Write a generated data set to a folder, in little memory."),
     "info": ("dorylax.cli.info:info", "Show versions, kernel, machine and folders; or the memory of a run."),
     "calibrate": ("dorylax.cli.calibrate:calibrate", "Measure this machine."),
     "aws": ("dorylax.cli.aws:aws", "Run tensor tasks on AWS Lambda: deploy, inspect, tear down."),

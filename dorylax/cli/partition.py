@@ -16,8 +16,8 @@ from rich.table import Table
 from dorylax.cli.budget import Memory, memory_option
 from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
-from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.partition.simple import Balance
 from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import data_size
@@ -167,8 +167,10 @@ def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None
     with tempfile.TemporaryDirectory(prefix="dorylax-partition-") as parent:
         folder = Path(parent) / "partition"
         made.save(folder, beside=fill)
-        for name in sorted(path.name for path in folder.iterdir() if path.name not in RECORDS):
-            place.put_file(name, folder / name)
+        records = [folder / name for name in RECORDS]
+        files = (path for path in folder.rglob("*") if path.is_file() and path not in records)
+        for path in sorted(files):
+            place.put_file(path.relative_to(folder).as_posix(), path)
         for name in RECORDS:
             place.put_file(name, folder / name)
 

@@ -279,7 +279,7 @@ class RunDirectory:
             return file
         there = os.path.join(folder, file)
         moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, directory))
-        return next((path for path in (there, moved) if os.path.isfile(path)), file)
+        return next((path for path in (there, moved) if os.path.exists(path)), file)
 
     @property
     def complete(self) -> bool:

@@ -295,14 +295,9 @@ def _shared_groups(size: np.ndarray, row: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups: int, threads: int) -> int:
-    """What `BlockModel.row_blocks` holds at its peak, the result apart.
+    """Estimate the peak memory of `BlockModel.row_blocks` without its result.
 
-    Args:
-        num_vertices: V.
-        num_edges: E.
-        exponent: of `power_law_propensities`.
-        groups: of a tile, about: communities that have vertices on both sides, and 1.
-        threads: that draw.
+    `groups` is the approximate number of groups of a tile: communities that have vertices on both sides, and 1.
     """
     mean = float(_propensity((np.arange(4096) + 0.5) / 4096, num_vertices, exponent).mean())
     per_vertex = 4 + mean  # `_Block.vertices`, `_Block.fours`
@@ -314,15 +309,9 @@ def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups:
 
 
 def power_law_propensities(num_vertices: int, exponent: float, seed: int) -> UInt16[np.ndarray, " V"]:
-    """Integers from a bounded Pareto distribution, density ∝ θ^-exponent.
+    """Integers from a bounded Pareto distribution, density ∝ θ^-exponent (> 1; degrees of social graphs: 2 to 3).
 
-    Args:
-        num_vertices: V.
-        exponent: of the density, > 1; degrees of social graphs lie between 2 and 3.
-        seed: of the random stream, ≥ 0.
-
-    Returns:
-        uint16 `[V]`, from 4 on, largest to smallest at most 100 or √V, whichever is less.
+    They range from 4 to at most 400 or 4 √V, whichever is less.
     """
     stream = Stream(seed, _PROPENSITY_STREAM)
     rounded = np.empty(num_vertices, np.uint16)
@@ -347,10 +336,7 @@ def _most_blocks(num_edges: int) -> int:
 def systematic_rounding(weights: np.ndarray, total: int, uniform: float) -> Int64[np.ndarray, " n"]:
     """Integers that add up to `total`, each in expectation, and within 1 of, its share of it by weight.
 
-    Args:
-        weights: ≥ 0, not all 0 unless total is 0, `[n]`.
-        total: what the result adds up to.
-        uniform: a random number in [0, 1).
+    Weights are ≥ 0, and not all 0 unless the total is 0. `uniform` is a random number in [0, 1).
     """
     cumulative = np.cumsum(weights, dtype=np.float64)
     if total == 0:

@@ -14,7 +14,7 @@ from typing import Any, Literal, final
 import numpy as np
 from jaxtyping import Bool, Int32, Int64
 
-from dorylax.graph.compressed import CompressedGraph, as_int64
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.layout import Layout
@@ -24,17 +24,17 @@ from dorylax.graph.rows import rows_between, spans
 @final
 @dataclasses.dataclass(frozen=True)
 class PartitionReport:
-    """The cost of a partition of a graph over P servers.
+    """The cost of a partition of a graph over P servers; tuples have P numbers.
 
     Attributes:
         num_edges: E.
-        cut_edges: edges between different servers.
-        vertices: of each server; P numbers.
-        edges: in-edges of each server; P numbers.
-        ghosts_in: ghosts over in-edges of each server; P numbers.
-        ghosts_out: ghosts over out-edges of each server; P numbers.
-        received_bytes: what each server receives in an epoch; P numbers.
-        sent_bytes: what each server sends in an epoch; P numbers.
+        cut_edges: Edges between different servers.
+        vertices: Vertices of each server.
+        edges: In-edges of each server.
+        ghosts_in: Ghosts over in-edges.
+        ghosts_out: Ghosts over out-edges.
+        received_bytes: Bytes that each server receives in an epoch.
+        sent_bytes: Bytes that each server sends in an epoch.
     """
 
     num_edges: int
@@ -63,38 +63,44 @@ class PartitionReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Attributes and properties as plain values."""
-        fields = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
-        }
-        derived = ("cut_share", "vertex_balance", "edge_balance")
-        return fields | {name: getattr(self, name) for name in derived}
+        derived = {name: getattr(self, name) for name in ("cut_share", "vertex_balance", "edge_balance")}
+        fields = dataclasses.asdict(self) | derived
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
 def report(
     graph: CompressedGraph, partition: Partition, *, forward: Sequence[int] = (), backward: Sequence[int] = ()
 ) -> PartitionReport:
-    """Counts what a partition costs.
+    """Count the cost of a partition.
 
     Args:
-        graph: the graph that the partition was made for.
-        partition: the partition.
-        forward: bytes of a row in each exchange over in-edges in an epoch.
-        backward: likewise, over out-edges.
+        graph: Graph of the partition.
+        partition: The partition.
+        forward: Bytes of a row in each exchange over in-edges in an epoch.
+        backward: Likewise, over out-edges.
 
     Raises:
-        PartitionError: the partition is of another graph.
+        PartitionError: The partition is of another graph.
     """
     partition.check(graph)
     parts, servers = partition.parts, partition.num_parts
-    offsets = as_int64(graph.incoming.offsets)
-    sources = np.asarray(graph.incoming.neighbours)
+    offsets, sources = graph.host_rows()
     edges = np.bincount(parts, np.diff(offsets), servers).astype(np.int64)
-    into = exchanged(offsets, sources, parts, servers, "in")
-    out = into if graph.symmetric else exchanged(offsets, sources, parts, servers, "out")
+
+    def exchanged(direction: Literal["in", "out"]) -> Int64[np.ndarray, "P P"]:
+        """Rows that server q sends to server p in one exchange, at `[p, q]`."""
+        needed = ghosts(offsets, sources, parts, servers, direction)
+        return np.stack([np.bincount(parts[row], minlength=servers) for row in needed])
+
+    into = exchanged("in")
+    out = into if graph.symmetric else exchanged("out")
     moved = into * sum(forward) + out * sum(backward)
     return PartitionReport(
         num_edges=int(graph.num_edges),
-        cut_edges=_cut_edges(offsets, sources, parts),
+        cut_edges=sum(
+            int(np.count_nonzero(parts[rows_between(offsets, start, stop)] != parts[sources[start:stop]]))
+            for start, stop in spans(len(sources))
+        ),
         vertices=_tuple(np.bincount(parts, minlength=servers)),
         edges=_tuple(edges),
         ghosts_in=_tuple(into.sum(1)),
@@ -107,25 +113,11 @@ def report(
 def interval_balance(graph: CompressedGraph, layout: Layout) -> float:
     """In-edges of the heaviest interval relative to the mean of its server, the worst over all servers; ≥ 1.
 
-    Args:
-        graph: the graph that the layout was made for, not yet reordered.
-        layout: the layout.
+    The graph is that of the layout, not yet reordered.
     """
     degrees = in_degrees(graph)[layout.order]
     ends = np.concatenate([[0], np.cumsum(degrees)])
     return max(_max_over_mean(np.diff(ends[list(bounds)]).tolist()) for bounds in layout.interval_bounds)
-
-
-def exchanged(
-    offsets: Int64[np.ndarray, " V1"],
-    sources: Int32[np.ndarray, " E"],
-    parts: Int32[np.ndarray, " V"],
-    num_parts: int,
-    direction: Literal["in", "out"],
-) -> Int64[np.ndarray, "P P"]:
-    """Rows that server q sends to server p in one exchange, at `[p, q]`; int64 `[P, P]`."""
-    needed = ghosts(offsets, sources, parts, num_parts, direction)
-    return np.stack([np.bincount(parts[row], minlength=num_parts) for row in needed])
 
 
 def ghosts(
@@ -135,7 +127,7 @@ def ghosts(
     num_parts: int,
     direction: Literal["in", "out"],
 ) -> Bool[np.ndarray, "P V"]:
-    """Which rows are ghosts of which server, bool `[P, V]`, in a pass over the edges that holds none of them."""
+    """Ghosts of each server, bool `[P, V]`, in a pass over the edges that holds none of them."""
     needed = np.zeros((num_parts, len(parts)), bool)
     for start, stop in spans(len(sources)):
         targets, ends = rows_between(offsets, start, stop), sources[start:stop]
@@ -145,15 +137,6 @@ def ghosts(
             needed[parts[ends], targets] = True
     needed[parts, np.arange(len(parts))] = False
     return needed
-
-
-def _cut_edges(
-    offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarray, " E"], parts: Int32[np.ndarray, " V"]
-) -> int:
-    return sum(
-        int(np.count_nonzero(parts[rows_between(offsets, start, stop)] != parts[sources[start:stop]]))
-        for start, stop in spans(len(sources))
-    )
 
 
 def _max_over_mean(values: Sequence[int]) -> float:

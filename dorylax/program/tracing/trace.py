@@ -12,8 +12,8 @@ import numpy as np
 
 from dorylax.errors import InputError
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
+from dorylax.graph.transpose import BySlot
 from dorylax.jax_internals import (
     ClosedJaxpr,
     InconclusiveDimensionOperation,
