@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -42,11 +42,13 @@ class Run:
         config: what to run.
         setting: the keys that vary with this run's values; runs that differ only in the seed share it.
         simulation: what else is said of a run that is simulated, without numbers; None: it trains.
+        labels: Names that the file gives to values, each with the keys whose values it names.
     """
 
     config: RunConfig
     setting: Setting
     simulation: Simulation | None = None
+    labels: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     @property
     def key(self) -> str:
@@ -73,7 +75,16 @@ class Run:
     @property
     def name(self) -> str:
         """The setting in a few words: `gcn, async S=0 per_epoch`; where nothing varies, the model."""
-        return short_name(self.setting or {"model.name": self.config.model.name})
+        return self.named(self.setting or {"model.name": self.config.model.name})
+
+    def named(self, setting: Setting) -> str:
+        """Part of the run's setting in a few words; the run's name if the part is empty."""
+        if not setting:
+            return self.name
+        used = [(keys, label) for keys, label in self.labels if not setting.keys().isdisjoint(keys)]
+        labelled = {key for keys, _ in used for key in keys}
+        others = {key: value for key, value in setting.items() if key not in labelled}
+        return ", ".join([*(label for _, label in used), *([short_name(others)] if others else [])])
 
     @property
     def label(self) -> str:
@@ -89,15 +100,12 @@ class Axis:
     Attributes:
         keys: one or more.
         points: a value for each key.
+        labels: A name for each point, or empty.
     """
 
     keys: tuple[str, ...]
     points: tuple[tuple[Any, ...], ...]
-
-    def settings(self) -> Iterator[dict[str, Any]]:
-        """Its points with their keys."""
-        for point in self.points:
-            yield dict(zip(self.keys, point, strict=True))
+    labels: tuple[str, ...] = ()
 
 
 @final
@@ -113,6 +121,7 @@ class Comparison:
         over: keys over which ratios and differences are averaged too.
         asks: what is asked of the others, one of `ASKED`.
         name: what the baseline of simulated runs is called; None: by its values.
+        stated: Whether the file names it; otherwise the first value of the only axis is the baseline.
     """
 
     keys: tuple[str, ...]
@@ -122,6 +131,7 @@ class Comparison:
     over: tuple[str, ...] = ()
     name: str | None = None
     asks: str = "time"
+    stated: bool = True
 
     def is_baseline(self, run: Run) -> bool:
         """Whether others are compared with this run."""
@@ -166,6 +176,9 @@ class Sweep:
         published: what others have published of these runs; None where nothing is.
         parts: the sweeps of which it consists, if its file says so: each has its own axes, comparison and section in the
             report, and `runs` are those of all, each once.
+        title: Headline of the report; by default the name.
+        question: The question that the report answers; may be empty.
+        file: Path of the file, if it is known.
     """
 
     name: str
@@ -176,6 +189,9 @@ class Sweep:
     text: str = ""
     published: Published | None = None
     parts: tuple[Sweep, ...] = ()
+    title: str = ""
+    question: str = ""
+    file: Path | None = None
 
     @property
     def simulated(self) -> bool:
@@ -183,12 +199,12 @@ class Sweep:
         return all(run.simulation is not None for run in self.runs)
 
     @classmethod
-    def of_parts(cls, name: str, description: str, parts: Sequence[Sweep]) -> Sweep:
-        """A sweep that consists of others."""
+    def of_parts(cls, parts: Sequence[Sweep], **texts: Any) -> Sweep:
+        """A sweep that consists of others; `texts` are its name, description, title and question."""
         axes = dict.fromkeys(key for part in parts for key in part.axes)
         runs = {run.key: run for part in reversed(parts) for run in part.runs}
         order = dict.fromkeys(run.key for part in parts for run in part.runs)
-        return cls(name, description, tuple(axes), tuple(runs[key] for key in order), parts=tuple(parts))
+        return cls(axes=tuple(axes), runs=tuple(runs[key] for key in order), parts=tuple(parts), **texts)
 
     def unverified(self) -> Sweep:
         """The same runs, on data that are not compared with their checksums."""
@@ -247,7 +263,8 @@ def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
             errors.append(error)
     if not kept:
         raise errors[0]
-    return dataclasses.replace(Sweep.of_parts(sweep.name, sweep.description, kept), text=sweep.text)
+    texts = {name: getattr(sweep, name) for name in ("name", "description", "title", "question", "text", "file")}
+    return Sweep.of_parts(kept, **texts)
 
 
 def _varying(run: Run) -> dict[str, Any]:

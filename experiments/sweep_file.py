@@ -1,16 +1,18 @@
 """Sweep files: text in, configurations out.
 
-    description: what the sweep asks            # optional
+    title: Bounded staleness                    # optional: the report's headline,
+    question: Does it pay?                      # the question that its first sentence answers,
+    description: details                        # and what else readers should know
     base: {train.epochs: 50}                    # keys that all runs share
     grid: {model.name: [gcn, gat]}              # every combination of these, the last key fastest
     zip:                                        # keys whose values go together: the first of each, the second of each, …
       pipeline.mode: [pipe, async, async]
       pipeline.staleness: [null, 0, 1]
+      label: [synchronous, S = 0, S = 1]        # optional names for reports
     exclude: [{model.name: gat, pipeline.mode: async}]
     seeds: 3                                    # 0, 1, 2; or a list. Without grid and zip: one setting over these
     compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
-                                                # `over: [data.name]` their means over data sets, too; `asks: cost`
-                                                # says what the report's first sentence answers
+                                                # `asks: cost` says what the report's first sentence answers
 
     simulate: true                              # nothing is trained: what runs would take and cost
     published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # numbers of others to show beside ours
@@ -40,10 +42,12 @@ from dorylax.settings.strict_yaml import Document, dump, parse
 from dorylax.settings.text_file import read_text
 from dorylax.user_code.trust import FolderCode
 
-_PARTS = ("description", "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
-_WITH_PARTS = ("description", "simulate", "base", "seeds", "parts")
+_TEXTS = ("title", "question", "description")
+_PARTS = (*_TEXTS, "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
+_WITH_PARTS = (*_TEXTS, "simulate", "base", "seeds", "parts")
 _COMPARE = ("baseline", "asks", "margin", "target", "over")
 _COMPARE_SIMULATED = ("baseline", "asks", "name")
+_LABEL = "label"
 _MARGIN = 0.01
 
 
@@ -54,7 +58,7 @@ def load(path: Path) -> Sweep:
         ConfigError: the file cannot be read, or is wrong; see `expand`.
         OSError: the machine fails to read it.
     """
-    return read(read_text(path), str(path), path.stem)
+    return dataclasses.replace(read(read_text(path), str(path), path.stem), file=path)
 
 
 def read(text: str, source: str, name: str, code: FolderCode | None = None) -> Sweep:
@@ -109,10 +113,11 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     for part in content:
         if part not in known:
             raise ConfigError(f"{document.where(part)}: unknown part {part!r} of a sweep: {did_you_mean(part, known)}")
-    description = content.get("description", "")
-    if not isinstance(description, str):
-        raise ConfigError(f"{document.where('description')}: description must be text, got {shown(description)}")
-    description = " ".join(description.split())
+    texts: dict[str, Any] = {"name": name}
+    for part in _TEXTS:
+        if not isinstance(text := content.get(part, ""), str):
+            raise ConfigError(f"{document.where(part)}: {part} must be text, got {shown(text)}")
+        texts[part] = " ".join(text.split())
     if "parts" in content:
         parts = [expand(part, title, code) for title, part in parts_of(document)]
         for part in parts:
@@ -120,7 +125,7 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
                 not part.axes and not part.simulated
             ):  # its runs would be told apart by seeds alone, which others have too
                 raise ConfigError(f"{document.where('parts', part.name)}: {part.name} needs a grid or a zip")
-        return Sweep.of_parts(name, description, parts)
+        return Sweep.of_parts(parts, **texts)
     keys_of = _keys(document, content.get("simulate", False), code)
     base = _base(document, content.get("base", {}), keys_of)
     axes = _axes(document, content, base, keys_of)
@@ -130,15 +135,19 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
 
     runs: dict[str, Run] = {}
     hits = [0] * len(exclusions)
-    for points in itertools.product(*(axis.settings() for axis in axes)):
-        setting = {key: value for point in points for key, value in point.items()}
+    for places in itertools.product(*(range(len(axis.points)) for axis in axes)):
+        setting: dict[str, Any] = {}
+        labels: list[tuple[tuple[str, ...], str]] = []
+        for axis, place in zip(axes, places, strict=True):
+            setting |= dict(zip(axis.keys, axis.points[place], strict=True))
+            labels += [(axis.keys, axis.labels[place])] if axis.labels else []
         for seed in seeds:
             excluded = [k for k, one in enumerate(exclusions) if _matches(one, {**setting, SEED: seed})]
             for k in excluded:
                 hits[k] += 1
             if excluded:
                 continue
-            run = _resolved(document, base, setting, seed, keys_of)
+            run = dataclasses.replace(_resolved(document, base, setting, seed, keys_of), labels=tuple(labels))
             if run.key in runs:
                 raise ConfigError(
                     f"{document.where(_home(content, keys[-1])[0])}: ({run.label}) is the same run as "
@@ -151,13 +160,13 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     if not runs:
         raise ConfigError(f"{document.where('exclude')}: every run is excluded")
     made = list(runs.values())
-    comparison = None
+    comparison = _implied(axes, made)
     if "compare" in content:
         comparison = _comparison(document, content["compare"], axes, made, simulate=keys_of.simulate)
     published = None
     if "published" in content:
-        published = published_of(document, axes, made, compared=comparison is not None, simulate=keys_of.simulate)
-    return Sweep(name, description, keys, tuple(made), comparison, published=published)
+        published = published_of(document, axes, made, compared="compare" in content, simulate=keys_of.simulate)
+    return Sweep(axes=keys, runs=tuple(made), comparison=comparison, published=published, **texts)
 
 
 def _base(document: Document, content: Any, keys_of: Keys) -> dict[str, Any]:
@@ -214,20 +223,34 @@ def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: 
             f"as in `pipeline.mode: [pipe, async]`, got {shown(block)}"
         )
     for key, values in block.items():
+        if key == _LABEL:
+            _check_labels(document.where(*path, key), values)
+            continue
         _check_axis_key(document, (*path, key), key, taken, keys_of)
         _check_values(document, (*path, key), key, values, keys_of)
-    first, *others = block
+    keys = tuple(key for key in block if key != _LABEL)
+    if not keys:
+        raise ConfigError(f"{document.where(*path, _LABEL)}: label names values of other keys: add one to this block")
+    first, others = keys[0], [key for key in block if key != keys[0]]
     for key in others:
         if len(block[key]) != len(block[first]):
             raise ConfigError(
                 f"{document.where(*path, key)}: values of zip go together, but {first} lists {len(block[first])} "
                 f"and {key} lists {len(block[key])}"
             )
-    points = list(zip(*block.values(), strict=True))
+    points = list(zip(*(block[key] for key in keys), strict=True))
     for index, point in enumerate(points):
         if point in points[:index]:
             raise ConfigError(f"{document.where(*path, first, index)}: zip lists {shown(list(point))} twice")
-    return Axis(tuple(block), tuple(points))
+    return Axis(keys, tuple(points), tuple(block.get(_LABEL, ())))
+
+
+def _check_labels(place: str, labels: Any) -> None:
+    """Whether labels tell values apart."""
+    if not isinstance(labels, list) or not all(isinstance(one, str) and one for one in labels):
+        raise ConfigError(f"{place}: label must be a list of names, one for each value, got {shown(labels)}")
+    if twice := [one for place, one in enumerate(labels) if one in labels[:place]]:
+        raise ConfigError(f"{place}: label lists {shown(twice[0])} twice")
 
 
 def _check_axis_key(
@@ -362,6 +385,18 @@ def _comparison(
     found = Comparison(compared, baseline, _MARGIN if margin is None else margin, target, over, name, asks)
     _check_baselines(document, found, runs)
     return found
+
+
+def _implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
+    """The comparison of a file without one: a single axis is compared with its first value."""
+    if len(axes) != 1 or len(axes[0].points) < 2:
+        return None
+    (axis,) = axes
+    timed = all(run.virtual or run.simulation is not None for run in runs)
+    baseline = dict(zip(axis.keys, axis.points[0], strict=True))
+    found = Comparison(axis.keys, baseline, _MARGIN, None, asks="time" if timed else "accuracy", stated=False)
+    seeds = {run.config.train.seed for run in runs if found.is_baseline(run)}
+    return found if all(run.config.train.seed in seeds for run in runs) else None
 
 
 def _over(document: Document, content: Any, keys: Sequence[str]) -> tuple[str, ...]:

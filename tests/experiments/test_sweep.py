@@ -11,7 +11,7 @@ from dorylax.experiments.sweep import Comparison, Sweep, select
 from dorylax.experiments.sweep_file import expand, one_setting, read
 from dorylax.settings.strict_yaml import parse
 
-_PARTS = "description, simulate, base, grid, zip, exclude, seeds, compare, published"
+_PARTS = "title, question, description, simulate, base, grid, zip, exclude, seeds, compare, published"
 _CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
 
 
