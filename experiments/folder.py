@@ -24,7 +24,7 @@ from dorylax.config import ConfigError
 from dorylax.durable import named, remove_leftovers, write_json
 from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.runner import inspect
-from dorylax.experiments.sweep import Condition, Sweep, select
+from dorylax.experiments.sweep import CONFIGS, Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.digest import sealed, unsealed
 from dorylax.runs.directory import SCHEMA
@@ -70,7 +70,7 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}
-    if sweep.file is not None:
+    if sweep.file is not None and sweep.file.parent != CONFIGS:
         content["file"] = os.path.relpath(sweep.file, folder)
     if options:  # reports must not execute the user's code
         content["own_options"] = options

@@ -1,4 +1,4 @@
-"""Sweep files: text in, configurations out.
+"""Reads sweep files and expands them to runs.
 
     title: Bounded staleness                    # optional: the report's headline,
     question: Does it pay?                      # the question that its first sentence answers,
@@ -14,12 +14,11 @@
     compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
                                                 # `asks: cost` says what the report's first sentence answers
 
-    simulate: true                              # nothing is trained: what runs would take and cost
-    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # numbers of others to show beside ours
-    parts: {one: {grid: …}, other: {zip: …}}    # several of the above in place of grid, zip, …, each with its own section of
-                                                # the report; their base adds to that of the file
+    simulate: true                              # simulates the runs instead of training
+    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # published numbers to show beside ours
+    parts: {one: {grid: …}, other: {zip: …}}    # several sweeps; their base adds to that of the file
 
-Everything is checked before anything runs, and each error has its file and line. Running is `runner`'s.
+Everything is checked before anything runs, and each error names file and line.
 """
 
 from __future__ import annotations
@@ -52,27 +51,17 @@ _MARGIN = 0.01
 
 
 def load(path: Path) -> Sweep:
-    """Reads and expands a sweep file.
+    """Read and expand a sweep file.
 
     Raises:
-        ConfigError: the file cannot be read, or is wrong; see `expand`.
-        OSError: the machine fails to read it.
+        ConfigError: The file cannot be read, or is wrong (`expand`).
+        OSError: The machine fails to read it.
     """
     return dataclasses.replace(read(read_text(path), str(path), path.stem), file=path)
 
 
 def read(text: str, source: str, name: str, code: FolderCode | None = None) -> Sweep:
-    """Expands the text of a sweep file.
-
-    Args:
-        text: of the file.
-        source: what errors call it.
-        name: of the sweep.
-        code: see `expand`.
-
-    Raises:
-        ConfigError: the file is wrong; see `expand`.
-    """
+    """Expand the text of a sweep file; `source` is its name in errors. Other arguments and errors as `expand`."""
     return dataclasses.replace(expand(parse(text, source), name, code), text=text)
 
 
@@ -80,13 +69,13 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code:
     """The sweep of one configuration over seeds.
 
     Args:
-        name: of the sweep.
-        given: keys of the configuration, dotted; `train.seed` does not count.
-        seeds: of its runs.
-        code: see `expand`.
+        name: Name of the sweep.
+        given: Dotted keys of the configuration; `train.seed` is ignored.
+        seeds: Seeds of its runs.
+        code: As for `expand`.
 
     Raises:
-        ConfigError: a seed or the configuration is wrong.
+        ConfigError: A seed or the configuration is wrong.
     """
     base = {key: value for key, value in given.items() if key != SEED}
     text = dump({"base": base, "seeds": list(seeds)})
@@ -94,17 +83,15 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code:
 
 
 def expand(document: Document, name: str, code: FolderCode | None = None) -> Sweep:
-    """From a sweep file to its runs.
+    """Expand a sweep file to its runs.
 
     Args:
-        document: the file.
-        name: of the sweep.
-        code: what a folder says about code that the file names, where it comes from one (`RunConfig.resolve`).
+        document: The file.
+        name: Name of the sweep.
+        code: Records of a folder about user code, if the file comes from one (`RunConfig.resolve`).
 
     Raises:
-        ConfigError: an unknown part, key, model or optimizer; a value of the wrong type or out of bounds; an option
-            that a run's model does not use; an empty grid; lists of unequal length in zip; an exclusion that excludes
-            nothing; a run that comes twice; a baseline that is none. With file, line, value and what is allowed.
+        ConfigError: Anything in the file is wrong; names file, line, value and the allowed values.
     """
     content = document.value
     if not isinstance(content, dict) or not content:
@@ -185,7 +172,7 @@ def _keys(document: Document, simulate: Any, code: FolderCode | None) -> Keys:
 
 
 def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any], keys_of: Keys) -> list[Axis]:
-    """The grid's axes, then the zip's; none where a file lists nothing but seeds."""
+    """The axes of the grid, then those of zip; none if only seeds vary."""
     if ("seeds" in content or keys_of.simulate) and "grid" not in content and "zip" not in content:
         return []
     grid = content.get("grid")
@@ -246,7 +233,7 @@ def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: 
 
 
 def _check_labels(place: str, labels: Any) -> None:
-    """Whether labels tell values apart."""
+    """Check that labels are distinct names."""
     if not isinstance(labels, list) or not all(isinstance(one, str) and one for one in labels):
         raise ConfigError(f"{place}: label must be a list of names, one for each value, got {shown(labels)}")
     if twice := [one for place, one in enumerate(labels) if one in labels[:place]]:
@@ -256,7 +243,7 @@ def _check_labels(place: str, labels: Any) -> None:
 def _check_axis_key(
     document: Document, path: tuple[str | int, ...], key: Any, taken: dict[str, str], keys_of: Keys
 ) -> None:
-    """Whether a key may vary, and does so in one place."""
+    """Check that a key may vary, and does so in one place."""
     place, part = document.where(*path), str(path[0])
     keys_of.check_key(place, key)
     if key == SEED:
@@ -302,7 +289,7 @@ def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[in
 def _exclusions(
     document: Document, content: Any, axes: Sequence[Axis], seeds: Sequence[int]
 ) -> list[dict[str, list[Any]]]:
-    """For each exclusion: the keys that it looks at, and their values."""
+    """Keys and values of each exclusion."""
     if not isinstance(content, list) or not all(isinstance(entry, dict) and entry for entry in content):
         raise ConfigError(
             f"{document.where('exclude')}: exclude must be a list of settings such as `{{model.name: gat}}`, "
@@ -323,7 +310,7 @@ def _matches(exclusion: Mapping[str, list[Any]], setting: Setting) -> bool:
 
 
 def _values(axes: Sequence[Axis]) -> dict[str, list[Any]]:
-    """The values that each key takes."""
+    """The values of each key."""
     return {
         key: list(dict.fromkeys(point[k] for point in axis.points)) for axis in axes for k, key in enumerate(axis.keys)
     }
@@ -419,7 +406,7 @@ def _fraction(document: Document, part: str, value: Any) -> float | None:
 
 
 def _check_baselines(document: Document, comparison: Comparison, runs: Sequence[Run]) -> None:
-    """Each run must have exactly one to be compared with."""
+    """Check that each run has exactly one baseline."""
     place = document.where("compare", "baseline")
     baselines: dict[Any, Run] = {}
     for run in runs:
@@ -447,7 +434,7 @@ def _resolved(document: Document, base: Mapping[str, Any], setting: Setting, see
 
 
 def _home(content: Mapping[str, Any], key: str) -> tuple[str | int, ...]:
-    """Where a key that varies is listed."""
+    """Path of the list of a key's values."""
     if key in (content.get("grid") or {}):
         return ("grid", key)
     if isinstance(content["zip"], dict):

@@ -1,7 +1,7 @@
-"""The tables of a sweep: tidy CSV files with one row per run, and mean ± standard deviation by setting.
+"""The tables of a sweep: CSV files with a row per run, and the printed summary by variant.
 
-`results.csv` holds only what a repetition reproduces, so that it comes out byte for byte the same on the same machine
-whatever was interrupted or run again; wall-clock and host columns are in `timings.csv`.
+`results.csv` holds only reproducible values, so a repetition on the same machine gives the same bytes. Wall-clock times and
+hosts are in `timings.csv`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TIMINGS: Mapping[str, type] = {"seconds_per_epoch": float, **{f"{name}_seconds":
 
 
 def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
-    """Writes results.csv and timings.csv into the sweep's folder, rows sorted by the runs' keys."""
+    """Write results.csv and timings.csv into the sweep's folder, with rows sorted by key."""
     outcomes = sorted(outcomes, key=lambda outcome: outcome.run.key)
     settings = [{"run": outcome.run.key, **outcome.run.dotted()} for outcome in outcomes]
     rows = [setting | row(outcome) for setting, outcome in zip(settings, outcomes, strict=True)]
@@ -57,13 +57,13 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
 
 
 def keys_of(outcomes: Iterable[RunOutcome]) -> list[str]:
-    """The keys that runs have, in the order of configurations; then those of simulations."""
+    """The keys of runs in the order of configurations; then those of simulations."""
     used = dict.fromkeys(key for outcome in outcomes for key in outcome.run.dotted())
     return [key for key in KEYS if key in used] + [key for key in used if key not in KEYS]
 
 
 def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
-    """The columns of results of these runs, with their types: of training, of simulations, or of both."""
+    """The result columns of these runs with their types: of training, of simulations, or of both."""
     simulated = [outcome.run.simulation is not None for outcome in outcomes]
     judged = {outcome.summary.get("metric") for outcome in outcomes} - {None, *ACCURACIES}
     others = {f"{mask}_{'loss' if name == 'loss' else 'score'}": float for mask in ("val", "test") for name in judged}
@@ -71,7 +71,7 @@ def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
 
 
 def row(outcome: RunOutcome) -> dict[str, Any]:
-    """What became of a run: the values of `RESULTS`, `SIMULATED` and `TIMINGS`, None where there is none."""
+    """The values of `RESULTS`, `SIMULATED` and `TIMINGS` for a run; None for missing ones."""
     spent = outcome.summary.get("timings") or {}
     return {
         **{name: outcome.summary.get(name) for name in (*RESULTS, *_OTHERS, *SIMULATED)},
@@ -83,7 +83,7 @@ def row(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Comma-separated text; None is an empty field, numbers have as many digits as bring them back exactly."""
+    """Comma-separated text; None is an empty field, and numbers have all digits."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
@@ -168,7 +168,7 @@ def _results(summaries: Sequence[Mapping[str, Any]], outcomes: Sequence[RunOutco
 
 
 def spread(values: Sequence[float | None], kind: MetricKind = METRICS["accuracy"]) -> str:
-    """Fractions as `81.5 ± 0.6 %`; of metrics that are none, `0.4212 ± 0.0031`."""
+    """Mean and deviation: `81.5 ± 0.6 %` for fractions, else `0.4212 ± 0.0031`."""
     mean, std = mean_std(values)
     if mean is not None and not kind.fraction:
         return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
@@ -176,7 +176,7 @@ def spread(values: Sequence[float | None], kind: MetricKind = METRICS["accuracy"
 
 
 def time_title(configs: Iterable[RunConfig]) -> str:
-    """The title of a column of times per epoch, which says where they are simulated."""
+    """The title of a column of times per epoch."""
     clocks = {"real" if config.pipeline is None else config.pipeline.clock for config in configs}
     if clocks == {"virtual"}:
         return "simulated time per epoch"
