@@ -43,8 +43,8 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.durable import make_folder
-from dorylax.durable import write_json as write_record
+from dorylax.store.durable import make_folder
+from dorylax.store.durable import write_json as write_record
 from harness.accuracy_runs import SPACES, Run, best, chosen, drawn, ratios, reached, targets_of, test_at_best
 from harness.child import ChildDiedError, in_child
 from harness.command_line import parsed, parser_of, write_json

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.durable import make_folder, named, open_in_place
-from dorylax.errors import DorylaxError
+from dorylax.errors import DorylaxError, named
+from dorylax.store.durable import make_folder, open_in_place
 
 LOCK = ".lock"
 """Name of the lock file."""

@@ -17,10 +17,10 @@ from dorylax.experiments.runner import directory
 from dorylax.experiments.seed_statistics import Interval, mean_of_differences, mean_of_ratios
 from dorylax.experiments.simulated_run import history
 from dorylax.experiments.sweep import Run, Sweep, same
-from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectory
 from dorylax.runs.metric import METRICS, MetricKind, score_in
 from dorylax.runs.result import EpochRecord
+from dorylax.store import metrics
+from dorylax.store.run_directory import RunDirectory
 
 LAST = 20
 """Evaluations at the end of a run whose accuracies are averaged."""

@@ -19,15 +19,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from dorylax import folder_lock
 from dorylax.config import ConfigError
-from dorylax.durable import named, remove_leftovers, write_json
+from dorylax.errors import named
 from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.runner import inspect
 from dorylax.experiments.sweep import CONFIGS, Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.digest import sealed, unsealed
-from dorylax.runs.directory import SCHEMA
+from dorylax.store import folder_lock
+from dorylax.store.digest import sealed, unsealed
+from dorylax.store.durable import remove_leftovers, write_json
+from dorylax.store.run_directory import SCHEMA
 from dorylax.user_code.trust import FolderCode
 
 RESULTS = "results.json"

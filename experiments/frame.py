@@ -14,11 +14,11 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import directory
 from dorylax.experiments.simulated_run import history
 from dorylax.experiments.table import TIMINGS, keys_of, results_of, row
-from dorylax.runs import metrics
 from dorylax.runs.curves import columns_of
-from dorylax.runs.directory import RunDirectory
 from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
+from dorylax.store import metrics
+from dorylax.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]

@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.config.resolve import NO_IDENTITY
-from dorylax.durable import make_folder, write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.simulated_run import inspect_simulated, simulate_one
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
-from dorylax.runs import metrics
-from dorylax.runs.differences import differences
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.store import metrics
+from dorylax.store.durable import make_folder, write_file
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError, differences
 from dorylax.user_code.lines import in_one_sentence, user_line
 
 if TYPE_CHECKING:

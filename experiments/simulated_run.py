@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dorylax.durable import make_folder, named, write_json
+from dorylax.environment import environment
+from dorylax.errors import named
 from dorylax.experiments.measures import of_result
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep import Run
-from dorylax.runs.digest import DigestError, sealed, unsealed
-from dorylax.runs.directory import SCHEMA, RunDirectoryError
-from dorylax.runs.environment import environment, now
 from dorylax.runs.result import EpochRecord
+from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.durable import make_folder, write_json
+from dorylax.store.run_directory import SCHEMA, RunDirectoryError, now
 
 if TYPE_CHECKING:
     from dorylax.observers.base import Observer

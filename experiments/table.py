@@ -16,7 +16,6 @@ from rich.table import Table
 
 from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
-from dorylax.durable import write_file
 from dorylax.experiments.measures import COMPARED, MEASURES, SIMULATED
 from dorylax.experiments.names import metric_of
 from dorylax.experiments.outcome import RunOutcome, of_part
@@ -24,6 +23,7 @@ from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Sweep
 from dorylax.observers.progress import duration
 from dorylax.runs.metric import ACCURACIES, METRICS, MetricKind, score_in
+from dorylax.store.durable import write_file
 from dorylax.terminal.output import percent, print_table
 
 _EARLY = ("target", "patience")

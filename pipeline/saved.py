@@ -12,7 +12,7 @@ import numpy as np
 from dorylax.cost.warm_pool import WarmPool
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.messages import ServerState
-from dorylax.runs.parts import Part, PartsWriter
+from dorylax.store.arrays import Part, PartsWriter
 
 _PARAMETERS = "parameter servers/"
 _REMEMBERED, _STEADINESS = f"{_PARAMETERS}remembered", f"{_PARAMETERS}steadiness"

@@ -10,8 +10,8 @@ from typing import final
 from dorylax.pipeline.config import TraceKind
 from dorylax.pipeline.sampling import Sampling
 from dorylax.pipeline.timeline import Lanes, Span, nanoseconds
-from dorylax.runs import trace
-from dorylax.runs.trace import Kept, TraceFile, TraceWarning
+from dorylax.store import trace
+from dorylax.store.trace import Kept, TraceFile, TraceWarning
 
 
 @final

@@ -12,8 +12,8 @@ from typing import BinaryIO, NoReturn
 
 import pytest
 
-from dorylax import durable
-from dorylax.durable import (
+from dorylax.store import durable
+from dorylax.store.durable import (
     arriving_file,
     leftover_of,
     make_folder,

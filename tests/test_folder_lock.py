@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from dorylax import folder_lock
-from dorylax.folder_lock import LOCK, FolderHeldError, locked
+from dorylax.store import folder_lock
+from dorylax.store.folder_lock import LOCK, FolderHeldError, locked
 
 _HOLD = """\
 import sys, time
 from pathlib import Path
-from dorylax.folder_lock import locked
+from dorylax.store.folder_lock import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

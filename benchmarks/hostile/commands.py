@@ -84,7 +84,7 @@ def commands(address: str) -> list[Command]:
 
 def run_result(folder: Path) -> Any:
     """All of a run's directory but times."""
-    from dorylax.runs.checkpoint import Checkpoints
+    from dorylax.store.checkpoint import Checkpoints
 
     checkpoint = Checkpoints(folder / "checkpoints").restore()
     assert checkpoint is not None
@@ -150,7 +150,7 @@ def difference(expected: Any, found: Any, where: str = "") -> str:
 
 def not_restored(path: Path) -> str:
     """The reason why the newest checkpoint is not this one or a later; empty if it is."""
-    from dorylax.runs.checkpoint import Checkpoints, CheckpointWarning
+    from dorylax.store.checkpoint import Checkpoints, CheckpointWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckpointWarning)  # of a newer one, which was not acknowledged

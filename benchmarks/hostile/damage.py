@@ -111,8 +111,8 @@ def load_order(path: Path) -> str:
 def load_run(folder: Path) -> str:
     """Files of a run. A damaged name of the digest is one field more, which no reader knows."""
     from dorylax.experiments.folder import read_study
-    from dorylax.runs import metrics
-    from dorylax.runs.directory import RunDirectory
+    from dorylax.store import metrics
+    from dorylax.store.run_directory import RunDirectory
 
     run = RunDirectory.open(folder / "seed-0")
     fields = [*(run.environment or {}).items(), *(run.summary or {}).items()]
@@ -122,7 +122,7 @@ def load_run(folder: Path) -> str:
 
 def load_checkpoint(folder: Path) -> str:
     """The newest whole checkpoint; of an older one its epochs alone, if a warning says so."""
-    from dorylax.runs.checkpoint import Checkpoints, CheckpointWarning
+    from dorylax.store.checkpoint import Checkpoints, CheckpointWarning
 
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

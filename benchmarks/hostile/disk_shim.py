@@ -105,7 +105,7 @@ class Shim:
         self._library.disk_shim_mark(text.encode())
 
     def _mark_checkpoints(self) -> None:
-        from dorylax.runs.checkpoint import Checkpoints
+        from dorylax.store.checkpoint import Checkpoints
 
         save = Checkpoints.save
 

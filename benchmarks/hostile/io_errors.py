@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dorylax.durable import leftover_of
+from dorylax.store.durable import leftover_of
 from hostile.base import Line, Outcome, Tally, some
 from hostile.commands import Disturbed, acknowledged, complaint, disturbed, hidden, not_restored
 from hostile.disk_shim import FAULTS, Fault, Kind, Operation

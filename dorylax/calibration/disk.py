@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from dorylax.calibration.sizes import Sizes
 from dorylax.calibration.steps import Step, Values, repeated
-from dorylax.durable import named
+from dorylax.errors import named
 
 
 def steps(sizes: Sizes, folder: Path) -> Iterator[Step]:

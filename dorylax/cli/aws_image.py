@@ -13,8 +13,8 @@ import click
 
 from dorylax.cli.aws_place import settings
 from dorylax.cli.aws_tables import show_size
-from dorylax.durable import write_file
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import write_file
 from dorylax.terminal.files import INPUT, OUTPUT, OUTPUT_FOLDER
 from dorylax.terminal.output import print_json
 

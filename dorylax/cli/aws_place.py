@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.names import Names
     from dorylax.serverless.deploy.settings import Deployment
-    from dorylax.storage.location import Location
+    from dorylax.store.base import Location
 
 _NO_ACCOUNT = "0" * 12
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
-from dorylax.durable import write_file
-from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import write_file
+from dorylax.store.folder_lock import locked
 from dorylax.terminal.files import OUTPUT
 from dorylax.terminal.output import print_error, print_json, print_table
 

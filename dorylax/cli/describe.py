@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from dorylax.cli.overrides import collect, configured, data_option
-from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import write_file
 from dorylax.terminal.files import OUTPUT
 from dorylax.terminal.output import print_json
 

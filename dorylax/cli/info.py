@@ -12,9 +12,9 @@ from rich.table import Table
 from dorylax.cli.overrides import collect as overrides
 from dorylax.cli.overrides import configured
 from dorylax.config import RunConfig
+from dorylax.environment import environment
 from dorylax.machine import cores, physical_bytes
 from dorylax.memory.process_limits import check_process
-from dorylax.runs.environment import environment
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.output import print_json, print_table
 

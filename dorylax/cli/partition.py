@@ -22,9 +22,9 @@ from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import data_size
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.base import Storage
-from dorylax.storage.choose import open_storage
-from dorylax.storage.local import LocalStorage
+from dorylax.store.base import Storage
+from dorylax.store.local import LocalStorage
+from dorylax.store.places import open_storage
 from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.output import print_json, print_table
 

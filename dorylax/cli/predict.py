@@ -11,9 +11,9 @@ import click
 from dorylax.cli.overrides import parse_value, trust_option
 from dorylax.config import RunConfig
 from dorylax.memory.process_limits import check_process
-from dorylax.runs.directory import FILES, RunDirectory
 from dorylax.runs.metric import ACCURACIES, METRICS, score_in
 from dorylax.settings.errors import ConfigError
+from dorylax.store.run_directory import FILES, RunDirectory
 from dorylax.terminal.files import INPUT, OUTPUT, will_read
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import percent, print_json, printable

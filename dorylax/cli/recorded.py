@@ -8,8 +8,8 @@ from typing import Any
 
 from dorylax.config import RunConfig
 from dorylax.config.check import flatten
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.settings.errors import ConfigError
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 
 _NAMES = ("data.name", "model.name", "task.name")
 _OF_RECIPES = ("data.row_normalise", "train.epochs", "train.recipe")

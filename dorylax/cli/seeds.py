@@ -13,7 +13,6 @@ import click
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.config.recipes.default import DEFAULT
-from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import RESULTS, locked, write_sweep
@@ -24,6 +23,7 @@ from dorylax.experiments.seed_statistics import mean_std, median
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.graph.features import largest_column
 from dorylax.observers.progress import ProgressBar, dollars, duration
+from dorylax.store.durable import remove_file, write_json
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
 from dorylax.trainer.footprint.of_config import check_config

@@ -12,10 +12,10 @@ import click
 from rich.table import Table
 
 from dorylax.cli.what_if import WhatIf, refuse_alone
-from dorylax.durable import write_file
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import write_file
 from dorylax.terminal.files import OUTPUT, will_read
 from dorylax.terminal.output import percent, print_json, print_table
 

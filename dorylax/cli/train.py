@@ -14,14 +14,14 @@ from dorylax.cli.recorded import recorded
 from dorylax.config import RunConfig
 from dorylax.config.check import check_value
 from dorylax.config.recipes.words import line
-from dorylax.durable import leftover_of
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import SEED, Sweep
 from dorylax.experiments.sweep_file import one_setting
-from dorylax.folder_lock import LOCK
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import leftover_of
+from dorylax.store.folder_lock import LOCK
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import OUTPUT_FOLDER
 from dorylax.terminal.output import print_json

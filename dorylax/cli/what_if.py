@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from rich.table import Table
 
-from dorylax.durable import write_file
 from dorylax.machine import cores
 from dorylax.observers.progress import bar, dollars, duration
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import write_file
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import will_read
 from dorylax.terminal.output import print_json, print_table

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, final
 
 from dorylax.config.check import check_value, flatten
 from dorylax.config.schema import REFERENCES, SECTIONS
-from dorylax.runs.directory import RunDirectory
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.text_file import read_text
+from dorylax.store.run_directory import RunDirectory
 from dorylax.user_code.references import is_reference
 from dorylax.user_code.trust import FolderCode
 

@@ -24,7 +24,7 @@ from dorylax.serverless.config import TensorConfig
 from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Fraction, PathText, Positive, Section, Seed, Text
-from dorylax.storage.location import parse
+from dorylax.store.base import parse_place as parse
 
 Order = Literal["auto", "given", "community"]
 Gathered = Literal["float32", "bfloat16"]

@@ -6,7 +6,7 @@ import errno
 import shutil
 from pathlib import Path
 
-from dorylax.durable import named
+from dorylax.errors import named
 from dorylax.graph.validate import GraphError
 from dorylax.machine import memory_limit
 

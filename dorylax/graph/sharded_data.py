@@ -35,10 +35,9 @@ from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verdicts import State, state_of
-from dorylax.storage.base import Content
-from dorylax.storage.choose import open_storage
-from dorylax.storage.copies import local_copy
-from dorylax.storage.local import LocalStorage
+from dorylax.store.base import Content
+from dorylax.store.local import LocalStorage
+from dorylax.store.places import local_copy, open_storage
 
 _DIGEST = "sha256"
 Masks = tuple[int, int, int]

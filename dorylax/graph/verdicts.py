@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from dorylax.durable import write_json
 from dorylax.graph.cache import cache_directory, drop_oldest
+from dorylax.store.durable import write_json
 
 _LOG = logging.getLogger(__name__)
 

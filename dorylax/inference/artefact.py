@@ -25,13 +25,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from dorylax.durable import write_file
 from dorylax.errors import DorylaxError
 from dorylax.graph.graph import Graph
 from dorylax.inference import loader
 from dorylax.jax_internals import without_locations
 from dorylax.ops.native import plain_operators
 from dorylax.program.model.base import ModelParts, Tree
+from dorylax.store.durable import write_file
 from dorylax.version import __version__
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
-from dorylax.durable import sync_file
 from dorylax.errors import DorylaxError
-from dorylax.runs.directory import RunDirectoryAccessError
 from dorylax.runs.metric import ACCURACIES
+from dorylax.store.durable import sync_file
+from dorylax.store.run_directory import RunDirectoryAccessError
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, Mask, TrainResult

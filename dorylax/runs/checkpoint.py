@@ -2,10 +2,10 @@
 
     checkpoints/epoch-00000012/arrays/        Orbax: large arrays, by group and name, and one of all the small ones
     checkpoints/epoch-00000012/record.json    plain values beside them, and each array's shape, dtype and place
-    checkpoints/epoch-00000012/hosts/         `dorylax.runs.parts`: arrays that other processes hold, and write themselves
+    checkpoints/epoch-00000012/hosts/         `dorylax.store.arrays`: arrays that other processes hold, and write themselves
     checkpoints/epoch-00000012/manifest.json  size and SHA-256 of every file above, and its own digest
 
-A checkpoint comes into being at once, after everything in it is on disk (`dorylax.runs.checkpoint_places`). One whose files
+A checkpoint comes into being at once, after everything in it is on disk (`dorylax.store.checkpoint`). One whose files
 do not match its manifest is refused and the one before is used. What is saved, and whether it fits a model, is the trainer's
 business.
 """
@@ -24,12 +24,12 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from dorylax.durable import write_json
 from dorylax.errors import DorylaxError
 from dorylax.runs import packing
-from dorylax.runs.checkpoint_places import MANIFEST, CheckpointPlace, LocalPlace
-from dorylax.runs.digest import sealed, unsealed
-from dorylax.runs.parts import FOLDER, Part, PartsWriter, read_part
+from dorylax.store.arrays import FOLDER, Part, PartsWriter, read_part
+from dorylax.store.checkpoint import MANIFEST, CheckpointPlace, LocalPlace
+from dorylax.store.digest import sealed, unsealed
+from dorylax.store.durable import write_json
 
 SCHEMA = 3
 """Of what is written where there are parts. What has none is of 2; those of 1, whose arrays are all stored as they are, are

@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import (
+from dorylax.errors import named
+from dorylax.store.arrays import FOLDER
+from dorylax.store.base import Content, Location, NotThereError, OtherContentError, StorageError, is_name
+from dorylax.store.base import parse_place as parse
+from dorylax.store.durable import (
     leftover_of,
     make_folder,
-    named,
     remove_file,
     remove_folder,
     remove_leftovers,
@@ -28,11 +31,7 @@ from dorylax.durable import (
     write_file,
     write_folder,
 )
-from dorylax.runs.parts import FOLDER
-from dorylax.storage.base import Content, is_name
-from dorylax.storage.errors import NotThereError, OtherContentError, StorageError
-from dorylax.storage.location import Location, parse
-from dorylax.storage.s3 import S3Storage
+from dorylax.store.s3 import S3Storage
 
 MANIFEST = "manifest.json"
 OWNER = "run.json"

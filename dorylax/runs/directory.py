@@ -2,15 +2,15 @@
 
     RUN/config.yaml        the resolved configuration
     RUN/environment.json   what it ran on
-    RUN/metrics.jsonl      one line per epoch (`dorylax.runs.metrics`)
+    RUN/metrics.jsonl      one line per epoch (`dorylax.store.metrics`)
     RUN/summary.json       the results, once it has ended
-    RUN/trace.json         the tasks of a pipeline (`dorylax.runs.trace`)
+    RUN/trace.json         the tasks of a pipeline (`dorylax.store.trace`)
     RUN/servers.jsonl      what its servers did, a line per server and epoch (`dorylax.runs.servers`)
-    RUN/checkpoints/       `dorylax.runs.checkpoint`
-    RUN/.lock              while a process trains there (`dorylax.folder_lock`)
+    RUN/checkpoints/       `dorylax.store.checkpoint`
+    RUN/.lock              while a process trains there (`dorylax.store.folder_lock`)
 
 `docs/run-directory.md` documents every field. What is *in* summary and metrics is decided by the trainer; this module
-only says where, and keeps files whole (`dorylax.durable`).
+only says where, and keeps files whole (`dorylax.store.durable`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import Any, ClassVar, final
 
 import yaml
 
-from dorylax import durable
-from dorylax.durable import leftover_of
+from dorylax.environment import environment
 from dorylax.errors import DorylaxError
-from dorylax.folder_lock import LOCK, FolderHeldError, locked
-from dorylax.runs.differences import differences, listed
-from dorylax.runs.digest import DigestError, digest_of, sealed, unsealed
-from dorylax.runs.environment import UserCode, environment, now
 from dorylax.settings.strict_yaml import dump
+from dorylax.store import durable
+from dorylax.store.digest import DigestError, digest_of, sealed, unsealed
+from dorylax.store.durable import leftover_of
+from dorylax.store.folder_lock import LOCK, FolderHeldError, locked
+from dorylax.store.run_directory import UserCode, differences, listed, now
 
 SCHEMA = 1
 

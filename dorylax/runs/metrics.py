@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import sync_file
-from dorylax.runs.digest import DigestError, sealed, unsealed
-from dorylax.runs.directory import (
+from dorylax.runs.result import EpochRecord, TrainResult
+from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.durable import sync_file
+from dorylax.store.run_directory import (
     DamagedFileError,
     RunDirectory,
     RunDirectoryAccessError,
@@ -22,7 +23,6 @@ from dorylax.runs.directory import (
     append_text,
     write_text,
 )
-from dorylax.runs.result import EpochRecord, TrainResult
 
 SCHEMA = 3
 _WITHOUT_DIGESTS = 1

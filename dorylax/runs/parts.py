@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 import numpy as np
 
 from dorylax.graph.npz import open_npz, write_npz
-from dorylax.storage.base import Content, Storage, check_content, content_of
-from dorylax.storage.choose import open_storage
-from dorylax.storage.local import LocalStorage
+from dorylax.store.base import Content, Storage, check_content, content_of
+from dorylax.store.local import LocalStorage
+from dorylax.store.places import open_storage
 
 FOLDER = "hosts/"
 """What names of parts' files begin with."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from dorylax.durable import sync_file
-from dorylax.runs.digest import DigestError, sealed, unsealed
-from dorylax.runs.directory import (
+from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.durable import sync_file
+from dorylax.store.run_directory import (
     DamagedFileError,
     RunDirectoryAccessError,
     RunDirectoryError,

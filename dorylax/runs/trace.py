@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from dorylax.durable import open_in_place
-from dorylax.runs.directory import SCHEMA, RunDirectoryAccessError, RunDirectoryError
+from dorylax.store.durable import open_in_place
+from dorylax.store.run_directory import SCHEMA, RunDirectoryAccessError, RunDirectoryError
 
 Event = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from dorylax.durable import named
+from dorylax.errors import named
 from dorylax.settings.errors import ConfigError
 
 _OF_THE_NAME = {

@@ -7,7 +7,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from dorylax.storage.aws_errors import AwsError, lasting_problem
+from dorylax.store.aws import AwsError, lasting_problem
 
 _LOUD = ("boto3", "botocore", "urllib3", "s3transfer")
 

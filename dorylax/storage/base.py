@@ -6,8 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from dorylax.durable import named
-from dorylax.storage.errors import OtherContentError, StorageError
+from dorylax.errors import named
+from dorylax.store.base import OtherContentError, StorageError
 
 
 class Content(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dorylax.storage.base import Storage
-from dorylax.storage.local import LocalStorage
-from dorylax.storage.location import Location, parse
-from dorylax.storage.s3 import S3Storage
+from dorylax.store.base import Location, Storage
+from dorylax.store.base import parse_place as parse
+from dorylax.store.local import LocalStorage
+from dorylax.store.s3 import S3Storage
 
 
 def open_storage(text: str) -> Storage:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dorylax.durable import make_folder, remove_leftovers
-from dorylax.storage.base import Content, Storage, check_content
-from dorylax.storage.errors import OtherContentError
-from dorylax.storage.local import LocalStorage
+from dorylax.store.base import Content, OtherContentError, Storage, check_content
+from dorylax.store.durable import make_folder, remove_leftovers
+from dorylax.store.local import LocalStorage
 
 
 def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> Path:

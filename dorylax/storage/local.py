@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import arriving_file, leftover_of, make_folder, named, remove_file, write_file
-from dorylax.storage.base import Content, check_content, check_name, content_of
-from dorylax.storage.errors import StorageError
+from dorylax.errors import named
+from dorylax.store.base import Content, StorageError, check_content, check_name, content_of
+from dorylax.store.durable import arriving_file, leftover_of, make_folder, remove_file, write_file
 
 
 @final

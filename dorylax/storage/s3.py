@@ -12,12 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.durable import arriving_file, named
-from dorylax.storage.aws_clients import s3_client
-from dorylax.storage.aws_errors import class_names, lasting_problem
-from dorylax.storage.base import Content, check_content, check_name, content_of
-from dorylax.storage.errors import NotThereError, StorageError
-from dorylax.storage.location import Location
+from dorylax.errors import named
+from dorylax.store.aws import class_names, lasting_problem, s3_client
+from dorylax.store.base import Content, Location, NotThereError, StorageError, check_content, check_name, content_of
+from dorylax.store.durable import arriving_file
 
 _MISSING, _DENIED = {"NoSuchKey", "NotFound", "404"}, {"AccessDenied", "AllAccessDisabled", "Forbidden", "403"}
 _SERVER_ERROR = 500

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dorylax.durable import json_text
 from dorylax.settings.errors import CONTROL
+from dorylax.store.durable import json_text
 
 _WIDTH = 200
 """At least, where the output is no terminal, for titles and notes."""

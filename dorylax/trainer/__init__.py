@@ -1,6 +1,6 @@
 """Training on one machine or with a pipeline: `Trainer`, its results, and the observer interface.
 
-Names load on first use, so that reading a run's records (`dorylax.runs.metrics`) does not import Flax.
+Names load on first use, so that reading a run's records (`dorylax.store.metrics`) does not import Flax.
 """
 
 from __future__ import annotations

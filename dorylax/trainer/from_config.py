@@ -19,9 +19,8 @@ from dorylax.graph.labels import Labels
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.graph.validate import GraphError
 from dorylax.layers import registry
-from dorylax.runs.differences import differences, listed
-from dorylax.runs.environment import UserCode
 from dorylax.settings.errors import ConfigError
+from dorylax.store.run_directory import UserCode, differences, listed
 from dorylax.tasks.catalogue import make_task
 from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of

@@ -14,9 +14,9 @@ from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import Stopped, Trained, TrainingError, TrainResult
-from dorylax.runs.servers import ServersWriter
+from dorylax.store.metrics import MetricsWriter
+from dorylax.store.servers import ServersWriter
 from dorylax.trainer.epoch import run_epoch
 from dorylax.trainer.evaluation import Evaluation, OneMachineEvaluation
 from dorylax.trainer.loop_state import LoopState, to_host

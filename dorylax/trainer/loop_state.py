@@ -12,9 +12,9 @@ import numpy as np
 
 from dorylax.config.schema import TrainConfig
 from dorylax.program.model.base import Tree
-from dorylax.runs.directory import RunDirectoryError
-from dorylax.runs.parts import Part, PartsWriter
 from dorylax.runs.result import EpochRecord, Timings, best_epoch, improves
+from dorylax.store.arrays import Part, PartsWriter
+from dorylax.store.run_directory import RunDirectoryError
 
 
 @final

@@ -29,9 +29,8 @@ from dorylax.observers.progress import ProgressBar
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import Tree
 from dorylax.program.model.flax_nnx import put_back
-from dorylax.runs.directory import RunDirectory, held
-from dorylax.runs.environment import UserCode
 from dorylax.runs.result import TrainingError, TrainResult
+from dorylax.store.run_directory import RunDirectory, UserCode, held
 from dorylax.tasks.base import Task
 from dorylax.tasks.catalogue import make_task
 from dorylax.tasks.vertices import VertexPrediction

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, final
 
 from dorylax.config import RunConfig
-from dorylax.durable import make_folder, write_folder
 from dorylax.errors import DorylaxError
 from dorylax.experiments.executors.ray_worker import (
     Answer,
@@ -35,8 +34,9 @@ from dorylax.experiments.watcher import Watcher
 from dorylax.machine import cores
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import connected
-from dorylax.runs.directory import RunDirectoryError, held
 from dorylax.settings.errors import ConfigError
+from dorylax.store.durable import make_folder, write_folder
+from dorylax.store.run_directory import RunDirectoryError, held
 from dorylax.terminal.output import print_error
 from dorylax.user_code.references import is_file, is_reference, place_of
 from dorylax.version import __version__

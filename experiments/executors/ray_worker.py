@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, final
 
-from dorylax.durable import leftover_of, remove_leftovers, temporary_folder
 from dorylax.errors import DorylaxError
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
 from dorylax.experiments.sweep import Run
-from dorylax.folder_lock import LOCK
+from dorylax.store.durable import leftover_of, remove_leftovers, temporary_folder
+from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from dorylax.durable import write_file
 from dorylax.figure_style import ALL, styled
+from dorylax.store.durable import write_file
 
 Draw = Callable[[float], Figure]
 

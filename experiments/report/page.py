@@ -10,10 +10,10 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
 
-from dorylax.durable import make_folder, write_file, write_folder
 from dorylax.experiments.report.figures import PHONE, WIDE, NamedFigure, themed, write_files
 from dorylax.experiments.report.tables import Table
 from dorylax.figure_style import ALL
+from dorylax.store.durable import make_folder, write_file, write_folder
 
 _SHORT = 22  # letters of a part of a cell that stays on one line
 

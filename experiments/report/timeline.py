@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from dorylax.runs.trace import read
+from dorylax.store.trace import read
 
 _MICRO = 1e-6
 _PARAMETERS = "parameters"

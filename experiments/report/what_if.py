@@ -9,7 +9,6 @@ from typing import Any
 import pandas  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
-from dorylax.durable import write_file
 from dorylax.experiments.report.charts import stacked_bars
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
 from dorylax.experiments.report.inside import breakdown_figure
@@ -21,6 +20,7 @@ from dorylax.simulation.choice import Wishes
 from dorylax.simulation.grid import Point
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.search import Search
+from dorylax.store.durable import write_file
 from dorylax.terminal.output import percent
 from dorylax.version import __version__
 

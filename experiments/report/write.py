@@ -42,9 +42,9 @@ from dorylax.experiments.seed_statistics import Interval
 from dorylax.experiments.sweep import CONFIGS, SEED, Sweep
 from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, published_pairs
 from dorylax.figure_style import INK, MUTED, PANEL, series
-from dorylax.runs import servers
-from dorylax.runs.directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 from dorylax.settings.strict_yaml import dump
+from dorylax.store import servers
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 
 _HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
 _TIMELINES = 4  # variants in one figure

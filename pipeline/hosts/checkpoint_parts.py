@@ -12,10 +12,10 @@ import numpy as np
 
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.saved import part_name, save_buffers
-from dorylax.runs.checkpoint import CheckpointError
-from dorylax.runs.parts import Part, read_part, write_part
-from dorylax.storage.aws_errors import AwsError
-from dorylax.storage.choose import open_storage
+from dorylax.store.arrays import Part, read_part, write_part
+from dorylax.store.aws import AwsError
+from dorylax.store.checkpoint import CheckpointError
+from dorylax.store.places import open_storage
 
 
 def write_buffers(server: GraphServer, place: str) -> Part | str:

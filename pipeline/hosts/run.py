@@ -28,13 +28,13 @@ from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.program.model.base import Tree
-from dorylax.runs.checkpoint_places import trial_name
 from dorylax.runs.losses import Loss
-from dorylax.runs.parts import Part
 from dorylax.runs.servers import ServerMetrics, from_dict
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.choose import open_storage
-from dorylax.storage.errors import StorageError
+from dorylax.store.arrays import Part
+from dorylax.store.base import StorageError
+from dorylax.store.checkpoint import trial_name
+from dorylax.store.places import open_storage
 
 T = TypeVar("T")
 

@@ -36,8 +36,8 @@ from dorylax.pipeline.transport.codec import Codec
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.loss import RowFunction
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.runs.parts import Part
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.store.arrays import Part
 
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),

@@ -31,7 +31,7 @@ from dorylax.serverless.deploy.state import (
     read_function,
     read_repository_policy,
 )
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 _WAITER = {"Delay": 2, "MaxAttempts": 150}
 _INTERFACE_SECONDS = 25 * 60.0

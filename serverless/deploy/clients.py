@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar, final
 
 from dorylax.serverless.deploy.errors import DeployError
-from dorylax.storage.aws_clients import region_of
+from dorylax.store.aws import region_of
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dorylax.serverless.deploy.names import TAG, Names
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 Policy = dict[str, Any]
 

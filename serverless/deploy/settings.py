@@ -12,7 +12,7 @@ from dorylax.near_matches import did_you_mean
 from dorylax.serverless.deploy.image.base import is_base
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Section
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 Architecture = Literal["x86_64", "arm64"]
 

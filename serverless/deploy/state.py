@@ -11,7 +11,7 @@ from dorylax.serverless.deploy.clients import Clients, unless
 from dorylax.serverless.deploy.found import Found, FoundFunction, FoundLogGroup, FoundRepository, FoundRole
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.policies import NETWORK, Policy
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 IMMUTABLE = "IMMUTABLE"
 """What ECR calls tags that stay with their images."""

@@ -17,8 +17,8 @@ from dorylax.calibration import machine, sizes
 from dorylax.calibration.sizes import Sizes
 from dorylax.cost import find_cluster
 from dorylax.cost.measured import VERSION, Measured
-from dorylax.folder_lock import locked
 from dorylax.graph.cache import cache_directory
+from dorylax.store.folder_lock import locked
 
 
 @pytest.fixture(autouse=True)

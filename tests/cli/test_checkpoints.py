@@ -11,7 +11,7 @@ import pytest
 from support.buckets import aws, bucket  # noqa: F401
 
 from dorylax.experiments.run import main as run_sweep
-from dorylax.storage.choose import open_storage
+from dorylax.store.places import open_storage
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dorylax import __version__
+from dorylax.environment import environment
 from dorylax.graph import datasets
-from dorylax.runs.environment import environment
 
 
 def test_info(dorylax, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

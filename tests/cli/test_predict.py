@@ -17,7 +17,7 @@ from dorylax.cli.predict import choose_run
 from dorylax.config import ConfigError, RunConfig
 from dorylax.graph import Dataset
 from dorylax.graph.datasets import load
-from dorylax.runs.checkpoint import Checkpoints
+from dorylax.store.checkpoint import Checkpoints
 from dorylax.trainer import prepare_data
 
 

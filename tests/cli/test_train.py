@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax import durable
 from dorylax.cli import seeds
 from dorylax.config import RunConfig
 from dorylax.experiments import load as load_sweeps
@@ -25,7 +24,8 @@ from dorylax.experiments.folder import locked, read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
 from dorylax.observers.progress import ProgressBar
-from dorylax.runs.directory import RunDirectory
+from dorylax.store import durable
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 from dorylax.trainer.saving.run_files import RunFiles
 

@@ -15,7 +15,7 @@ from dorylax.experiments.folder import check_folder, locked, read_study, write_s
 from dorylax.experiments.runner import fail
 from dorylax.experiments.sweep import Sweep, select
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.digest import sealed
+from dorylax.store.digest import sealed
 
 _TEXT = """\
 description: größer?

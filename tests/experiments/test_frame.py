@@ -18,10 +18,10 @@ from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
 from dorylax.experiments.table import write_tables
-from dorylax.runs.directory import RunDirectory
-from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
+from dorylax.store.metrics import MetricsWriter
+from dorylax.store.run_directory import RunDirectory
 
 _ROOT = Path(__file__).parent.parent.parent
 _PLAIN = """\

@@ -28,7 +28,7 @@ from dorylax.experiments.run import _Place, main
 from dorylax.experiments.runner import error_file
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import load, read
-from dorylax.runs.directory import RunDirectory
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 
 _ROOT = Path(__file__).parent.parent.parent

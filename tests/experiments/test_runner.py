@@ -11,9 +11,9 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, clear_errors, directory, error_file, fail, inspect, run_one
 from dorylax.experiments.sweep_file import read
 from dorylax.machine import Limit
-from dorylax.runs.directory import RunDirectory, RunDirectoryAccessError
-from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import EpochRecord
+from dorylax.store.metrics import MetricsWriter
+from dorylax.store.run_directory import RunDirectory, RunDirectoryAccessError
 from dorylax.trainer.footprint import of_config
 
 

@@ -13,8 +13,8 @@ from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.partition import lay_out, partition
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.shard_writing import write_shards
-from dorylax.storage.choose import open_storage
-from dorylax.storage.errors import StorageError
+from dorylax.store.base import StorageError
+from dorylax.store.places import open_storage
 
 
 @pytest.fixture

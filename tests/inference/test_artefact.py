@@ -16,12 +16,13 @@ import pytest
 from flax import linen, nnx
 from support import bare
 
-from dorylax import durable, layers, ops
+from dorylax import layers, ops
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.graph.graph import Graph
 from dorylax.inference import loader
 from dorylax.runs.result import TrainResult
+from dorylax.store import durable
 from dorylax.trainer import Trainer
 
 # A checkout without the built kernel says so once; that is not what these tests are about.

@@ -22,8 +22,8 @@ from dorylax.experiments.runner import RunOptions, directory
 from dorylax.experiments.sweep_file import read
 from dorylax.observers import tensorboard
 from dorylax.observers.tensorboard import TensorBoard, TensorBoardMissingError
-from dorylax.runs.directory import RunDirectoryAccessError
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
+from dorylax.store.run_directory import RunDirectoryAccessError
 from dorylax.terminal.failures import explain
 from dorylax.trainer import Observer
 

@@ -16,7 +16,7 @@ import pytest
 from dorylax.pipeline.sampling import Sampling
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.trace import TraceWriter
-from dorylax.runs.trace import TraceWarning
+from dorylax.store.trace import TraceWarning
 
 
 def epoch_of(number: int, tasks: int = 3) -> Iterator[Span]:

@@ -15,9 +15,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from dorylax.runs import checkpoint, checkpoint_places, orbax_arrays
-from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
-from dorylax.runs.digest import DIGEST, sealed
+from dorylax.runs import checkpoint_places, orbax_arrays
+from dorylax.store import checkpoint
+from dorylax.store.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
+from dorylax.store.digest import DIGEST, sealed
 
 ARRAYS = {
     "params": {

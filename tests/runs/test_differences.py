@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dorylax.runs.differences import differences
+from dorylax.store.run_directory import differences
 
 
 def test_a_section_that_is_missing_differs_key_by_key():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dorylax.runs.digest import DigestError, digest_of, sealed, unsealed
+from dorylax.store.digest import DigestError, digest_of, sealed, unsealed
 
 FIELDS = {"schema": 1, "b": [1.0, None, "größer"], "a": {"10": 1, "9": -0.0}}
 

@@ -6,8 +6,8 @@ import os
 import pytest
 import yaml
 
-from dorylax.runs.digest import sealed
-from dorylax.runs.directory import (
+from dorylax.store.digest import sealed
+from dorylax.store.run_directory import (
     DamagedFileError,
     RunDirectory,
     RunDirectoryAccessError,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 
-from dorylax.runs.directory import RunDirectory
+from dorylax.store.run_directory import RunDirectory
 
 CONFIG = {"train": {"epochs": 3}}
 

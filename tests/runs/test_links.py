@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dorylax.pipeline.trace import TraceWriter
-from dorylax.runs.directory import RunDirectoryAccessError, RunDirectoryWarning, append_text, write_text
-from dorylax.runs.metrics import MetricsWriter
 from dorylax.runs.result import EpochRecord
-from dorylax.runs.servers import ServersWriter
-from dorylax.runs.trace import TraceFile, TraceWarning, cut
+from dorylax.store.metrics import MetricsWriter
+from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryWarning, append_text, write_text
+from dorylax.store.servers import ServersWriter
+from dorylax.store.trace import TraceFile, TraceWarning, cut
 
 _RECORD = EpochRecord(0, 1.0, 0.5, 0.5, 0.5, 0.1)
 

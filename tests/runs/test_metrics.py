@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from dorylax.runs import metrics
-from dorylax.runs.digest import sealed
-from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryAccessError, RunDirectoryError
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
+from dorylax.store import metrics
+from dorylax.store.digest import sealed
+from dorylax.store.run_directory import DamagedFileError, RunDirectory, RunDirectoryAccessError, RunDirectoryError
 
 RECORDS = [EpochRecord(i, 1 / (i + 3), 0.5, None, 1 / 3, 0.001) for i in range(4)]
 

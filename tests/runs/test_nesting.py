@@ -10,9 +10,9 @@ import pytest
 
 from dorylax.errors import DorylaxError
 from dorylax.experiments.folder import read_study
-from dorylax.runs import metrics, servers, trace
-from dorylax.runs.checkpoint import CheckpointError, Checkpoints, CheckpointWarning
-from dorylax.runs.directory import RunDirectory
+from dorylax.store import metrics, servers, trace
+from dorylax.store.checkpoint import CheckpointError, Checkpoints, CheckpointWarning
+from dorylax.store.run_directory import RunDirectory
 
 READERS: dict[str, Callable[[Path], object]] = {
     "config.yaml": lambda folder: RunDirectory(folder).config,

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.runs import servers
-from dorylax.runs.digest import sealed
-from dorylax.runs.directory import DamagedFileError, RunDirectoryAccessError, RunDirectoryError, RunDirectoryWarning
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics, ServersWriter, read
+from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
+from dorylax.store import servers
+from dorylax.store.digest import sealed
+from dorylax.store.run_directory import (
+    DamagedFileError,
+    RunDirectoryAccessError,
+    RunDirectoryError,
+    RunDirectoryWarning,
+)
+from dorylax.store.servers import ServersWriter, read
 
 
 def epoch(number: int) -> list[ServerMetrics]:

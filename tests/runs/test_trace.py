@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dorylax.runs.directory import RunDirectoryAccessError, RunDirectoryError
-from dorylax.runs.trace import TraceFile, cut, line_of, mark, read
+from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryError
+from dorylax.store.trace import TraceFile, cut, line_of, mark, read
 
 
 def task(epoch: int, name: str = "∇GA") -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.buckets import aws, bucket  # noqa: F401
 
-from dorylax.storage.base import Storage
-from dorylax.storage.choose import open_storage
+from dorylax.store.base import Storage
+from dorylax.store.places import open_storage
 
 
 @pytest.fixture

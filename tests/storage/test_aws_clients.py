@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dorylax.storage.aws_clients import make_client, s3_client
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError, make_client, s3_client
 
 
 @pytest.fixture(autouse=True)

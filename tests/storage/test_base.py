@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.storage.base import Content, Storage, content_of
-from dorylax.storage.errors import StorageError
+from dorylax.store.base import Content, Storage, StorageError, content_of
 
 SMALL, LARGE = b"a few bytes", bytes(range(256)) * 100_000
 """The large one goes to S3 in parts."""

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.durable import arriving_file
-from dorylax.storage.base import Content, Storage, content_of
-from dorylax.storage.choose import open_storage
-from dorylax.storage.copies import local_copy
-from dorylax.storage.errors import StorageError
+from dorylax.store.base import Content, Storage, StorageError, content_of
+from dorylax.store.durable import arriving_file
+from dorylax.store.places import local_copy, open_storage
 
 
 def put(storage: Storage, name: str, content: bytes, tmp_path: Path) -> Content:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.storage.choose import open_storage
-from dorylax.storage.location import Location, parse
+from dorylax.store.base import Location
+from dorylax.store.base import parse_place as parse
+from dorylax.store.places import open_storage
 
 
 @pytest.mark.parametrize(

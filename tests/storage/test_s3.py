@@ -14,9 +14,8 @@ from botocore.exceptions import ClientError
 from support.aws import REGION, SECRET, Cloud
 from support.mocked_aws import without_credentials
 
-from dorylax.storage.base import Content, Storage, content_of
-from dorylax.storage.choose import open_storage
-from dorylax.storage.errors import StorageError
+from dorylax.store.base import Content, Storage, StorageError, content_of
+from dorylax.store.places import open_storage
 
 CONTENT = Content(3, "0" * 64)
 LARGE = bytes(range(256)) * 100_000

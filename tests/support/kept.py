@@ -7,7 +7,8 @@ from collections.abc import Container
 from itertools import zip_longest
 from pathlib import Path
 
-from dorylax.runs.servers import GraphServerMetrics, read
+from dorylax.runs.servers import GraphServerMetrics
+from dorylax.store.servers import read
 
 _SERVERS = "servers.jsonl"
 _COUNTED = ("pulls", "pushes", "updates", "tensor_tasks")

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dorylax.durable import write_json
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
 from dorylax.experiments.sweep import Condition, Run, Sweep
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.digest import sealed
-from dorylax.runs.directory import RunDirectory
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics, ServersWriter
-from dorylax.runs.trace import TraceFile, line_of
+from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
+from dorylax.store.digest import sealed
+from dorylax.store.durable import write_json
+from dorylax.store.run_directory import RunDirectory
+from dorylax.store.servers import ServersWriter
+from dorylax.store.trace import TraceFile, line_of
 
 TEXT = """\
 description: Does <staleness> pay & how?

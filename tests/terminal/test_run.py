@@ -22,8 +22,8 @@ import pytest
 from rich.table import Table
 
 from dorylax.config import ConfigError
-from dorylax.runs.checkpoint import CheckpointError, CheckpointMismatchError
-from dorylax.runs.directory import RunDirectoryAccessError, RunDirectoryError
+from dorylax.store.checkpoint import CheckpointError, CheckpointMismatchError
+from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryError
 from dorylax.terminal.failures import CommandError, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run

@@ -14,8 +14,8 @@ from flax import nnx
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError, map_file
-from dorylax.runs import metrics
-from dorylax.runs.checkpoint import Checkpoints
+from dorylax.store import metrics
+from dorylax.store.checkpoint import Checkpoints
 from dorylax.tasks import LinkPrediction
 from dorylax.terminal.failures import explain
 

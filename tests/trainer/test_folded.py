@@ -19,8 +19,8 @@ from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.runs.checkpoint import CheckpointMismatchError
-from dorylax.runs.directory import RunDirectoryError, RunDirectoryWarning
+from dorylax.store.checkpoint import CheckpointMismatchError
+from dorylax.store.run_directory import RunDirectoryError, RunDirectoryWarning
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.step.arrays import EpochInputs

@@ -12,7 +12,7 @@ from flax import nnx
 import dorylax
 from dorylax.config import RunConfig
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.runs.directory import RunDirectory
+from dorylax.store.run_directory import RunDirectory
 from dorylax.tasks import TaskError
 from dorylax.trainer import Trainer, from_config, prepare_data
 from dorylax.trainer.from_config import abstract_model, build_optimizer

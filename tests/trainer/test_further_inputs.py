@@ -17,8 +17,8 @@ from flax import linen, nnx
 from dorylax import ops
 from dorylax.graph.dataset import Dataset
 from dorylax.observers.progress import describe_summary
-from dorylax.runs import metrics
-from dorylax.runs.checkpoint import CheckpointMismatchError
+from dorylax.store import metrics
+from dorylax.store.checkpoint import CheckpointMismatchError
 from dorylax.trainer import Trainer, TrainingError
 
 

@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.runs.directory import RunDirectoryError
+from dorylax.store.run_directory import RunDirectoryError
 from dorylax.trainer import Trainer, TrainingError
 from dorylax.trainer import trainer as module
 

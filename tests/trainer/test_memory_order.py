@@ -13,7 +13,7 @@ from flax import nnx
 
 from dorylax.ops.gather import gather
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.runs.checkpoint import CheckpointMismatchError
+from dorylax.store.checkpoint import CheckpointMismatchError
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.vertex_order import OrderError
 

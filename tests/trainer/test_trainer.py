@@ -13,14 +13,14 @@ import optax
 import pytest
 from flax import nnx
 
-from dorylax.folder_lock import LOCK
 from dorylax.graph.description import _digest
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
-from dorylax.runs import checkpoint, metrics
-from dorylax.runs.checkpoint import CheckpointMismatchError, CheckpointWarning
-from dorylax.runs.digest import digest_of
-from dorylax.runs.directory import DamagedFileError, RunDirectory, RunDirectoryError, RunDirectoryWarning
+from dorylax.store import checkpoint, metrics
+from dorylax.store.checkpoint import CheckpointMismatchError, CheckpointWarning
+from dorylax.store.digest import digest_of
+from dorylax.store.folder_lock import LOCK
+from dorylax.store.run_directory import DamagedFileError, RunDirectory, RunDirectoryError, RunDirectoryWarning
 from dorylax.trainer import TrainingError
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.single import SingleRunner

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
-from dorylax.durable import move_file, named, write_file
-from dorylax.errors import DorylaxError
-from dorylax.folder_lock import locked
+from dorylax.errors import DorylaxError, named
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.datasets.base import DatasetError, DownloadError, Source
+from dorylax.store.durable import move_file, write_file
+from dorylax.store.folder_lock import locked
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds without a byte

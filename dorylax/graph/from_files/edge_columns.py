@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, final
 import numpy as np
 from jaxtyping import Int64
 
-from dorylax.durable import named
+from dorylax.errors import named
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
 from dorylax.graph.fingerprint import pair_fingerprint
 from dorylax.graph.from_files.columns import EdgeFile, Ids, Values, required

@@ -14,9 +14,7 @@ from typing import Literal, NamedTuple, final
 
 import numpy as np
 
-from dorylax.durable import move_file
 from dorylax.errors import DorylaxError
-from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import append_values, mapped_array
 from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_values, table_columns, value_columns
@@ -39,6 +37,8 @@ from dorylax.graph.stream.archive_writer import new_archive
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
 from dorylax.graph.verdicts import state_of
 from dorylax.machine import cores, resident_bytes
+from dorylax.store.durable import move_file
+from dorylax.store.folder_lock import FolderHeldError, clear_work_folder, work_folder
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""

@@ -13,8 +13,8 @@ from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.tables import TableEdges, TextEdges, table_function
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verdicts import State, difference, state_of
-from dorylax.storage.location import Location
-from dorylax.storage.s3 import S3Storage
+from dorylax.store.base import Location
+from dorylax.store.s3 import S3Storage
 
 
 def expand(sources: Sequence[str | os.PathLike[str]]) -> list[str]:

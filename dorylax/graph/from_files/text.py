@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple, final
 
 import duckdb
 
-from dorylax.durable import named
+from dorylax.errors import named
 from dorylax.graph.from_files.database import Database, text
 from dorylax.graph.validate import GraphError
 

@@ -6,7 +6,7 @@
     FOLDER/parts.npy        the server of each row, int32 [V]
 
 Reading is strict: an unknown or missing key, another version, a value or array that does not fit, or another SHA-256, is an
-error. There is never a half-written partition (`dorylax.durable`). Version 1 had no `sha256`.
+error. There is never a half-written partition (`dorylax.store.durable`). Version 1 had no `sha256`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.durable import leftover_of, make_folder, write_folder
 from dorylax.graph.npz import NPY_DAMAGE
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.shard_names import is_of_shards
+from dorylax.store.durable import leftover_of, make_folder, write_folder
 
 FORMAT = "dorylax-partition"
 VERSION = 2

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.durable import write_file
 from dorylax.graph.cache import cache_directory, drop_oldest
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.partition import locality
+from dorylax.store.durable import write_file
 
 _LOG = logging.getLogger(__name__)
 

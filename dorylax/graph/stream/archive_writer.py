@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, final
 
 import numpy as np
 
-from dorylax.durable import arriving_file
 from dorylax.graph import checksums
 from dorylax.graph.stream.whole_crc import whole_crc
 from dorylax.graph.zip_arrays import LOCAL_HEADER
+from dorylax.store.durable import arriving_file
 
 ALIGNMENT = 64
 """Bytes, on a multiple of which the bytes of each member begin."""

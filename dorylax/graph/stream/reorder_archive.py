@@ -14,7 +14,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Int32
 
-from dorylax.durable import named
+from dorylax.errors import named
 from dorylax.graph.archive import edge_names
 from dorylax.graph.npz import (
     CLASS_NAMES,

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dorylax.durable import named
-from dorylax.folder_lock import clear_work_folder, work_folder
+from dorylax.errors import named
 from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.npz import open_npz, read_order
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
@@ -23,6 +22,7 @@ from dorylax.graph.stream.edge_rows import EdgeRows
 from dorylax.graph.stream.reorder_archive import Told, check_disk, check_layout, stored_bytes, write_in_order
 from dorylax.graph.validate import GraphError
 from dorylax.machine import resident_bytes
+from dorylax.store.folder_lock import clear_work_folder, work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20

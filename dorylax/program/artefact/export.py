@@ -29,11 +29,11 @@ import jax
 import jax.numpy as jnp
 from jax import export
 
-from dorylax.durable import make_folder, write_file
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
 from dorylax.program.artefact.canonical import ROWS, share
 from dorylax.program.artefact.stage_file import SUFFIX, StageFileError, StageReference, read_artefact, sha256_of
 from dorylax.program.tasks.split_model import SplitModel
+from dorylax.store.durable import make_folder, write_file
 
 MANIFEST = "program.json"
 _FORMAT, _VERSION = "dorylax stages", 1

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.checkpoint import PARTS_GROUP, Checkpoint, CheckpointMismatchError
-from dorylax.runs.differences import differences, listed
 from dorylax.runs.result import EpochRecord, Timings
+from dorylax.store.checkpoint import PARTS_GROUP, Checkpoint, CheckpointMismatchError
+from dorylax.store.run_directory import differences, listed
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
 from dorylax.trainer.saving.description import path_name
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dorylax.runs.checkpoint_places import place_at
-from dorylax.runs.digest import DigestError, sealed, unsealed
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
+from dorylax.store.checkpoint import place_at
+from dorylax.store.digest import DigestError, sealed, unsealed
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 
 _SCHEMA = 1
 _UNUSUAL = re.compile(r"[^A-Za-z0-9._-]+")

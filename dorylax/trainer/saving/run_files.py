@@ -17,13 +17,11 @@ from dorylax.config import RunConfig
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
 from dorylax.memory.sources import shape_of
-from dorylax.runs.checkpoint import CheckpointError, Checkpoints
-from dorylax.runs.checkpoint_places import place_at
-from dorylax.runs.directory import RunDirectory, RunDirectoryError, free_name
-from dorylax.runs.environment import UserCode
-from dorylax.runs.parts import CopiedParts
 from dorylax.runs.result import TrainResult
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.arrays import CopiedParts
+from dorylax.store.aws import AwsError
+from dorylax.store.checkpoint import CheckpointError, Checkpoints, place_at
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
 from dorylax.trainer.saving.places import Places, described

@@ -9,8 +9,8 @@ from typing import Any, final
 
 from dorylax.serverless.backends.aws.replies import problem_of
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.aws_errors import AwsError
-from dorylax.storage.location import Location
+from dorylax.store.aws import AwsError
+from dorylax.store.base import Location
 
 _VALID_SECONDS = 3600
 _AGAIN_SECONDS = 300.0

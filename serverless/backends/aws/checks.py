@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError
 
 _LEAST_MEMORY = 512
 """MB; JAX alone takes 200 to 300."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dorylax.storage.aws_clients import make_client
+from dorylax.store.aws import make_client
 
 REGION_SETTING = "tensor.region or AWS_REGION"
 """Where users set the region of functions."""

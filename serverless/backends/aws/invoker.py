@@ -16,7 +16,7 @@ from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.function.invocation import MAX_INVOCATION_BYTES, Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError
 
 _log = logging.getLogger("dorylax.aws")
 

@@ -13,7 +13,7 @@ from dorylax.serverless.backends.environment import jax_settings
 from dorylax.serverless.config import LONGEST_CALL, TensorConfig
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.storage.aws_clients import s3_client
+from dorylax.store.aws import s3_client
 
 
 def make_functions(

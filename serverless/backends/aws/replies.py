@@ -17,7 +17,7 @@ from dorylax.serverless.backends.aws.clients import REGION_SETTING
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.function.invocation import read_response
 from dorylax.serverless.wire.errors import WireError
-from dorylax.storage.aws_errors import AwsError, class_names, lasting_problem
+from dorylax.store.aws import AwsError, class_names, lasting_problem
 
 _SHOWN = 500  # characters of a text of AWS's that an error shows
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500

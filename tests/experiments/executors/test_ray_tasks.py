@@ -23,8 +23,8 @@ from dorylax.experiments.run import main
 from dorylax.experiments.runner import directory, error_file
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.sweep_file import read
-from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord
 
 pytestmark = pytest.mark.timeout(120)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.experiments.executors.ray_worker import Events, NodeError, Surroundings, pack, unpack
-from dorylax.folder_lock import LOCK
+from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
 
 

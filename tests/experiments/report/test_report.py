@@ -21,8 +21,8 @@ from dorylax.experiments.report.write import command
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep_file import load, read
 from dorylax.figure_style import ALL
-from dorylax.runs.directory import RunDirectoryWarning
-from dorylax.runs.trace import TraceFile, line_of
+from dorylax.store.run_directory import RunDirectoryWarning
+from dorylax.store.trace import TraceFile, line_of
 
 FIGURES = (
     *("accuracy-epochs", "accuracy-time", "accuracy-cost", "ratios", "staleness"),

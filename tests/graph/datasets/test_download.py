@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dorylax import folder_lock
 from dorylax.graph.datasets import DatasetError, download
 from dorylax.graph.datasets.base import DownloadError, Source
+from dorylax.store import folder_lock
 from dorylax.terminal.failures import explain
 
 BODY = bytes(range(256)) * 40

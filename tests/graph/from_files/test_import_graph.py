@@ -15,7 +15,6 @@ import pytest
 import scipy.io
 import scipy.sparse
 
-from dorylax.folder_lock import locked
 from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.from_files import import_graph as module
@@ -25,6 +24,7 @@ from dorylax.graph.from_files.import_graph import DiskSpaceError, ImportHeldErro
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
+from dorylax.store.folder_lock import locked
 
 MEMORY = 1 << 30
 COLUMNS = ("source", "target", "w", "k")

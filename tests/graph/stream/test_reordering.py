@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs import messy_graph
 
-from dorylax.folder_lock import FolderHeldError, locked
 from dorylax.graph import Graph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError
@@ -22,6 +21,7 @@ from dorylax.graph.npz import ORDER, open_npz
 from dorylax.graph.stream import moving, reorder_archive, reordering
 from dorylax.graph.stream.reorder_archive import write_in_order
 from dorylax.graph.validate import GraphError
+from dorylax.store.folder_lock import FolderHeldError, locked
 
 GIB = 2**30
 

@@ -16,7 +16,7 @@ from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.plan import Wanted, plan_deploy, plan_teardown
 from dorylax.serverless.deploy.settings import Deployment
 from dorylax.serverless.deploy.state import read
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 NAMES = Names("gnn", "123456789012", REGION)
 EVERYTHING = json.dumps(ADMINISTRATOR)

@@ -7,7 +7,7 @@ from support.mocked_aws import READS
 
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.names import Names
-from dorylax.storage.location import Location
+from dorylax.store.base import Location
 
 NAMES = Names("gnn", "123456789012", "eu-west-1")
 FUNCTION = "arn:aws:lambda:eu-west-1:123456789012:function:gnn"

@@ -11,8 +11,8 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax import durable
 from dorylax.graph.stream import archive_writer
+from dorylax.store import durable
 
 STEPS = ("open", "write", "sync", "rename", "folder")
 """Of `durable.arriving_file`, each of which may fail; the last one when the file is there already."""

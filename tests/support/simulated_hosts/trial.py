@@ -17,7 +17,6 @@ from flax import nnx
 
 from dorylax.clock import VirtualClock
 from dorylax.clock.scope import ClockScope
-from dorylax.durable import leftover_of
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
@@ -29,8 +28,9 @@ from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.runs.parts import FOLDER, PartsWriter
-from dorylax.storage.errors import StorageError
+from dorylax.store.arrays import FOLDER, PartsWriter
+from dorylax.store.base import StorageError
+from dorylax.store.durable import leftover_of
 from dorylax.trainer.step.objective import CLASSES
 from support.simulated_hosts.disks import failing
 from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw

@@ -16,11 +16,11 @@ from support import fake_pipeline
 from dorylax.cost import DEFAULT_CLUSTER
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.runs import metrics
-from dorylax.runs.checkpoint import Checkpoints
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.store import metrics
+from dorylax.store.checkpoint import Checkpoints
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.trainer import TrainingError
 
 ASYNC = PipelineConfig(servers=2, mode="async", staleness=2)

@@ -23,9 +23,9 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.memory.estimate import MemoryLimitError
-from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.result import TrainResult
 from dorylax.settings.errors import ConfigError
+from dorylax.store.checkpoint import Checkpoints
 from dorylax.streaming import residency
 from dorylax.streaming.columns import file_of
 from dorylax.streaming.residency import NotStreamedError

@@ -9,8 +9,8 @@ import pytest
 from support.pipelines import messy_data, one_compilation, piped_trainer
 
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.runs.directory import RunDirectory
-from dorylax.runs.trace import read
+from dorylax.store.run_directory import RunDirectory
+from dorylax.store.trace import read
 
 DATA = messy_data(40, 160)
 compilation = one_compilation(40, 40)

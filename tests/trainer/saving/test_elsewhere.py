@@ -11,14 +11,13 @@ from typing import Any, final
 import pytest
 from botocore.exceptions import ClientError
 
-from dorylax.durable import write_json
-from dorylax.runs.checkpoint import CheckpointError, CheckpointWarning
-from dorylax.runs.checkpoint_places import MANIFEST, OWNER, S3Place
-from dorylax.runs.digest import sealed
-from dorylax.runs.directory import RunDirectory, RunDirectoryError
-from dorylax.storage.choose import open_storage
-from dorylax.storage.errors import StorageError
-from dorylax.storage.s3 import S3Storage
+from dorylax.store.base import StorageError
+from dorylax.store.checkpoint import MANIFEST, OWNER, CheckpointError, CheckpointWarning, S3Place
+from dorylax.store.digest import sealed
+from dorylax.store.durable import write_json
+from dorylax.store.places import open_storage
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
+from dorylax.store.s3 import S3Storage
 from dorylax.trainer import Trainer, TrainResult
 from dorylax.trainer.saving.places import Places
 

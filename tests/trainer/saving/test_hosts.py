@@ -14,11 +14,10 @@ from support.pipelines import messy_data, piped_trainer
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
-from dorylax.runs.checkpoint import CheckpointError
-from dorylax.runs.checkpoint_places import MANIFEST, OWNER
-from dorylax.runs.directory import RunDirectory
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.choose import open_storage
+from dorylax.store.checkpoint import MANIFEST, OWNER, CheckpointError
+from dorylax.store.places import open_storage
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import Trainer, TrainResult
 from dorylax.trainer.saving.places import Places
 

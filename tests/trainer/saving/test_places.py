@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.runs.directory import RunDirectory
+from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer.saving.places import Places, described
 
 S3 = "s3://bucket/a/prefix"

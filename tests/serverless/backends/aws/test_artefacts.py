@@ -14,8 +14,7 @@ from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.download import download
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.aws_clients import s3_client
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError, s3_client
 
 ONE, TWO = b"one stage", b"\x00another\xff" * 100
 

@@ -8,7 +8,7 @@ import pytest
 
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.settings.errors import ConfigError
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError
 
 READY: dict[str, Any] = {
     "FunctionName": "dorylax",

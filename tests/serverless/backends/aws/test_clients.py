@@ -9,7 +9,7 @@ import pytest
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.make import make_functions
 from dorylax.serverless.data.keys import RunKeys
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError
 
 
 @pytest.mark.parametrize(("region", "expected"), [(None, "ap-south-1"), ("eu-north-1", "eu-north-1")])

@@ -25,7 +25,7 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError
 
 KEYS = RunKeys.make()
 SETTINGS = SandboxSettings(KEYS)

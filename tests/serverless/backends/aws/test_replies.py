@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.function.invocation import response
-from dorylax.storage.aws_errors import AwsError
+from dorylax.store.aws import AwsError
 
 URL = "https://lambda.eu-central-1.amazonaws.com/2015-03-31/functions/dorylax/invocations"
 SECRET = "t0p-secret"
