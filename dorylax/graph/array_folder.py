@@ -229,7 +229,7 @@ class ArrayWriter:
 
     def __init__(self, path: Path, name: str, dtype: np.dtype, shape: tuple[int | None, ...]) -> None:
         self.path, self._name, self._dtype = path, name, dtype
-        self._rows, self._row = shape[0], shape[1:]
+        self._rows, self._row = shape[0], tuple(size for size in shape[1:] if size is not None)
         self._size = self._crc = 0
         with named(path):
             self._file = path.open("wb")

@@ -68,7 +68,7 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    format: Literal["dorylax-arrays"] = _FORMAT
+    format: Literal["dorylax-arrays"] = "dorylax-arrays"
     version: Literal[1] = 1
     arrays: dict[str, ArrayEntry] = {}
     values: dict[str, bool | int | float | str] = {}

@@ -221,8 +221,8 @@ class ShardedData:
             else:
                 path = cache_directory() / "shards" / hashlib.sha256(repr(entry.files).encode()).hexdigest()
                 make_folder(path)
-                for name, *content in entry.files:
-                    _copy(storage, f"{entry.file}/{name}", path / name, Content(*content))
+                for name, size, sha256 in entry.files:
+                    _copy(storage, check_name(f"{entry.file}/{name}"), path / name, Content(size, sha256))
         return read_shard(path, identity=self.summary.identity, verify=self._verify)
 
     @cached_property
@@ -252,7 +252,7 @@ def _copy(storage: Storage, name: str, path: Path, content: Content) -> None:
     try:
         check_content(path, content, str(path))
     except (FileNotFoundError, OtherContentError):
-        storage.fetch(check_name(name), path, content)
+        storage.fetch(name, path, content)
 
 
 def shapes_of(data: D | ShardedData) -> D | AbstractData:
