@@ -1,4 +1,4 @@
-"""A run's history as a frame, and as a figure."""
+"""The history of a run as columns of a frame, and as a figure."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SPLITS = {"train": "training", "val": "validation", "test": "test"}
 
 
 def columns_of(kind: type[Any], histories: Sequence[Sequence[Any]]) -> dict[str, pandas.Series]:
-    """A column for each field of epochs' records, one run after the other, and `time`, the training seconds so far.
+    """Return a column for each field of the records, run after run, and `time`, the training seconds so far.
 
     Args:
-        kind: `EpochRecord`, whose fields are numbers or names.
-        histories: such records, of each run.
+        kind: Type of the records (`EpochRecord`); its fields are numbers or names.
+        histories: Records of each run.
     """
     records = list(itertools.chain.from_iterable(histories))
     columns = {
@@ -41,7 +41,7 @@ def columns_of(kind: type[Any], histories: Sequence[Sequence[Any]]) -> dict[str,
 
 @final
 class CurveFigure(Figure):
-    """A figure that notebooks show, whether or not pyplot is loaded."""
+    """A figure that notebooks show with and without pyplot."""
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -50,12 +50,12 @@ class CurveFigure(Figure):
 
 
 def plot(history: Sequence[Any], best_epoch: int | None, metric: MetricKind) -> Figure:
-    """Two panels: the loss that is minimised, and what the run is judged by.
+    """Draw two panels: the training loss, and the metric that judges the run.
 
     Args:
-        history: of a run.
-        best_epoch: likewise.
-        metric: what judges it.
+        history: Records of the run.
+        best_epoch: Its best epoch, or None.
+        metric: Its metric.
     """
     with styled():
         figure = CurveFigure((8.4, 3.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""What a run has lost, and what that has cost: part of summary.json."""
+"""Lost servers of a run, and the cost of their loss: part of summary.json."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import final
 @final
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """Servers in processes of their own that were lost together, or while the run recovered from a loss.
+    """Servers in other processes that were lost together, or during the recovery from a loss.
 
     Attributes:
-        generation: of the run since: 1 after the first loss.
-        servers: "graph server 1", say: all that lived in the processes that were lost.
-        causes: why these processes count as lost, each cause once.
-        epoch: the first that was trained afterwards.
-        repeats: whether that epoch was under way before.
-        wasted_seconds: since the epoch before it was finished, until the loss was noticed; 0 where nothing is repeated.
-        recovery_seconds: from then on, until all servers were there again.
+        generation: Number of losses so far, this one included.
+        servers: Servers of the lost processes: "graph server 1", say.
+        causes: Reasons why these processes count as lost, each once.
+        epoch: First epoch trained afterwards.
+        repeats: Whether that epoch had begun before the loss.
+        wasted_seconds: Time from the end of the previous epoch to the detection of the loss; 0 if nothing is repeated.
+        recovery_seconds: Time from the detection until all servers were replaced.
     """
 
     generation: int

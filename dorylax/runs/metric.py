@@ -1,4 +1,4 @@
-"""What runs can be judged by: names, and which way is better. How each is computed is `dorylax.metrics`'s to say."""
+"""Metrics that judge runs: names, and the better direction. `dorylax.metrics` computes them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple
 
 
 class MetricKind(NamedTuple):
-    """What everyone who shows or compares a metric must know.
+    """How to show and compare the values of a metric.
 
     Attributes:
-        title: what people read.
-        higher: whether more is better.
-        fraction: whether it is a share in 0 … 1, shown in per cent.
+        title: Name for people.
+        higher: Whether higher values are better.
+        fraction: Whether values are shares in 0 … 1, shown in per cent.
     """
 
     title: str
@@ -29,7 +29,7 @@ class MetricKind(NamedTuple):
         return value == target or self.better(value, target)
 
     def shown(self, value: float) -> str:
-        """A value as people read it."""
+        """Return a value as text for people."""
         return f"{100 * value:.1f} %" if self.fraction else f"{value:.4f}"
 
 
@@ -67,12 +67,12 @@ METRICS: Mapping[str, MetricKind] = MappingProxyType(
         "loss": MetricKind("loss", higher=False, fraction=False),
     }
 )
-"""Name → what it is; `train.metric` takes these."""
+"""Metrics by name; `train.metric` takes these."""
 ACCURACIES = ("accuracy", "micro_f1")
 """Metrics whose values are called accuracies in records and tables."""
 
 
 def score_in(summary: Mapping[str, Any], mask: Literal["val", "test"]) -> float | None:
-    """What a summary.json says its run has come to on validation or test examples, whichever metric it is."""
+    """Return the validation or test score in a summary.json, for any metric."""
     names = (f"{mask}_accuracy", f"{mask}_loss", f"{mask}_score")
     return next((value for name in names if (value := summary.get(name)) is not None), None)

@@ -1,7 +1,7 @@
-"""What training hands back: one record per epoch, the result of a run, and the error that ends a run.
+"""Results of training: one record per epoch, the result of a run, and the error that ends a run.
 
-Plain data without JAX arrays on a device; nothing here trains. The definitions of the reported numbers live here and
-nowhere else: `best_epoch`, `TrainResult.test_accuracy`, `final_loss`, `seconds_per_epoch`.
+Plain data without JAX arrays on a device. This module alone defines the reported numbers: `best_epoch`,
+`TrainResult.test_accuracy`, `final_loss`, `still_falling`, `seconds_per_epoch`.
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, final, runtime_checkable
 
 from dorylax.errors import DorylaxError
-from dorylax.runs.convergence import still_falling
 from dorylax.runs.metric import ACCURACIES, METRICS
 
 Stopped = Literal["epochs", "target", "patience", "signal", "diverged"]
 Mask = Literal["train", "val", "test"]
 _EVALUATED_LOSSES = ("train_loss", "val_loss", "test_loss")
+_TENTHS = 10
+_FALLING = 0.03
+"""Share of the whole fall. An even fall loses a ninth of it in the last tenth; a loss within e^-3 of its limit loses 1 %."""
 _SCORES = ("metric", "train_score", "val_score", "test_score")
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class EpochRecord:
-    """One epoch.
+    """One epoch. Evaluations are exact forward passes without dropout, after the update of the epoch.
 
     Attributes:
-        epoch: counted from 0.
-        loss: masked training loss, without penalty, before the update of this epoch.
-        train_accuracy: of the exact forward without dropout after the update, as a fraction (micro-F1 for multi-label
-            data); None where the epoch was not evaluated, and where runs are judged by anything else.
-        val_accuracy: likewise; None also where the validation mask is empty.
-        test_accuracy: likewise.
-        seconds: time of training alone, without evaluation, checkpoint and compilation; wall time, but on a pipeline's
-            virtual clock simulated time.
-        dollars: US dollars that the run has cost up to its end; None where it costs nothing.
-        train_loss: mean loss over the training vertices of the exact forward without dropout after the update; None where
-            the epoch was not evaluated, and where runs are judged by anything else.
-        val_loss: likewise; None also where the validation mask is empty.
-        test_loss: likewise.
-        metric: which one the scores are of; None where the epoch was not evaluated, and where runs are judged by accuracy or
-            loss.
-        train_score: the metric on the training examples, by the exact forward without dropout after the update.
-        val_score: likewise; None also where the validation mask is empty.
-        test_score: likewise.
+        epoch: Number of the epoch, from 0.
+        loss: Masked training loss, without penalty, before the update.
+        train_accuracy: Accuracy as a fraction (micro-F1 for multi-label data); None without evaluation, and under another
+            metric.
+        val_accuracy: As `train_accuracy`; None also for an empty validation mask.
+        test_accuracy: As `val_accuracy`, for the test mask.
+        seconds: Time of training alone, without evaluation, checkpoint and compilation; wall time, or simulated time on a
+            pipeline's virtual clock.
+        dollars: Cost of the run up to the end of the epoch in US dollars; None if the run is free.
+        train_loss: Mean loss over the training vertices; None without evaluation, and under another metric.
+        val_loss: As `train_loss`; None also for an empty validation mask.
+        test_loss: As `val_loss`, for the test mask.
+        metric: Name of the metric of the scores; None without evaluation, and under accuracy or loss.
+        train_score: The metric on the training examples.
+        val_score: As `train_score`; None for an empty validation mask.
+        test_score: As `val_score`, for the test mask.
     """
 
     epoch: int
@@ -74,7 +74,7 @@ class EpochRecord:
         seconds: float,
         dollars: float | None = None,
     ) -> EpochRecord:
-        """An epoch with what an evaluation gave for the three masks; None for all where there was none."""
+        """Make the record of an epoch from the scores of its three masks, which are None without evaluation."""
         train, val, test = scores
         if metric in ACCURACIES:
             return cls(epoch, loss, train, val, test, seconds, dollars)
@@ -85,32 +85,32 @@ class EpochRecord:
         return dataclasses.replace(record, metric=judge, train_score=train, val_score=val, test_score=test)
 
     def score(self, mask: Mask) -> float | None:
-        """What the epoch is judged by, whichever metric it is; None without an evaluation, and where the mask is empty."""
+        """Return the score by the metric of the run; None without evaluation, and for an empty mask."""
         kind = "loss" if self.train_loss is not None else "accuracy" if self.metric is None else "score"
         value: float | None = getattr(self, f"{mask}_{kind}")
         return value
 
     @property
     def judge(self) -> str:
-        """The name of what `score` gives; "accuracy" may be micro-F1, and stands for nothing without an evaluation."""
+        """Name of the metric of `score`; "accuracy" stands for micro-F1 too, and for no evaluation."""
         return self.metric or ("accuracy" if self.train_loss is None else "loss")
 
     def unevaluated(self) -> EpochRecord:
-        """The same epoch without its evaluation."""
+        """Return the same epoch without its evaluation."""
         return EpochRecord(self.epoch, self.loss, None, None, None, self.seconds, self.dollars)
 
     @property
     def evaluated(self) -> bool:
-        """Whether this epoch ended with an evaluation (the training mask is never empty)."""
+        """Whether this epoch was evaluated (the training mask is never empty)."""
         return self.score("train") is not None
 
     @property
     def validated(self) -> bool:
-        """Whether there is a number to choose an epoch by."""
+        """Whether the epoch has a validation score."""
         return self.score("val") is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, in order, as JSON may carry them; `dollars`, losses and scores only where there are some."""
+        """Return the fields in order, as JSON values; `dollars`, losses and scores only if present."""
         left_out = {"dollars"} if self.dollars is None else set()
         left_out |= set(_EVALUATED_LOSSES) if self.train_loss is None else set()
         left_out |= set(_SCORES) if self.metric is None else set()
@@ -118,7 +118,7 @@ class EpochRecord:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> EpochRecord:
-        """Inverse of `to_dict`; a missing or unknown field is a ValueError."""
+        """Invert `to_dict`; raise ValueError for a missing or unknown field."""
         names = {field.name for field in dataclasses.fields(cls)}
         absent = {name for group in (_EVALUATED_LOSSES, _SCORES) if group[0] not in fields for name in group}
         if {*fields, "dollars", *absent} != names:
@@ -129,16 +129,16 @@ class EpochRecord:
 @final
 @dataclasses.dataclass(frozen=True)
 class Timings:
-    """Where a run's time went, in seconds, summed over all its processes if it was resumed.
+    """Seconds of a run by activity, summed over all its processes.
 
-    Real time, but for `train` of a pipeline on the virtual clock, which is simulated.
+    All are real time, except `train` of a pipeline on the virtual clock, which is simulated.
 
     Attributes:
-        compile: tracing the model, splitting it, compiling, ordering and partitioning the graph.
-        train: the epochs' steps, and what is computed once because it is the same in all of them.
-        evaluate: evaluations.
-        checkpoint: writing checkpoints.
-        wall: of `Trainer.fit` in the process that ended the run; real time on any clock.
+        compile: Tracing, splitting and compiling the model, ordering and partitioning the graph.
+        train: Steps of the epochs, and values computed once for all of them.
+        evaluate: Evaluations.
+        checkpoint: Writing checkpoints.
+        wall: `Trainer.fit` in the last process of the run; real time on any clock.
     """
 
     compile: float = 0.0
@@ -149,7 +149,7 @@ class Timings:
 
 
 def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
-    """Whether an epoch takes over as the best so far; see `best_epoch`."""
+    """Whether an epoch is better than the best so far; see `best_epoch`."""
     if not record.evaluated:
         return False
     value, other = record.score("val"), None if best is None else best.score("val")
@@ -157,11 +157,11 @@ def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
 
 
 def best_epoch(history: Sequence[EpochRecord]) -> int | None:
-    """The epoch that the run is judged by.
+    """Return the epoch that judges the run.
 
     Returns:
-        The epoch of the best validation score, highest or lowest as the metric has it, the earliest of equals; where the
-        validation mask is empty, the last evaluated epoch; None before any evaluation.
+        The earliest epoch of the best validation score; for an empty validation mask, the last evaluated epoch; None before
+        any evaluation.
     """
     best: EpochRecord | None = None
     for record in history:
@@ -170,49 +170,63 @@ def best_epoch(history: Sequence[EpochRecord]) -> int | None:
     return None if best is None else best.epoch
 
 
+def still_falling(losses: Sequence[float]) -> bool:
+    """Whether the training loss fell by 3 % of its whole fall or more from the second last tenth to the last.
+
+    Args:
+        losses: Losses by epoch. Fewer than 20 are too few to tell: False.
+    """
+    if len(losses) < 2 * _TENTHS:
+        return False
+    tenth = len(losses) // _TENTHS
+    before, last = statistics.fmean(losses[-2 * tenth : -tenth]), statistics.fmean(losses[-tenth:])
+    whole = losses[0] - last
+    return whole > 0 and before - last >= _FALLING * whole
+
+
 @runtime_checkable
 class Trained(Protocol):
-    """A model with trained parameters, as `TrainResult` uses it; its methods are documented there."""
+    """A model with trained parameters; `TrainResult` documents the methods."""
 
     def bound(self) -> Any:
-        """The user's model with them."""
+        """Return the user's model with the parameters."""
         ...
 
     def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
-        """Its outputs."""
+        """Return its outputs."""
         ...
 
     def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, Any]:
-        """What its layers give."""
+        """Return the outputs of its layers."""
         ...
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes it."""
+        """Write the model to a file."""
         ...
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
-    """A run that has ended.
+    """The result of a run.
 
     Attributes:
-        history: one record per epoch, from epoch 0 also where the run was resumed.
-        params: parameters after `best_epoch`, nested dict of NumPy arrays (those of `Trainer.predict`); the last ones
-            where no epoch was evaluated.
-        last_params: parameters after the last epoch, likewise.
-        best_epoch: see `best_epoch` in this module.
-        stopped: why the run ended: all "epochs" done, the "target" accuracy reached, "patience" exhausted, a "signal"
-            (SIGTERM) asked for it, or it "diverged" (only inside a `TrainingError`).
-        timings: seconds of compilation, training, evaluation and checkpoints.
-        metric: what the run is judged by, one of `METRICS`. Accuracies are micro-F1 where it is "micro_f1", and None where
-            it is neither of the two; losses are there if it is "loss", scores if it is any other.
-        first_epoch: the epoch that this process began with; 0 unless resumed.
-        passes: of the optimised program whose step was trained with; None where it was plain `jax.value_and_grad`.
-        pipeline: mode, staleness, servers, intervals and counters of the pipeline that trained; None where none did.
-        state: what the model keeps besides parameters (running statistics), after `best_epoch`; of a Linen module the
-            other collections: `module.apply({"params": result.params, **result.state}, …)`.
-        trained: what predicts with `params` and `state`; None where only numbers are known.
+        history: One record per epoch, from epoch 0 even if the run was resumed.
+        params: Parameters after `best_epoch`, a nested dict of NumPy arrays (used by `Trainer.predict`); the last ones if no
+            epoch was evaluated.
+        last_params: Parameters after the last epoch, likewise.
+        best_epoch: See `best_epoch` in this module.
+        stopped: Reason of the end: all "epochs" done, the "target" reached, "patience" exhausted, a "signal" (SIGTERM), or
+            "diverged" (only inside a `TrainingError`).
+        timings: Seconds of compilation, training, evaluation and checkpoints.
+        metric: Metric that judges the run, one of `METRICS`. Accuracies are micro-F1 under "micro_f1", and None unless it is
+            one of these two; losses exist under "loss", scores under any other metric.
+        first_epoch: First epoch of this process; 0 unless resumed.
+        passes: Passes of the optimised program; None for plain `jax.value_and_grad`.
+        pipeline: Mode, staleness, servers, intervals and counters of the pipeline; None without a pipeline.
+        state: The model's state besides parameters (running statistics) after `best_epoch`; for a Linen module the other
+            collections: `module.apply({"params": result.params, **result.state}, …)`.
+        trained: Model that predicts with `params` and `state`; None if only numbers are known.
     """
 
     history: list[EpochRecord]
@@ -230,66 +244,71 @@ class TrainResult:
 
     @property
     def model(self) -> Any:
-        """The model with the parameters and the carried state of the best epoch, without dropout; a new object each time.
+        """The model with the parameters and state of the best epoch, without dropout; a new object each time.
 
-        A Flax NNX module after `eval()`, called as `model(graph, x)` wherever Flax is; of a Linen module what
-        `module.bind` gives, of a function its `functools.partial`.
+        A Flax NNX module after `eval()`, called as `model(graph, x)`; a Linen module bound by `module.bind`; or the
+        `functools.partial` of a function.
         """
         return self._there.bound()
 
     def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
-        """What `model(graph, x)` gives, on any graph: an exact forward without dropout, compiled once per graph's size.
+        """Return the output of `model(graph, x)` on any graph, by an exact forward pass, compiled once per graph size.
 
         Args:
-            graph: a `dorylax.Graph`, V vertices.
-            x: features `[V, F]`, prepared as those of the training data were (`Dataset.row_normalised`, say).
-            inputs: the further inputs that the model was trained with, by name; those per edge may have come with the graph.
+            graph: A `dorylax.Graph` with V vertices.
+            x: Features `[V, F]`, prepared as in training (`Dataset.row_normalised`, say).
+            inputs: Further inputs of the model, by name; inputs per edge may come with the graph.
 
         Returns:
-            What the model returns, NumPy arrays, floating ones as float32; row i for row i of the graph.
+            NumPy arrays, floating ones as float32; row i belongs to row i of the graph.
 
         Raises:
-            ValueError: another number of features, or an input that the model was not trained with, or lacks.
+            ValueError: The number of features differs, or an input is missing or unknown.
         """
         return self._there.predict(graph, x, **inputs)
 
     def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, Any]:
-        """What the model's layers give in such a pass: hidden rows, attention coefficients.
+        """Return the outputs of the model's layers in such a pass: hidden rows, attention coefficients.
 
         Args:
-            graph: as of `predict`.
-            x: likewise.
-            inputs: likewise.
+            graph: As for `predict`.
+            x: As for `predict`.
+            inputs: As for `predict`.
 
         Returns:
-            Arrays by name, sorted. `convs.0` is what `model.convs[0]` returned, `output` what the model did;
-            `convs.0.attention` is what that layer sowed (`nnx.Intermediate`) under the name. Several of a name are numbered,
+            Arrays by name, sorted. `convs.0` is the output of `model.convs[0]`, `output` that of the model, and
+            `convs.0.attention` a value that the layer sowed (`nnx.Intermediate`). Several of a name are numbered,
             `skeleton.hidden.0`. Rows are vertices or edges in the order of the graph and its edge ids.
 
         Raises:
-            ValueError: as `predict`.
-            TypeError: the model is a function, which has no layers.
+            ValueError: As for `predict`.
+            TypeError: The model is a function, which has no layers.
         """
         return self._there.intermediates(graph, x, **inputs)
 
     def export(self, path: str | os.PathLike[str]) -> None:
-        """Writes the model as one file that runs where only JAX and NumPy are, on graphs of any size.
+        """Write the model as one file that needs only JAX and NumPy, for graphs of any size.
 
-        `python FILE INPUT.npz OUTPUT` runs it, or `runpy.run_path(FILE)["Model"]()` in Python, called as
-        `(edge_index [2, E], x [V, F])`. It gives what `predict` gives, to rounding; if a configuration has row-normalised
-        the features that were trained on, it does so itself.
+        `python FILE INPUT.npz OUTPUT` runs the file; so does `runpy.run_path(FILE)["Model"]()` in Python, called as
+        `(edge_index [2, E], x [V, F])`. The output equals that of `predict`, to rounding. The file row-normalises features
+        if the configuration did so in training.
 
         Args:
-            path: of the file.
+            path: Path of the file.
 
         Raises:
+<<<<<<< HEAD
             InputError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
             OSError: the file cannot be written; the one that may have been there stays.
+=======
+            ExportError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
+            OSError: The file cannot be written; an old one stays.
+>>>>>>> refs/heads/store
         """
         self._there.export(path)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickle: numbers and parameters, without what this process has compiled."""
+        """Return numbers and parameters for pickle, without compiled functions."""
         return {**self.__dict__, "trained": None}
 
     @property
@@ -299,10 +318,10 @@ class TrainResult:
         return self.trained
 
     def frame(self) -> Any:
-        """The history as a pandas frame: a row per epoch, a column for each field of `EpochRecord` that any epoch has.
+        """Return the history as a pandas frame: a row per epoch, a column for each field of `EpochRecord` in use.
 
-        `time` are the training seconds up to the epoch's end. Values that are missing are NaN. `dorylax.experiments.load`
-        gives such frames of whole sweeps.
+        `time` is the training time in seconds up to the end of the epoch. Missing values are NaN. `dorylax.experiments.load`
+        returns such frames of whole sweeps.
         """
         import pandas  # type: ignore[import-untyped]
 
@@ -312,7 +331,7 @@ class TrainResult:
         return whole.dropna(axis="columns", how="all") if self.history else whole
 
     def plot(self) -> Any:
-        """Loss and accuracies (or evaluated losses) by epoch, and which was best: a Matplotlib figure."""
+        """Draw loss and scores by epoch, with the best epoch, as a Matplotlib figure."""
         from dorylax.runs.curves import plot
 
         return plot(self.history, self.best_epoch, METRICS[self.metric])
@@ -324,47 +343,47 @@ class TrainResult:
 
     @property
     def val_accuracy(self) -> float | None:
-        """Validation accuracy at the best epoch, a fraction; None where the mask is empty, or the metric is another one."""
+        """Validation accuracy at the best epoch, a fraction; None for an empty mask, and under another metric."""
         return self._at_best("val_accuracy")
 
     @property
     def test_accuracy(self) -> float | None:
-        """Test accuracy at the epoch of best validation, a fraction; None where the mask is empty, or for another metric."""
+        """Test accuracy at the best epoch, a fraction; None for an empty mask, and under another metric."""
         return self._at_best("test_accuracy")
 
     @property
     def val_loss(self) -> float | None:
-        """Mean loss over the validation vertices at the best epoch; None where the metric is another one."""
+        """Mean loss over the validation vertices at the best epoch; None under another metric."""
         return self._at_best("val_loss")
 
     @property
     def test_loss(self) -> float | None:
-        """Mean loss over the test vertices at the epoch of best validation; None where the metric is another one."""
+        """Mean loss over the test vertices at the best epoch; None under another metric."""
         return self._at_best("test_loss")
 
     @property
     def val_score(self) -> float | None:
-        """The metric, whichever it is, on the validation examples at the best epoch; None where there are none."""
+        """The run's metric on the validation examples at the best epoch; None if there are none."""
         return None if self.best_epoch is None else self.history[self.best_epoch].score("val")
 
     @property
     def test_score(self) -> float | None:
-        """The metric, whichever it is, on the test examples at the epoch of best validation; None where there are none."""
+        """The run's metric on the test examples at the best epoch; None if there are none."""
         return None if self.best_epoch is None else self.history[self.best_epoch].score("test")
 
     @property
     def final_loss(self) -> float | None:
-        """The last epoch's masked training loss, without penalty, before its update; None before any epoch."""
+        """Masked training loss of the last epoch, without penalty, before its update; None before any epoch."""
         return self.history[-1].loss if self.history else None
 
     @property
     def still_falling(self) -> bool:
-        """Whether that loss was still falling fast in the last epochs (`dorylax.runs.convergence`)."""
+        """Whether the training loss was still falling fast at the end."""
         return still_falling([record.loss for record in self.history])
 
     @property
     def seconds_per_epoch(self) -> float | None:
-        """Median of the epochs' training seconds without the first (the first itself if it is the only one)."""
+        """Median training seconds of the epochs without the first (of the first if it is the only one)."""
         seconds = [record.seconds for record in self.history]
         return statistics.median(seconds[1:] or seconds) if seconds else None
 
@@ -373,7 +392,7 @@ class TrainResult:
         return value
 
     def summary(self) -> dict[str, Any]:
-        """The results as plain values: summary.json without the seed (docs/run-directory.md has the fields)."""
+        """Return the results as plain values: the fields of summary.json (docs/run-directory.md) without the seed."""
         losses = {"val_loss": self.val_loss, "test_loss": self.test_loss} if self.metric == "loss" else {}
         other = self.metric not in (*ACCURACIES, "loss")
         scores = {"val_score": self.val_score, "test_score": self.test_score} if other else {}
@@ -397,10 +416,10 @@ class TrainResult:
 
 @final
 class TrainingError(DorylaxError, RuntimeError):
-    """A run that cannot go on.
+    """A run that cannot continue.
 
     Attributes:
-        result: what it had reached, where there is something: history, best parameters, timings.
+        result: Its history, best parameters and timings so far; None if there are none.
     """
 
     def __init__(self, message: str, result: TrainResult | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, final
 @final
 @dataclasses.dataclass(frozen=True)
 class GraphServerMetrics:
-    """A graph server in an epoch: all that was done for its intervals in this epoch, whenever that was.
+    """A graph server in an epoch: all work for its intervals in this epoch, whenever it was done.
 
     Attributes:
         epoch, server: which.

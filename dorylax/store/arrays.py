@@ -11,9 +11,9 @@ import contextlib
 import hashlib
 import math
 import secrets
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar, final, runtime_checkable
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 import ml_dtypes  # noqa: F401 (gives NumPy the dtype bfloat16 and its relatives)
 import numpy as np
@@ -44,35 +44,16 @@ class Part(NamedTuple):
     arrays: dict[str, Any]
 
 
-@runtime_checkable
-class PartsWriter(Protocol):
-    """Writer of the parts of a checkpoint whose arrays are in other processes."""
+PartsWriter: TypeAlias = Callable[[str], Mapping[str, Part]]
+"""Writes the arrays of other processes into the folder of a new checkpoint, by `write_part`; returns the parts by name.
 
-    def write(self, place: str) -> Mapping[str, Part]:
-        """Have every part written by `write_part`.
-
-        Args:
-            place: Folder of the new checkpoint.
-
-        Returns:
-            The parts by name.
-
-        Raises:
-            OSError: A part could not be written.
-            DorylaxError: A process that holds arrays is gone.
-        """
+Raises OSError if a part cannot be written, DorylaxError if a process that holds arrays is gone.
+"""
 
 
-@final
-class CopiedParts:
-    """A `PartsWriter` of the parts of another checkpoint."""
-
-    def __init__(self, parts: Mapping[str, Part]) -> None:
-        self._parts = parts
-
-    def write(self, place: str) -> Mapping[str, Part]:
-        """See `PartsWriter`."""
-        return {name: write_part(place, name, read_part(part)) for name, part in self._parts.items()}
+def copy_parts(parts: Mapping[str, Part], place: str) -> dict[str, Part]:
+    """Copy the parts of another checkpoint into the folder of a new one; errors as of `read_part` and `write_part`."""
+    return {name: write_part(place, name, read_part(part)) for name, part in parts.items()}
 
 
 def write_part(place: str, name: str, arrays: Mapping[str, Any]) -> Part:
@@ -174,5 +155,8 @@ def read_arrays(
 
 def _array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:
     dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
-    data = np.fromfile(path, np.uint8, dtype.itemsize * math.prod(shape), offset=entry["offset"])
+    size, offset = dtype.itemsize * math.prod(shape), entry["offset"]
+    if offset + size > path.stat().st_size:
+        raise ValueError("an array of its index ends behind the file")
+    data = np.fromfile(path, np.uint8, size, offset=offset)
     return np.reshape(data.view(dtype), shape)

@@ -207,17 +207,12 @@ def check_content(path: Path, expected: Content, shown: str) -> None:
         )
 
 
-def is_name(name: str) -> bool:
-    """Whether a text is the name of a stored file: relative, and leading nowhere else."""
-    return "\0" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
-
-
 def check_name(name: str) -> str:
     """Return the name of a stored file, which may come from a file that others have written.
 
     Raises:
         StorageError: The name is empty, absolute, or leads out of its place.
     """
-    if not is_name(name):
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise StorageError(f"{name!r} is no name of a stored file: it must be relative, without . and ..")
     return name

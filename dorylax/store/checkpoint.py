@@ -170,7 +170,7 @@ class Checkpoints:
             name, content, entries = write_arrays(storage, f"{folder}/arrays", every)
             entry, own = iter(entries), name.removeprefix(f"{folder}/")
             index = {group: {name: next(entry) for name in named} for group, named in arrays.items()}
-            written = {} if parts is None else parts.write(str(self.path(epochs)))
+            written = {} if parts is None else parts(str(self.path(epochs)))
             files = {own: content} | {part.file: Content(part.size, part.sha256) for part in written.values()}
             fields = {
                 "schema": SCHEMA,

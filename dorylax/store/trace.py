@@ -1,11 +1,11 @@
-"""trace.json: events of Chrome's trace format, a line each, written as they come and read back.
+"""trace.json: events of Chrome's trace format, one per line, appended as they come and read back.
 
-Between two appends the file is whole: strict JSON, as Perfetto opens it. New lines are put behind the end of the old ones,
-and only then does the first of them take the place of the closing bracket; so a full disk leaves what was there, and a
-process that is killed while it writes leaves at most a cut line, where `read` stops.
+Between two appends the file is strict JSON, which Perfetto opens. New lines go behind the end of the file; then the first of
+them replaces the closing bracket. A full disk therefore leaves the old file, and a killed process leaves at most a cut line,
+at which `read` stops.
 
-*Marks* are events of the phase "i" that say how many epochs had been finished there. A run that goes on from a checkpoint
-cuts the file back to the mark of its epochs (`TraceFile.resume`): what a killed process did after it is done again.
+*Marks* are events of phase "i" with the number of epochs finished before them. A run that continues from a checkpoint cuts
+the file back to the mark of its epochs (`TraceFile.resume`), because it repeats the later ones.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _FIELDS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
     "M": ({"name": str, "pid": int, "tid": int}, {"name": str}),
     "i": ({"name": str, "s": str, "ts": float, "pid": int, "tid": int}, {"epochs": int, "bytes": int}),
 }
-"""Of the events of each phase what they have at least, and what their `args` have."""
+"""Required fields of events, and of their `args`, by phase."""
 _MOST = 2**63
-"""Above every number in a trace."""
+"""Bound of all numbers in a trace."""
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 class TraceWarning(UserWarning):
-    """A trace could not be written: the run goes on without."""
+    """A trace could not be written; the run continues without it."""
 
 
 class Kept(NamedTuple):
-    """What a trace holds already.
+    """The part of a trace that a resumed run keeps.
 
     Attributes:
-        names: its events of the phase "M", which name processes and threads.
-        marks: its marks, in order.
+        names: Events of phase "M", which name processes and threads.
+        marks: Marks, in order.
     """
 
     names: tuple[Event, ...] = ()
@@ -57,11 +57,11 @@ class Kept(NamedTuple):
 
 @final
 class TraceFile:
-    """A trace that is being written; make it with `create` or `resume`.
+    """An open trace; make it with `create` or `resume`.
 
     Attributes:
-        path: the file.
-        size: its bytes.
+        path: The file.
+        size: Its number of bytes.
     """
 
     def __init__(self, path: Path, descriptor: int, size: int) -> None:
@@ -70,10 +70,10 @@ class TraceFile:
 
     @classmethod
     def create(cls, path: Path) -> TraceFile:
-        """A trace without events, in place of one that may be there.
+        """Make a trace without events; it replaces an existing one.
 
         Raises:
-            OSError: the file system refuses.
+            OSError: The file system refuses.
         """
         file = cls(path, open_in_place(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), len(_HEAD + _TAIL))
         try:
@@ -87,10 +87,10 @@ class TraceFile:
 
     @classmethod
     def resume(cls, path: Path, epochs: int) -> tuple[TraceFile, Kept]:
-        """The trace that is there, cut back to the last mark of at most so many epochs; a new one if there is none.
+        """Open a trace and cut it back to the last mark of at most `epochs` epochs; make a new one if there is none.
 
         Raises:
-            OSError: the file system refuses.
+            OSError: The file system refuses.
         """
         kept, end = _kept(path, epochs)
         if not end:
@@ -104,10 +104,10 @@ class TraceFile:
         return file, kept
 
     def append(self, lines: list[str]) -> None:
-        """Adds events (`line_of`).
+        """Append events (`line_of`).
 
         Raises:
-            OSError: the file system refuses; the file is as before.
+            OSError: The file system refuses; the file is unchanged.
         """
         if not lines:
             return
@@ -125,18 +125,18 @@ class TraceFile:
         self.size = begin + len(content)
 
     def sync(self) -> None:
-        """Puts on disk what has been written.
+        """Flush the file to disk.
 
         Raises:
-            OSError: the file system refuses.
+            OSError: The file system refuses.
         """
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Puts the file on disk, and lets go of it. A second call does nothing.
+        """Flush the file to disk and close it. A second call does nothing.
 
         Raises:
-            OSError: the file system refuses; the file is closed all the same.
+            OSError: The file system refuses; the file is closed nevertheless.
         """
         if self._descriptor < 0:
             return
@@ -150,10 +150,7 @@ class TraceFile:
         os.close(descriptor)
 
     def _end_at(self, place: int) -> None:
-        """Lets the file end with the bytes before this place, and the closing bracket.
-
-        The bracket first: it lies where the file has its room already, even on a full disk.
-        """
+        """End the file at a place with the closing bracket, which comes first: there is room for it, even on a full disk."""
         self._put(_TAIL, place)
         os.ftruncate(self._descriptor, place + len(_TAIL))
 
@@ -165,31 +162,31 @@ class TraceFile:
 
 
 def line_of(event: Event) -> str:
-    """An event as `TraceFile.append` takes it: ASCII.
+    """Return an event as a line for `TraceFile.append`, in ASCII.
 
     Raises:
-        ValueError: a value that JSON does not know (NaN, infinity).
+        ValueError: A value is NaN or infinite.
     """
     return _encode(event)
 
 
 def mark(epochs: int, microseconds: float, size: int) -> dict[str, Any]:
-    """A mark.
+    """Return a mark.
 
     Args:
-        epochs: that are finished.
-        microseconds: where it lies in time: at the end of the last event before it.
-        size: bytes of the file before it.
+        epochs: Number of finished epochs.
+        microseconds: Time of the mark: the end of the last event before it.
+        size: Number of bytes of the file before it.
     """
     arguments = {"epochs": epochs, "bytes": size}
     return {"name": "epochs", "ph": "i", "s": "g", "ts": microseconds, "pid": 0, "tid": 0, "args": arguments}
 
 
 def cut(path: Path, epochs: int) -> None:
-    """Cuts a trace back as `TraceFile.resume` does; one without such a mark, which a run would begin anew, is removed.
+    """Cut a trace back as `TraceFile.resume` does; remove a trace without such a mark.
 
     Raises:
-        OSError: the file system refuses.
+        OSError: The file system refuses.
     """
     if _kept(path, epochs)[1]:
         TraceFile.resume(path, epochs)[0].close()
@@ -198,17 +195,17 @@ def cut(path: Path, epochs: int) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of a trace, as far as it is whole, without holding them all.
+    """Yield the events of a trace up to its first damaged line.
 
     Raises:
-        RunDirectoryError: it is no trace, or of a newer schema.
-        RunDirectoryAccessError: the file system refuses.
+        RunDirectoryError: The file is no trace, or has a newer schema.
+        RunDirectoryAccessError: The file system refuses.
     """
     try:
         with path.open("rb") as file:
             head = file.readline()
             if _HEAD.startswith(head):
-                return  # its process was killed when it began
+                return  # its process was killed at the start
             _check_head(path, head)
             for event in map(_event, _lines(file)):
                 if event is None:
@@ -233,7 +230,7 @@ def _check_head(path: Path, head: bytes) -> None:
 
 
 def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
-    """Whole lines up to the closing bracket."""
+    """Yield whole lines up to the closing bracket."""
     for text in file:
         if not text.endswith(b"\n") or text == _TAIL[1:]:
             return
@@ -241,7 +238,7 @@ def _lines(file: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _event(text: bytes) -> dict[str, Any] | None:
-    """The event of a line; None where it is damaged."""
+    """Return the event of a line; None if the line is damaged."""
     try:
         event = json.loads(text.rstrip(b",\n"))
     except (ValueError, RecursionError):
@@ -250,16 +247,12 @@ def _event(text: bytes) -> dict[str, Any] | None:
 
 
 def _is_whole(event: Event) -> bool:
-    """Whether it has what events of its phase have: a line in which a bit has flipped may be JSON still."""
+    """Whether an event has the fields of its phase: a line with a flipped bit may still be JSON."""
     phase, arguments = event.get("ph"), event.get("args")
     if not isinstance(phase, str) or phase not in _FIELDS or not isinstance(arguments, dict):
         return False
-    own, inner = _FIELDS[phase]
-    return _has(event, own) and _has(arguments, inner)
-
-
-def _has(values: Event, fields: Mapping[str, type]) -> bool:
-    return all(_is(values.get(key), kind) for key, kind in fields.items())
+    pairs = zip((event, arguments), _FIELDS[phase], strict=True)
+    return all(_is(values.get(key), kind) for values, fields in pairs for key, kind in fields.items())
 
 
 def _is(value: Any, kind: type) -> bool:
@@ -269,7 +262,7 @@ def _is(value: Any, kind: type) -> bool:
 
 
 def _kept(path: Path, epochs: int) -> tuple[Kept, int]:
-    """What a trace holds up to the last mark of at most so many epochs, and where that mark ends; 0 if there is none."""
+    """Return the content up to the last mark of at most `epochs` epochs, and the end of that mark; 0 if there is none."""
     names: list[Event] = []
     marks: list[Event] = []
     end = whole = 0

@@ -8,7 +8,7 @@ import itertools
 import json
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, final
 
 import numpy as np
@@ -160,7 +160,7 @@ class HostsRun(PipelineRun):
         if synchronous:
             return Saved({}, record)
         generation = hosts.generation
-        return Saved(known[0][0], record, _Parts(lambda place: self._write_parts(number, place, generation)))
+        return Saved(known[0][0], record, lambda place: self._write_parts(number, place, generation))
 
     def check_checkpoints(self, place: str) -> None:
         """See `PipelineRun`."""
@@ -253,15 +253,3 @@ class HostsRun(PipelineRun):
         assert isinstance(worked, Worked)
         self._hosts.has_worked(address, worked, asked)
         return worked
-
-
-@final
-class _Parts:
-    """See `PartsWriter`. Valid until the next epoch."""
-
-    def __init__(self, write: Callable[[str], Mapping[str, Part]]) -> None:
-        self._write = write
-
-    def write(self, place: str) -> Mapping[str, Part]:
-        """See `PartsWriter`."""
-        return self._write(place)

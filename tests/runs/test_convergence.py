@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dorylax.runs.convergence import still_falling
+from dorylax.runs.result import still_falling
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def cut(path: Path) -> None:
         {"arrays": {"params": {"w": {"shape": 3}}}},
         {"arrays": {"params": {"w": {"shape": [3]}}}},
         {"arrays": {"state": {"w": {"shape": [0], "dtype": "none", "offset": 0}}}},
-        {"arrays": {"state": {"w": {"shape": [10**6], "dtype": "int8", "offset": 0}}}},
+        {"arrays": {"state": {"w": {"shape": [2**40], "dtype": "int8", "offset": 0}}}},
         {"arrays": {"state": {"w": {"shape": [1], "dtype": "object", "offset": 0}}}},
         {"own": "no-such-file"},
         {"files": {}},
@@ -436,14 +436,13 @@ def test_what_a_host_of_a_lost_cluster_still_writes_changes_nothing(tmp_path):
     """Into a checkpoint that was written without it, into one that is dropped meanwhile, and after both."""
     place, buffers = Checkpoints(tmp_path, keep=1), {"server 0/rows": np.arange(3.0)}
 
-    class Hosts:
-        def write(self, folder):
-            return {"server 0": write_part(folder, "server 0", buffers)}
+    def hosts(folder):
+        return {"server 0": write_part(folder, "server 0", buffers)}
 
-    first = place.save(1, ARRAYS, {}, Hosts())
+    first = place.save(1, ARRAYS, {}, hosts)
     late = write_part(str(first), "server 0", {"server 0/rows": np.zeros(3)})
     assert np.array_equal(place.restore().arrays["pipeline"]["server 0/rows"], np.arange(3.0))
-    place.save(2, ARRAYS, {}, Hosts())
+    place.save(2, ARRAYS, {}, hosts)
     assert place.epochs() == [2]
     write_part(late.place, "server 0", {"server 0/rows": np.zeros(3)})
     assert place.epochs() == [2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 import warnings
 from collections.abc import Collection, Mapping
@@ -19,7 +20,7 @@ from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
 from dorylax.memory.sources import shape_of
 from dorylax.runs.result import TrainResult
-from dorylax.store.arrays import CopiedParts
+from dorylax.store.arrays import copy_parts
 from dorylax.store.aws import AwsError
 from dorylax.store.checkpoint import CheckpointError, Checkpoints
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
@@ -194,7 +195,7 @@ class RunFiles:
         arrays, record = to_checkpoint(loop, self._run)
         parts: Any = None if loop.carried is None else loop.carried.parts
         if isinstance(parts, Mapping):
-            parts = CopiedParts(parts) if parts else None
+            parts = functools.partial(copy_parts, parts) if parts else None
         self._checkpoints.save(number, arrays, record, parts)
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)

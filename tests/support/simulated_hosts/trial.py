@@ -28,7 +28,6 @@ from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.program.model.flax_nnx import take_apart
-from dorylax.store.arrays import PartsWriter
 from dorylax.store.base import StorageError
 from dorylax.store.durable import leftover_of
 from dorylax.trainer.step.objective import CLASSES
@@ -330,13 +329,12 @@ class _World:
 
     def _write(self, found: Saved, folder: Path) -> Saved | None:
         """A checkpoint, with the files of all hosts; None where one could not be written."""
-        assert isinstance(found.parts, PartsWriter | dict)
         if isinstance(found.parts, dict):
             return found
         place = folder / str(len(list(folder.iterdir())))
         place.mkdir()
         try:
-            parts = found.parts.write(str(place))
+            parts = found.parts(str(place))
         except StorageError:
             if left := [path.name for path in place.rglob("*") if leftover_of(path)]:
                 raise BrokenError(f"writing a checkpoint failed, and left {left}") from None
