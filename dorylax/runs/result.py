@@ -297,13 +297,8 @@ class TrainResult:
             path: Path of the file.
 
         Raises:
-<<<<<<< HEAD
-            InputError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
-            OSError: the file cannot be written; the one that may have been there stays.
-=======
-            ExportError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
+            InputError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
             OSError: The file cannot be written; an old one stays.
->>>>>>> refs/heads/store
         """
         self._there.export(path)
 
