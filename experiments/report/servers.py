@@ -130,8 +130,10 @@ def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
     note += " ".join(_evenness(name, found) for name, found in loads.items() if len(found.graph) > 1)
     if any(len(found.graph) > _LISTED for found in loads.values()):
         note += f" Of more than {_LISTED} servers the table lists those that wait least; servers.jsonl has all."
-    held = "Per epoch. Pulls held: the stability gate was closed, so the interval waited for exact rows. "
- "Stashes: most intervals per version."
+    held = (
+        "Per epoch. Pulls held: the stability gate was closed, so the interval waited for exact rows. "
+        "Stashes: most intervals per version."
+    )
     return [Table.of("Graph servers", graph, note), Table.of("Parameter servers", parameters, held)]
 
 
