@@ -53,13 +53,10 @@ def main() -> None:
     parser.add_argument("folder", type=Path, nargs="?", help="of the sweep, finished or not")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parsed(parser)
-    if options.tiny:
-        with tempfile.TemporaryDirectory() as folder:
-            report(_tiny(Path(folder)), options.json)
-    elif options.folder is None:
+    if not options.tiny and options.folder is None:
         parser.error("give the folder of a sweep, as runs/stability")
-    else:
-        report(options.folder, options.json)
+    with tempfile.TemporaryDirectory() as folder:
+        report(_tiny(Path(folder)) if options.tiny else options.folder, options.json)
 
 
 def report(folder: Path, json: Path | None) -> None:
