@@ -12,7 +12,7 @@ from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.simple import Balance
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import BACKENDS, ELSEWHERE
-from dorylax.serverless.config import PlacementKind, TensorConfig
+from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, PathText, Positive, Section, Text
 
@@ -225,14 +225,9 @@ class PipelineConfig(Section):
         return self.clock == "real" or find_cluster(self.cluster).functions > 0
 
     @property
-    def placement(self) -> PlacementKind:
-        """`tensor.placement`, filled in: on the real clock, whoever names a backend asks for its workers."""
-        return self.tensor.placement or ("auto" if self.clock == "virtual" else "functions")
-
-    @property
     def runs_stages(self) -> bool:
         """Whether this process may run every stage: inline, or because servers may keep those meant for workers."""
-        return self.tensor.backend == "inline" or self.placement != "functions"
+        return self.tensor.backend == "inline" or self.tensor.placement != "functions"
 
     @property
     def has_functions(self) -> bool:

@@ -104,7 +104,7 @@ class Estimate:
         """A line if functions would be slower or dearer than the servers alone; None otherwise.
 
         Args:
-            kind: `PipelineConfig.placement`.
+            kind: `tensor.placement`.
         """
         best, servers, functions = self.compare()
         time, price = functions.seconds / servers.seconds, functions.dollars / servers.dollars
@@ -182,7 +182,7 @@ class Placement:
         resources: Resources,
     ) -> Placement:
         """The placement that a configuration asks for; arguments as of `Estimate`."""
-        kind = config.placement
+        kind = config.tensor.placement
         if kind == "servers":
             return cls(None, fixed=frozenset())
         if kind == "functions" or cluster is None or not cluster.ships:

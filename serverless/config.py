@@ -40,11 +40,10 @@ class TensorConfig(Section):
             ["where tensor tasks run", *(f"{name}: {entry.what}" for name, entry in BACKENDS.items())]
         ),
     )
-    placement: PlacementKind | None = Field(
-        default=None,
+    placement: PlacementKind = Field(
+        default="functions",
         description="which stages run on functions; auto: those that pay by the time model and by measured durations, "
-        "decided for every epoch; servers: none; functions: those with much arithmetic for their bytes; null: auto on the "
-        "virtual clock, functions elsewhere",
+        "decided for every epoch; servers: none; functions: those with much arithmetic for their bytes",
     )
     price_weight: Annotated[float, Field(ge=0)] = Field(
         default=1.0,

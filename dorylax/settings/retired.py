@@ -20,7 +20,11 @@ _REPLACED: Mapping[str, Callable[[Any], dict[str, Any]]] = MappingProxyType(
     {
         "pipeline.oscillation_limit": lambda limit: {"pipeline.stability_gate": limit != 1},
         "pipeline.delay_scaling": lambda epochs: {} if epochs is None else {"pipeline.delay_scaling": epochs},
-        "tensor.relaunch": lambda _: {"tensor.hedge_quantile": 0.95},
+        "tensor.relaunch": lambda _: {
+            "tensor.hedge_quantile": 0.95,
+            "tensor.placement": "functions",
+            "tensor.price_weight": 1.0,
+        },
     }
 )
 """Replacements of a retired setting, from its value in an old run. Runs with scaled delays keep it and are refused."""

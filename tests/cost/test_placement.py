@@ -25,7 +25,7 @@ SLOW = HEAVY._replace(function_seconds=9.0)
         ({0: HEAVY, 1: DEAR}, ROOM, 0.0, 1.0, {0}),  # 1 is as fast, and costs more than it gains
         ({0: HEAVY, 1: DEAR}, ROOM, 0.0, 0.0, {0, 1}),  # only time counts
         ({0: SLOW}, ROOM, 0.0, 0.0, set()),  # 9 seconds of waiting for 8 of work
-        ({0: SLOW, 1: LIGHT}, ROOM, 1.0, 0.0, set()),
+        ({0: SLOW, 1: LIGHT}, ROOM, 1.0, 0.0, {1}),  # the work for 0 hides the wait for 1
         ({0: HEAVY}, ROOM._replace(slots=1), 0.0, 1.0, set()),  # one call after the other
         ({0: HEAVY}, ROOM._replace(threads=100), 0.0, 0.0, {0}),
         (

@@ -141,7 +141,7 @@ def functions_remark(config: RunConfig) -> str | None:
     cluster = find_cluster(pipeline.cluster)
     resources = Resources.of(pipeline, cluster if pipeline.clock == "virtual" else None, cores())
     found = Placed(plan, rows, sizes=sizes, config=pipeline, cluster=cluster, resources=resources)
-    return found.remark(pipeline.placement)
+    return found.remark(pipeline.tensor.placement)
 
 
 def check_config(config: RunConfig) -> None:

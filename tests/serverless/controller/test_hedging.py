@@ -79,8 +79,8 @@ def test_continues_from_a_checkpoint_to_the_bit(before: list[float], after: list
     one.spend(2)
     other.restore(json.loads(json.dumps(one.state())))
     for seconds in after:
-        observed(one, [seconds], stage=2)
-        observed(other, [seconds], stage=2)
+        one.observe(2, 0.0, seconds)
+        other.observe(2, 0.0, seconds)
         assert one.threshold(2) == other.threshold(2)
         assert one.spend(2) == other.spend(2)
     assert one.state() == other.state()
