@@ -273,15 +273,16 @@ def _row_content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[
 
 
 def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
-    table = Table(
-        title="Dorylus, tables 3 and 4: time T and value V on functions, relative to servers alone (published, simulated),\n"
-        "and simulated seconds of an epoch, × the epochs with which they would be the published seconds",
+    ratios = Table(
+        title="Dorylus, tables 3 and 4: time T and value V on functions, relative to servers alone (published, simulated)",
         title_justify="left",
         title_style="bold",
     )
-    table.add_column("row")
-    for column in ("T CPU", "V CPU", "T GPU", "V GPU", "functions", "CPU", "GPU"):
-        table.add_column(column, justify="right")
+    epochs = Table(title="simulated epoch × epochs that would take the published time", title_justify="left")
+    for table, columns in ((ratios, ("T CPU", "V CPU", "T GPU", "V GPU")), (epochs, ("functions", "CPU", "GPU"))):
+        table.add_column("row")
+        for column in columns:
+            table.add_column(column, justify="right")
     right = dict.fromkeys(_BACKENDS[1:], 0)
     for content in contents:
         shown = []
@@ -291,11 +292,17 @@ def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
                 f"{published[name]:.2f}, {'–' if found is None else f'{found[name]:.2f}'}" for name in ("time", "value")
             ]
             right[other] += found is not None and (found["value"] > 1) == (published["value"] > 1)
-        for cell in (content["cells"][backend] for backend in _BACKENDS):
-            found = cell["simulated"]
-            shown.append("–" if found is None else f"{found['epoch_seconds']:.3g} s × {cell['epochs_if_equal']:.0f}")
-        table.add_row(content["row"], *shown)
-    print_table(table)
+        ratios.add_row(content["row"], *shown)
+        cells = [content["cells"][backend] for backend in _BACKENDS]
+        simulated = [
+            "–"
+            if cell["simulated"] is None
+            else f"{cell['simulated']['epoch_seconds']:.3g} s × {cell['epochs_if_equal']:.0f}"
+            for cell in cells
+        ]
+        epochs.add_row(content["row"], *simulated)
+    print_table(ratios)
+    print_table(epochs)
     for content in contents:
         for backend, reason in content["missing"].items():
             click.echo(f"{content['row']} on {backend} was not simulated: {reason}")

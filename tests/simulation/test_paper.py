@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from dorylax.cost.cluster_file import changed
 from dorylax.jax_internals import type_of
 from dorylax.pipeline.stages import stage_cost
 from dorylax.simulation.paper import GRAPHS, TABLES_3_4, implied_epochs, relative
@@ -99,3 +100,20 @@ def test_attention_is_computed_per_edge_on_functions(row):
     product = 2 * scenario.config.model.hidden_features * small.graph.classes
     assert sum(cost.flops for cost in costs) / edges == pytest.approx(3 * product, rel=0.06)
     assert all(cost.bytes_in + cost.bytes_out < 32 * edges for cost in costs)  # rows would be 100 bytes or more
+
+
+def test_narrow_rows_are_gathered_no_faster_than_memory_answers():
+    """The least time of a row reaches the engine's gathers: it changes an epoch of narrow rows, and none of wide ones."""
+    row = TABLES_3_4[0]
+    epochs = {}
+    for features in (8, 800):
+        for latency in (0.0, 90e-9):
+            made = row.scenario("cpu")
+            sizes = dataclasses.replace(GRAPHS[row.graph], vertices=20_000, edges=2_000_000, features=features)
+            settings = {"hidden_features": features, "name": made.config.model.name}
+            config = made.config.model_copy(update={"model": made.config.model.model_copy(update=settings)})
+            cluster = changed(made.cluster, {"graph_server.row_latency": latency})
+            small = dataclasses.replace(made, graph=sizes, config=config, cluster=cluster)
+            epochs[features, latency] = simulate(small, epochs=2).epoch
+    assert epochs[8, 90e-9] > 1.05 * epochs[8, 0.0]
+    assert epochs[800, 90e-9] == epochs[800, 0.0]
