@@ -326,10 +326,15 @@ class Checkpoints:
         except ImportError as error:
             raise CheckpointError(f"checkpoint {place} cannot be read: {error}") from error
         except _DAMAGE as error:
-            refused = isinstance(error, StorageError) and not isinstance(error, NotThereError | OtherContentError)
-            if refused or (isinstance(error, OSError) and error.errno in _PASSING):
+            if self._is_refusal(error):
                 raise CheckpointError(f"checkpoint {place} cannot be read: {_in_one_line(error)}") from error
             raise _DamagedError(f"{step} cannot be read: {error}") from error
+
+    def _is_refusal(self, error: Exception) -> bool:
+        """Whether the machine or S3 refuses to read now; any other error is damage."""
+        if not isinstance(error, OSError) or isinstance(error, NotThereError | OtherContentError):
+            return False
+        return not isinstance(self._storage, LocalStorage) or error.errno in _PASSING
 
     def _remaining(self) -> str:
         try:

@@ -22,6 +22,7 @@ from dorylax.store import checkpoint, local
 from dorylax.store.arrays import write_part
 from dorylax.store.checkpoint import CheckpointError, CheckpointMismatchError, Checkpoints, CheckpointWarning
 from dorylax.store.digest import DIGEST, sealed
+from dorylax.store.s3 import S3Storage
 
 ARRAYS = {
     "params": {
@@ -297,6 +298,21 @@ def test_what_this_process_cannot_read_now_is_no_damage(tmp_path, monkeypatch, w
             store.restore()
     store.save(3, ARRAYS, {"which": 3})
     assert store.epochs() == [2, 3]  # nothing else was dropped than what is too many
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_disk_without_room_for_a_copy_is_no_damage_of_one_in_s3(bucket, monkeypatch):
+    store = Checkpoints(f"s3://{bucket}/checkpoints")
+    store.save(1, ARRAYS, RECORD)
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "copy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Storage, "fetch", fail)
+        with pytest.raises(CheckpointError, match=r"epoch-00000001 cannot be read: .*No space left on device"):
+            store.restore()
+    assert_same(store.restore().arrays, ARRAYS)
 
 
 @pytest.mark.filterwarnings("error")
