@@ -63,7 +63,7 @@ def main() -> None:
     edges, memory = arguments.edges, ["--memory", arguments.memory]
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(dir=arguments.folder, prefix="importing-") as name:
-        text, part, out = (str(Path(name) / file) for file in ("edges.txt", "slice.txt", "out.npz"))
+        text, part, out = (str(Path(name) / file) for file in ("edges.txt", "slice.txt", "out"))
         write_edges(Path(text), edges, arguments.vertices)
         with open(text) as whole, open(part, "w") as first:
             first.writelines(islice(whole, arguments.slice))
@@ -86,7 +86,7 @@ def main() -> None:
             results.append({"run": label, "edges": count, "seconds": found.seconds, "peak": found.peak})
             rate = f"{found.seconds:>8.1f} s {count / found.seconds / 1e6:>7.2f} M edges/s"
             print(f"{label:<44} {count:>13,} edges {rate}  peak {found.peak / GIB:.2f} GiB", flush=True)
-            Path(out).unlink(missing_ok=True)
+            shutil.rmtree(out, ignore_errors=True)
     write_json(arguments.json, {"schema": 1, "memory": arguments.memory, "runs": results})
 
 

@@ -158,7 +158,7 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     from dorylax.trainer import Trainer
 
     begin = time.perf_counter()
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     loaded = time.perf_counter() - begin
     clock = Clock()
     name, deep = settings_of(options["model"], options["dropout"])
@@ -181,7 +181,7 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
         windows = Windows(data, min([shape.hidden, *run.layouts.training.blocked.values()]))
         clock.passes.append(windows.passes(_PASSES))
         clock.windows = windows
-        bandwidths.append(disk_bandwidth(archive))
+        bandwidths.append(disk_bandwidth(archive / "features.npy"))
     data.release()
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins again: mapped data and windows do not count
     result = trainer.fit(interactive=False)
@@ -200,7 +200,7 @@ def train(archive: Path, shape: Shape, options: dict[str, Any], group: Path | No
     if run is None or windows is None:
         return {**found, "streamed": None}
     clock.passes[-1] += windows.passes(_PASSES)
-    bandwidths.append(disk_bandwidth(archive))
+    bandwidths.append(disk_bandwidth(archive / "features.npy"))
     layout = run.layouts.training
     read, written = layout.traffic
     edges = layout.index_reads * layout.num_edges
@@ -325,7 +325,7 @@ def main() -> None:
     shape = SHAPES[arguments.shape]
     shape = shape._replace(hidden=arguments.hidden or shape.hidden)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="dorylax-larger-"))
-    archive = folder / f"{arguments.shape}-{arguments.scale:g}.npz"
+    archive = folder / f"{arguments.shape}-{arguments.scale:g}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         summary: dict[str, Any] = {"schema": 4, "shape": arguments.shape, "scale": arguments.scale}

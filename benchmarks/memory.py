@@ -1,7 +1,7 @@
 """How well the estimate of a run's memory holds: estimated and measured peaks of whole `dorylax train` processes.
 
     python benchmarks/memory.py                                  # medium with GCN and SAGE, fewer edges with GAT, cora
-    python benchmarks/memory.py --runs communities:gcn:data.size=small mine.npz:sage
+    python benchmarks/memory.py --runs communities:gcn:data.size=small mine:sage
 
 A run is data:model[:KEY=VALUE,…]. Estimates are those of `dorylax info --data`. The measured peak is the sum of the largest
 resident sizes (VmHWM of /proc/PID/status, file-mapped pages included) of the process that trains and of all its descendants.
@@ -36,7 +36,7 @@ _ARCHIVES = {"sparse": {"num_edges": 2_000_000}, "mapped": {"num_edges": 2_000_0
 def options(run: str, folder: Path) -> list[str]:
     """The command line of one run."""
     data, model, *settings = run.split(":")
-    place = str(folder / f"{data}.npz") if data in _ARCHIVES else data
+    place = str(folder / data) if data in _ARCHIVES else data
     chosen = ["train.recipe=published", *(settings[0].split(",") if settings else [])]
     return ["--data", place, "--model", model, *(word for one in chosen for word in ("--set", one))]
 
@@ -58,7 +58,7 @@ def main() -> None:
         for name in sorted({run.split(":")[0] for run in arguments.runs} & set(_ARCHIVES)):
             from dorylax.graph import datasets
 
-            datasets.load("communities", size="medium", **_ARCHIVES[name]).save_npz(Path(folder) / f"{name}.npz")
+            datasets.load("communities", size="medium", **_ARCHIVES[name]).save(Path(folder) / name)
         print(f"{'run':<44} {'estimate':>10} {'measured':>10} {'ratio':>6}  peak")
         for run in arguments.runs:
             words = options(run, Path(folder))

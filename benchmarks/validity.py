@@ -116,8 +116,8 @@ def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, A
     """Each configuration, predicted and run."""
     cluster = described(arguments, folder)
     made = load("communities", size=arguments.size, num_vertices=arguments.vertices, num_edges=arguments.edges)
-    path = folder / "graph.npz"
-    made.save_npz(path)
+    path = folder / "graph"
+    made.save(path)
     chosen = list(CONFIGURATIONS.items())[arguments.first :][: arguments.count]
     data, inputs = None, Inputs()
     for name, given in chosen:

@@ -21,6 +21,7 @@ from dorylax.durable import make_folder, write_file
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.simulated_run import inspect_simulated, simulate_one
 from dorylax.experiments.sweep import Run, Sweep
+from dorylax.graph.manifest import is_data_path
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs import metrics
@@ -112,9 +113,9 @@ def check_data(sweep: Sweep) -> None:
         elif run.config.pipeline is not None:
             check_counts(run.config.pipeline, run.simulation.graph.sizes().vertices)
     for name in dict.fromkeys(run.config.data.name for run in with_data):
-        if name.endswith(".npz"):
-            if not Path(name).is_file():
-                raise ConfigError(f"data.name: there is no file {name}")
+        if is_data_path(name):
+            if not Path(name).exists():
+                raise ConfigError(f"data.name: there is no folder {name}")
         elif name not in known:
             raise ConfigError(f"unknown data.name {name!r}: {did_you_mean(name, known)}")
     described = datasets.describe()

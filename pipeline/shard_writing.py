@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from dorylax.graph.shard_files import write_shard
 from dorylax.graph.shard_names import SUMMARY, shard_name
 from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
 from dorylax.pipeline.interval_data import ROWS, own_rows
+from dorylax.storage.base import content_of
 
 
 def write_shards(
@@ -33,7 +33,7 @@ def write_shards(
     digests: bool = True,
     laid_out: Dataset | None = None,
 ) -> ShardedData:
-    """Cuts a data set and writes each server's file, one after the other, and the summary last.
+    """Cut a data set and write each server's folder, one after the other, and the summary last.
 
     Args:
         folder: where to; it is there.
@@ -43,7 +43,7 @@ def write_shards(
         description: of the data set (`describe_data`), by which runs are compared.
         graph_digest: of its graph (`graph.partition.graph_digest`), which tells its partitions.
         settings: the section of the configuration by which it was loaded; None where a program has made it.
-        digests: whether the summary has the SHA-256 of files; not needed where nobody else will read them.
+        digests: Whether the summary lists the SHA-256 of files, for machines that copy them.
         laid_out: the data set in the order of the layout, where it lies on disk: rows of a server are then read one after
             the other.
 
@@ -76,14 +76,11 @@ def write_shards(
         rows[ROWS] = layout.order[shard.first : shard.last]
         write_shard(path, shard, rows, identity=summary.identity)
         ghosts = len(shard.ghosts["in"]), len(shard.ghosts["out"])
-        sha256 = _sha256(path) if digests else ""
-        entries.append(ShardEntry(path.name, path.stat().st_size, sha256, shard.bounds, shard.edge_bounds, ghosts))
+        files = sorted(path.iterdir())
+        size = sum(file.stat().st_size for file in files)
+        contents = tuple((file.name, *content_of(file)) for file in files) if digests else ()
+        entries.append(ShardEntry(path.name, size, "", shard.bounds, shard.edge_bounds, ghosts, contents))
         del shard, rows  # before the next is made
     summary = dataclasses.replace(summary, shards=tuple(entries))
     (folder / SUMMARY).write_text(summary.to_json(), encoding="utf-8")
     return ShardedData(str(folder), summary)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -120,7 +120,7 @@ def _prediction(folder: Path) -> Any:
 
 def _partition(folder: Path) -> Any:
     parts = folder / "deep" / "parts"
-    return [without_times(json.loads((parts / "partition.json").read_text())), (parts / "parts.npy").read_bytes()]
+    return [without_times(json.loads((parts / "manifest.json").read_text())), (parts / "parts.npy").read_bytes()]
 
 
 def _all_files(folder: Path) -> Any:

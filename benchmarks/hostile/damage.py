@@ -105,7 +105,7 @@ def load_order(path: Path) -> str:
     from dorylax.graph.partition import order_cache
 
     order_cache.WORTH_KEEPING = 0
-    return _digest(order_cache.cached_locality_order(Graph.from_npz(path)))
+    return _digest(order_cache.cached_locality_order(Graph.from_folder(path)))
 
 
 def load_run(folder: Path) -> str:
@@ -214,22 +214,24 @@ def _trial(
 
 def _cases_of_data(folder: Path) -> Iterator[Case]:
     import dorylax
+    from dorylax.graph.array_folder import open_arrays
     from dorylax.graph.partition import partition
 
     large, small = (dorylax.load("communities", **size) for size in (_LARGE, _SMALL))
-    mapped, plain, deflated, parts = (folder / name for name in ("mapped.npz", "small.npz", "deflated.npz", "parts"))
-    dataclasses.replace(large, vertex_inputs={"pos": large.features[:, :2]}).save_npz(mapped)
-    yield Case("mapped npz", mapped, load_archive, mapped, 60)
-    small.save_npz(plain)
-    yield Case("small npz", plain, load_archive, plain, 120)
-    with np.load(plain) as found:
-        np.savez_compressed(deflated, **{name: found[name] for name in found.files if name != "checksums.json"})
+    mapped, plain, deflated, parts = (folder / name for name in ("mapped", "small", "deflated.npz", "parts"))
+    dataclasses.replace(large, vertex_inputs={"pos": large.features[:, :2]}).save(mapped)
+    for file in ("features.npy", "manifest.json"):
+        yield Case(f"mapped data, {file}", mapped / file, load_archive, mapped, 60)
+    small.save(plain)
+    yield Case("small data, labels.npy", plain / "labels.npy", load_archive, plain, 120)
+    with open_arrays(plain) as found:
+        np.savez_compressed(deflated, **{name: found.fetch(name) for name in found.names})
     yield Case("deflated npz of NumPy", deflated, load_archive, deflated, 120)
     partition(small.graph, 3).save(parts)
-    for file in ("parts.npy", "partition.json"):
+    for file in ("parts.npy", "manifest.json"):
         yield Case(f"partition, {file}", parts / file, load_partition, parts, 120)
-    ordered = folder / "ordered.npz"
-    dorylax.load("communities", num_vertices=3_000, num_edges=12_000, num_features=2, num_classes=4).save_npz(ordered)
+    ordered = folder / "ordered"
+    dorylax.load("communities", num_vertices=3_000, num_edges=12_000, num_features=2, num_classes=4).save(ordered)
     load_order(ordered)
     (order,) = (folder / "cache" / "orders-1").iterdir()
     yield Case("kept order", order, load_order, ordered, 20)

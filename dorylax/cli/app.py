@@ -9,6 +9,7 @@ import click
 from dorylax.cli.aws import aws
 from dorylax.cli.calibrate import calibrate
 from dorylax.cli.commands import Commands
+from dorylax.cli.convert import convert
 from dorylax.cli.datasets import datasets
 from dorylax.cli.describe import describe
 from dorylax.cli.export import export
@@ -41,6 +42,7 @@ for _command in (
     import_graph,
     partition,
     reorder,
+    convert,
     simulate,
     sweep,
     report,

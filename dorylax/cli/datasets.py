@@ -32,4 +32,4 @@ def datasets(as_json: bool) -> None:
         numbers = ["–"] * 4 if entry.size is None else [f"{value:,}" for value in dataclasses.astuple(entry.size)]
         table.add_row(printable(entry.name), entry.size_name or "", *numbers, entry.origin, entry.summary)
     print_table(table)
-    click.echo(f"downloads are kept in {cache_directory()}; a path ending in .npz is taken as it is")
+    click.echo(f"downloads are kept in {cache_directory()}; a path of a folder is taken as it is")

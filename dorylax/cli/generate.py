@@ -1,4 +1,4 @@
-"""`dorylax generate`: a generated data set, of any size, as a file."""
+"""`dorylax generate`: a generated data set, of any size, as a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.observers.progress import bar, data_size, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import scalar
 from dorylax.terminal.failures import told_if_interrupted
-from dorylax.terminal.files import OUTPUT
+from dorylax.terminal.files import OUTPUT_FOLDER
 
 
 @click.command()
@@ -23,10 +23,10 @@ from dorylax.terminal.files import OUTPUT
 @click.option(
     "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Set an option of the generator; repeatable."
 )
-@click.option("--out", metavar="FILE.npz", required=True, type=OUTPUT, help="Write the data here.")
+@click.option("--out", metavar="FOLDER", required=True, type=OUTPUT_FOLDER, help="Write the data here.")
 @memory_option
 def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Path, memory: Memory) -> None:
-    """Write a generated data set to a file, in little memory.
+    """Write a generated data set to a folder, in little memory.
 
     NAME is communities. Its options are seed, split_seed, num_vertices, num_edges, average_degree, num_features,
     num_classes, num_communities, num_labelled, order, homophily, signal, label_noise and degree_exponent.
@@ -37,6 +37,7 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
             raise ConfigError("size is given twice on the command line")
         options["size"] = size
 
+    from dorylax.graph.array_folder import size_on_disk
     from dorylax.graph.datasets import generate as write
 
     begin = time.perf_counter()
@@ -46,7 +47,7 @@ def generate(*, name: str, size: str | None, settings: tuple[str, ...], out: Pat
     ):
         write(name, out, memory=memory.bytes, progress=progress, **options)
     seconds = time.perf_counter() - begin
-    click.echo(f"{name}: {out}, {data_size(out.stat().st_size)}, {duration(seconds)}")
+    click.echo(f"{name}: {out}, {data_size(size_on_disk(out))}, {duration(seconds)}")
 
 
 def _options(settings: Sequence[str]) -> dict[str, Any]:

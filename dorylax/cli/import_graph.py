@@ -1,4 +1,4 @@
-"""`dorylax import`: edges from files of any size to an archive, within a budget of memory."""
+"""`dorylax import`: edges from files of any size to a folder, within a budget of memory."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 _STAGES = {
     **{"edges": "reading edges", "vertices": "numbering vertices"},
-    **{"sort": "sorting edges", "archive": "writing the archive"},
+    **{"sort": "sorting edges", "arrays": "writing the arrays"},
 }
 
 
 @click.command("import")
 @click.argument("sources", nargs=-1, type=INPUT, metavar="FILE…")
-@click.option("--out", type=OUTPUT_FOLDER, metavar="FILE.npz", required=True, help="The archive.")
+@click.option("--out", type=OUTPUT_FOLDER, metavar="FOLDER", required=True, help="Write the data set here.")
 @click.option("--memory", metavar="SIZE", help="What the import may take of memory, as 4GiB. Needed.")
 @click.option("--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one.")
 @click.option(
@@ -115,6 +115,7 @@ def import_graph(
     if separator and (len(separator) != 1 or not separator.isascii() or separator in '"\n\r'):
         raise ConfigError(f"--separator takes one ASCII character, got {separator!r}")
 
+    from dorylax.graph.array_folder import size_on_disk
     from dorylax.graph.from_files.columns import Wanted
     from dorylax.graph.from_files.import_graph import import_graph as run
     from dorylax.graph.from_files.sources import expand
@@ -164,7 +165,7 @@ def import_graph(
     kind = "undirected" if made.symmetric else "directed"
     click.echo(
         f"{out}: {made.num_vertices:,} vertices, {made.num_edges:,} edges ({kind}), of {made.edges_read:,} that were read; "
-        f"{data_size(out.stat().st_size)}"
+        f"{data_size(size_on_disk(out))}"
     )
 
 
@@ -209,7 +210,7 @@ def _shown(*, quiet: bool) -> Iterator[tuple[Callable[[Estimate], None], Callabl
                 print_error(line)
             print_error(
                 f"about {estimate.edges:,} edges; disk: about {data_size(estimate.temporary_bytes)} for a while and "
-                f"{data_size(estimate.archive_bytes)} to stay, of {data_size(estimate.free_bytes)} free"
+                f"{data_size(estimate.folder_bytes)} to stay, of {data_size(estimate.free_bytes)} free"
             )
 
     with bar("import") as show:

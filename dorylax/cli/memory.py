@@ -11,7 +11,7 @@ from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_s
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
-from dorylax.graph.datasets.registry import archive_of
+from dorylax.graph.datasets.registry import stored_path
 from dorylax.memory.estimate import Estimate, Remedy, gibibytes
 from dorylax.memory.phases import WORK
 from dorylax.program.jaxpr.errors import SplitError
@@ -72,7 +72,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
 
 def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
     """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
-    file = archive_of(config.data.name)
+    file = stored_path(config.data.name)
     if file is None or not file.is_file():
         return {}
     found = StreamedSpeed(gather_seconds(streams.width, streams.layouts.training.num_vertices), disk_bandwidth(file))

@@ -21,7 +21,7 @@ from dorylax.user_code.references import is_reference, place_of
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 data_option = click.option(
-    "--data", metavar="NAME_OR_NPZ", help="Data set (`dorylax datasets`), or the path of an .npz."
+    "--data", metavar="NAME_OR_FOLDER", help="Data set (`dorylax datasets`), or the path of its folder."
 )
 trust_option = click.option("--trust", is_flag=True, help="Let code run that the files of a run name.")
 

@@ -167,8 +167,10 @@ def _save(place: Storage, made: Partition, fill: Callable[[Path], None]) -> None
     with tempfile.TemporaryDirectory(prefix="dorylax-partition-") as parent:
         folder = Path(parent) / "partition"
         made.save(folder, beside=fill)
-        for name in sorted(path.name for path in folder.iterdir() if path.name not in RECORDS):
-            place.put_file(name, folder / name)
+        records = [folder / name for name in RECORDS]
+        files = (path for path in folder.rglob("*") if path.is_file() and path not in records)
+        for path in sorted(files):
+            place.put_file(path.relative_to(folder).as_posix(), path)
         for name in RECORDS:
             place.put_file(name, folder / name)
 

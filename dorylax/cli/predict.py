@@ -10,6 +10,7 @@ import click
 
 from dorylax.cli.overrides import parse_value, trust_option
 from dorylax.config import RunConfig
+from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
 from dorylax.runs.directory import FILES, RunDirectory
 from dorylax.runs.metric import ACCURACIES, METRICS, score_in
@@ -164,7 +165,8 @@ def config_of(path: Path, *, trust: bool) -> RunConfig:
             "use Trainer(…, run_directory=…).predict() or export() there"
         )
     config = RunConfig.load(path / "config.yaml", trust=trust)
-    name = run.located(config.data.name) if config.data.name.endswith(".npz") else config.data.name
+    located = run.located(config.data.name)
+    name = located if is_data_path(located) else config.data.name
     code = (run.located(noted["file"]) for noted in run.user_code.values())
     will_read(name, *code, *(path / one for one in FILES), *run.checkpoints_path.rglob("*"))
     return config.model_copy(update={"data": config.data.model_copy(update={"name": name})})

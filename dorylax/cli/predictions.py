@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from dorylax.durable import write_file
+from dorylax.graph.array_names import CLASS_NAMES, ORIGINAL_IDS
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import labelled
 from dorylax.graph.names import shown_names, stored_names
-from dorylax.graph.npz import CLASS_NAMES, ORIGINAL_IDS
 from dorylax.graph.reorder import user_order
 from dorylax.graph.task_data import TaskData
 from dorylax.tasks import LinkPrediction

@@ -1,4 +1,4 @@
-"""`dorylax reorder`: writes an archive in another memory order, within a budget of memory."""
+"""`dorylax reorder`: writes a data set in another memory order, within a budget of memory."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dorylax.machine import peak_bytes
 from dorylax.observers.progress import bar, data_size, duration
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import told_if_interrupted
-from dorylax.terminal.files import INPUT, OUTPUT
+from dorylax.terminal.files import INPUT, OUTPUT_FOLDER
 from dorylax.terminal.options import no_verify_option
 from dorylax.terminal.output import print_json
 
 
 @click.command()
-@click.argument("data", metavar="IN.npz", type=INPUT)
-@click.option("--out", metavar="OUT.npz", required=True, type=OUTPUT, help="The archive that is written.")
+@click.argument("data", metavar="DATA", type=INPUT)
+@click.option("--out", metavar="FOLDER", required=True, type=OUTPUT_FOLDER, help="Write the data set here.")
 @click.option(
     "--order",
     type=click.Choice(("community", "user")),
@@ -31,17 +31,16 @@ from dorylax.terminal.output import print_json
 @no_verify_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: bool, as_json: bool) -> None:
-    """Write an archive in another memory order.
+    """Write a data set in another memory order.
 
-    Vertices and edges keep their numbers: whatever is computed from the new archive comes out in the user's order. The
-    graph is never held in memory; files of about its size lie beside OUT.npz meanwhile.
+    DATA is a folder. Vertices and edges keep their numbers: results from the new data come out in the user's order. The
+    graph is never held in memory; files of about its size lie beside the new folder meanwhile.
     """
-    if not data.is_file():
-        raise ConfigError(f"there is no file {data}: give the path of an npz archive")
-    if out.suffix != ".npz":
-        raise ConfigError(f"--out must end in .npz, got {str(out)!r}")
+    if not data.exists():
+        raise ConfigError(f"there is no folder {data}: give the path of one that dorylax wrote")
 
-    from dorylax.graph.stream.reordering import reorder_archive
+    from dorylax.graph.array_folder import size_on_disk
+    from dorylax.graph.stream.reordering import reorder_on_disk
 
     begin = time.perf_counter()
     again = told_if_interrupted(f"{out} is what it was; the same command begins anew")
@@ -50,8 +49,8 @@ def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: boo
         def told(what: str, done: int, total: int) -> None:
             progress(done, total, what)
 
-        found = reorder_archive(data, out, order=order, memory=memory.bytes, verify=not no_verify, told=told)
-    seconds, size, peak = time.perf_counter() - begin, out.stat().st_size, peak_bytes()
+        found = reorder_on_disk(data, out, order=order, memory=memory.bytes, verify=not no_verify, told=told)
+    seconds, size, peak = time.perf_counter() - begin, size_on_disk(out), peak_bytes()
     content = {
         "schema": 1,
         "data": str(data),

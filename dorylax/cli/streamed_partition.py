@@ -12,17 +12,17 @@ import numpy as np
 
 from dorylax.cli.budget import Memory
 from dorylax.config.schema import DataConfig
+from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets.registry import archive_of
+from dorylax.graph.datasets.registry import stored_path
 from dorylax.graph.mapped import resident_within
-from dorylax.graph.npz import open_npz
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.streamed_communities import communities_within
+from dorylax.graph.room import check_disk
 from dorylax.graph.stream.edge_rows import EdgeRows
-from dorylax.graph.stream.reorder_archive import check_disk, stored_bytes, write_in_order
-from dorylax.graph.stream.reordering import scratch_beside
+from dorylax.graph.stream.reordering import scratch_beside, stored_bytes, write_in_order
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
 from dorylax.memory.streamed_partition import MAPPED_SHARE, PartitionMemoryError, in_memory_bytes, streams
@@ -79,7 +79,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
         on_disk = False
     if not on_disk:
         return _InMemory(config)
-    file = archive_of(config.name)
+    file = stored_path(config.name)
     assert file is not None  # otherwise no array would be mapped, and `streams` would have raised
     return _OnDisk(file, config, memory.bytes)
 
@@ -130,12 +130,12 @@ class _OnDisk:
         return communities_within(EdgeRows.of_arrays(*graph.host_rows()), self._scratch, self._room())
 
     def laid_out(self, layout: Layout) -> Dataset | None:
-        path = self._scratch / "laid-out.npz"
-        with open_npz(self._file, verify=self._config.verify) as archive:
-            total, largest = stored_bytes(archive)
-            # Shards are about as large as the archive. With normalised features there is another copy, and soon a third.
-            check_disk(self._scratch, 2 * total + largest)
-            write_in_order(archive, layout.order.astype(np.int32), path, self._scratch, room=self._room())
+        path = self._scratch / "laid-out"
+        with open_arrays(self._file, verify=self._config.verify) as stored:
+            total, largest = stored_bytes(stored)
+            # Shards are about as large as the data set. With normalised features there is another copy, and soon a third.
+            check_disk(path, 2 * total + largest)
+            write_in_order(stored, layout.order.astype(np.int32), path, self._scratch, room=self._room())
         # Its checksums are not verified, since it was written just now.
         config = self._config.model_copy(update={"name": str(path), "verify": False})
         return prepare_data(config, self._scratch / "features-laid-out")

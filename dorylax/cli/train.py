@@ -20,6 +20,7 @@ from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import SEED, Sweep
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.folder_lock import LOCK
+from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
@@ -72,7 +73,7 @@ def train(
         raise ConfigError("--resume needs the --out of the run to continue, and excludes --no-save")
     if no_save and out is not None:
         raise ConfigError("--no-save and --out exclude each other")
-    if data is not None and data.endswith(".npz") and Path(data).is_file():
+    if data is not None and is_data_path(data) and Path(data).exists():
         data = str(Path(data).absolute())  # so that `dorylax predict` finds it from any folder
     named = {
         "data.name": data,

@@ -47,17 +47,15 @@ class DataConfig(Section):
 
     name: Text = Field(
         default="communities",
-        description="a built-in or downloadable data set (`dorylax datasets`), or the path of an `.npz`",
+        description="a built-in or downloadable data set (`dorylax datasets`), or the path of a folder",
     )
     size: str | None = Field(default=None, description="size of a built-in data set; null: its smallest ordinary size")
     row_normalise: bool = Field(default=False, description="scale each vertex's features to sum to 1")
     split_seed: Seed = Field(default=0, description="seed of the split of data that comes without masks")
     split: Annotated[int, Field(ge=0)] | None = Field(
-        default=None, description="which split, from 0, where the masks of an `.npz` are `[V, K]` or `[K, V]`"
+        default=None, description="which split, from 0, where masks are `[V, K]` or `[K, V]`"
     )
-    verify: bool = Field(
-        default=True, description="compare the large arrays of an `.npz` with their checksums the first time"
-    )
+    verify: bool = Field(default=True, description="compare the arrays of a folder with their checksums")
 
 
 OWN = "model.options"
@@ -275,9 +273,7 @@ class SingleConfig(Section):
         if not self.optimize:
             return "single.optimize=false trains on whole arrays"
         if self.order == "community":
-            return (
-                "single.order=community holds the data twice: leave it out, or give an archive that is in such an order"
-            )
+            return "single.order=community holds the data twice: leave it out, or give data in that order (dorylax reorder)"
         return "" if self.gathered == "float32" else f"single.gathered={self.gathered} is for steps in memory"
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """`Dataset`: a graph with features, labels and masks, checked once when it is made.
 
-Named data sets come from `dorylax.graph.datasets`; this knows only the arrays and their archive layout
-(`dorylax.graph.npz`).
+Named data sets come from `dorylax.graph.datasets`; this module knows only the arrays, and their names on disk
+(`dorylax.graph.array_names`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,21 @@ import numpy as np
 import numpy.typing as npt
 
 from dorylax.aligned import empty, rows_of
-from dorylax.graph import npz
-from dorylax.graph.archive import from_archive, graph_arrays
+from dorylax.graph.array_folder import open_arrays
+from dorylax.graph.array_names import (
+    CLASS_NAMES,
+    MASKS,
+    ORIGINAL_IDS,
+    VERTEX_PREFIX,
+    check_names,
+    feature_names,
+    read_features,
+    vertex_names,
+)
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.features import checked_features
 from dorylax.graph.graph import Graph
+from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
 from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg
 from dorylax.graph.importers.roles import by_role, names_in
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
@@ -29,10 +39,10 @@ from dorylax.graph.labels import Labels, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.masks import checked_masks
 from dorylax.graph.names import shown_names, stored_names
-from dorylax.graph.npz import CLASS_NAMES, MASKS, ORIGINAL_IDS
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
+from dorylax.graph.stored import StoredArrays
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import (
     GraphError,
@@ -227,7 +237,7 @@ class Dataset:
         release(*arrays_of(self))
 
     @staticmethod
-    def from_npz(
+    def from_folder(
         path: str | PathLike[str],
         *,
         split: int | None = None,
@@ -235,28 +245,28 @@ class Dataset:
         verify: bool = True,
         known: Labels | None = None,
     ) -> Dataset:
-        """Reads an archive of the layout that `dorylax.graph.npz` describes.
+        """Read a folder that `save` or a command wrote, or an old `.npz` archive.
 
         Args:
-            path: the file.
+            path: Path of the folder (`dorylax.graph.array_names` describes its arrays).
             split: Which split, 0 … K-1, where masks are `[V, K]` or `[K, V]`.
-            split_seed: seeds the split (60 % / 20 % / 20 %, by class) where the archive has no masks. A `train_mask`
-                alone is fine: the masks that are missing are then empty.
-            verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
-            known: Labels that a model was trained on, to predict on the archive: labels may be missing, and classes are
-                numbered as in `known`.
+            split_seed: Seed of the split (60 % / 20 % / 20 %, by class) if there are no masks. With a `train_mask` alone
+                the other masks are empty.
+            verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
+            known: Labels that a model was trained on, for predictions: labels may be missing, and classes are numbered as
+                in `known`.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            GraphError: it is not an npz archive, is damaged, arrays are missing, or they do not make a data set.
+            FileNotFoundError: There is no such folder or file.
+            GraphError: It is something else, is damaged, arrays are missing, or they do not make a data set.
         """
-        with npz.open_npz(path, verify=verify) as archive:
-            _require_data(archive, *(("labels",) if known is None else ()))
-            npz.check_names(archive)
-            name = str(archive.fetch("name")) if "name" in archive else Path(fspath(path)).stem
-            graph = from_archive(Graph, archive)
-            labels = stored_labels(archive, graph.num_vertices, known)
-            given = {name: archive.fetch(name) for name in MASKS if name in archive}
+        with open_arrays(path, verify=verify) as stored:
+            _require_data(stored, *(("labels",) if known is None else ()))
+            check_names(stored)
+            name = str(stored.fetch("name")) if "name" in stored else Path(fspath(path)).name.removesuffix(".npz")
+            graph = from_stored(Graph, stored)
+            labels = stored_labels(stored, graph.num_vertices, known)
+            given = {name: stored.fetch(name) for name in MASKS if name in stored}
             masks: Mapping[str, Any] = one_split(given, graph.num_vertices, split)
             is_labelled = labelled(labels.array).any()
             if known is not None and not is_labelled:
@@ -266,15 +276,17 @@ class Dataset:
             return Dataset(
                 name,
                 graph,
-                npz.read_features(archive),
+                read_features(stored),
                 labels.array,
                 labels.num_classes,
                 multilabel=labels.multilabel,
                 class_names=labels.class_names,
-                original_ids=archive.fetch(ORIGINAL_IDS) if ORIGINAL_IDS in archive else None,
-                vertex_inputs={name: archive.fetch(stored) for name, stored in npz.vertex_names(archive).items()},
+                original_ids=stored.fetch(ORIGINAL_IDS) if ORIGINAL_IDS in stored else None,
+                vertex_inputs={name: stored.fetch(array) for name, array in vertex_names(stored).items()},
                 **masks,
             )
+
+    from_npz = from_folder  # the name for old archives, for one release
 
     @staticmethod
     def from_pyg(
@@ -409,11 +421,15 @@ class Dataset:
     def _masks(self) -> tuple[np.ndarray, ...]:
         return self.train_mask, self.val_mask, self.test_mask
 
-    def save_npz(self, path: str | PathLike[str]) -> None:
-        """Writes the archive that `from_npz` reads, in the user's vertex order, and all of it or nothing.
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the folder that `from_folder` reads, in the user's vertex order.
+
+        Args:
+            path: Path of the folder; a folder that dorylax wrote is replaced.
 
         Raises:
-            OSError: the file cannot be written.
+            GraphError: There is something else at the path.
+            OSError: The folder cannot be written.
         """
         restore = user_order(self.graph)
         data = self if restore is None else self.reorder(restore)
@@ -424,13 +440,13 @@ class Dataset:
             arrays[CLASS_NAMES] = stored_names(CLASS_NAMES, self.class_names)
         if self.original_ids is not None:
             arrays[ORIGINAL_IDS] = self.original_ids
-        npz.write_npz(
+        save_arrays(
             path,
             {
                 **graph_arrays(data.graph, data.edge_inputs),
                 "name": np.array(self.name),
                 **arrays,
-                **{f"{npz.VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},
+                **{f"{VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},
             },
         )
 
@@ -459,8 +475,10 @@ def _default_masks(name: str, graph: Graph, labels: np.ndarray, split_seed: int)
     return {name: mask[graph.vertex_ids] for name, mask in split._asdict().items()}
 
 
-def _require_data(archive: npz.Archive, *labels: str) -> None:
+def _require_data(stored: StoredArrays, *labels: str) -> None:
     try:
-        archive.require(*npz.feature_names(archive), *labels)
+        stored.require(*feature_names(stored), *labels)
     except GraphError as error:
-        raise GraphError(f"{error}. Without features and labels it is only a graph: Graph.from_npz reads it") from error
+        raise GraphError(
+            f"{error}. Without features and labels it is only a graph: Graph.from_folder reads it"
+        ) from error

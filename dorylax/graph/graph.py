@@ -9,11 +9,11 @@ from typing import Any, final
 import jax
 import numpy.typing as npt
 
-from dorylax.graph import archive, build, reorder, transform
+from dorylax.graph import build, graph_arrays, reorder, transform
+from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph, SelfLoops
 from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg, scipy_sparse
 from dorylax.graph.importers.base import graph_alone
-from dorylax.graph.npz import open_npz
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import as_integers
 
@@ -224,21 +224,22 @@ class Graph(CompressedGraph):
         return dataframe.read_edges(cls, edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
 
     @classmethod
-    def from_npz(cls, path: str | PathLike[str], *, verify: bool = True) -> Graph:
-        """The graph in an archive of the layout that `dorylax.graph.npz` describes; features and labels are not read.
+    def from_folder(cls, path: str | PathLike[str], *, verify: bool = True) -> Graph:
+        """Read the graph in a folder that `Graph.save`, `Dataset.save` or a command wrote, or in an old `.npz` archive.
 
         Args:
-            path: the file.
-            verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
+            path: Path of the folder (`dorylax.graph.array_names` describes its arrays).
+            verify: Whether to compare arrays with their checksums.
 
         Raises:
-            FileNotFoundError: there is no such file.
-            GraphError: it is not an npz archive, is damaged, or lacks `indptr` or `indices`, or they are inconsistent.
+            FileNotFoundError: There is no such folder or file.
+            GraphError: It is something else, is damaged, lacks `indptr` or `indices`, or they are inconsistent.
         """
-        with open_npz(path, verify=verify) as opened:
-            return archive.from_archive(cls, opened)
+        with open_arrays(path, verify=verify) as stored:
+            return graph_arrays.from_stored(cls, stored)
 
-    save_npz = archive.save_npz
+    from_npz = from_folder  # the name for old archives, for one release
+    save = graph_arrays.save
     coalesce = transform.coalesce
     with_self_loops = transform.with_self_loops
     without_self_loops = transform.without_self_loops

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from jaxtyping import Bool
 
+from dorylax.graph.array_names import CLASS_NAMES
 from dorylax.graph.arrays import as_array, class_codes
 from dorylax.graph.names import shown_names, stored_names
-from dorylax.graph.npz import CLASS_NAMES, Archive
 from dorylax.graph.rows import spans
+from dorylax.graph.stored import StoredArrays
 from dorylax.graph.validate import MAX_CLASSES, GraphError, check_binary, check_finite, check_length
 
 _FORMS = "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T]"
@@ -142,22 +143,22 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
     return _indicators(array, given, multilabel)
 
 
-def stored_labels(archive: Archive, num_vertices: int, known: Labels | None = None) -> Labels:
-    """The labels of an archive, with its `num_classes`, `multilabel` and `class_names` where it has them.
+def stored_labels(stored: StoredArrays, num_vertices: int, known: Labels | None = None) -> Labels:
+    """Return the labels in a folder or archive, with its `num_classes`, `multilabel` and `class_names` where it has them.
 
     Args:
-        archive: An open archive.
+        stored: An open folder or archive.
         num_vertices: V.
-        known: Labels that a model was trained on. Their classes are then those of the archive too, matched by name where
-            both have names, and the archive's labels may be missing.
+        known: Labels that a model was trained on. Their classes then apply here, matched by name if both have names, and
+            stored labels may be missing.
 
     Raises:
         GraphError: as `checked_labels`, they are not there, or a class is not one of the known ones.
     """
-    labels = archive.fetch("labels") if known is None or "labels" in archive else None
-    num_classes: Any = archive.fetch("num_classes") if "num_classes" in archive else None
-    multilabel = bool(archive.fetch("multilabel")) if "multilabel" in archive else None
-    names = shown_names(archive.fetch(CLASS_NAMES)) if CLASS_NAMES in archive else None
+    labels = stored.fetch("labels") if known is None or "labels" in stored else None
+    num_classes: Any = stored.fetch("num_classes") if "num_classes" in stored else None
+    multilabel = bool(stored.fetch("multilabel")) if "multilabel" in stored else None
+    names = shown_names(stored.fetch(CLASS_NAMES)) if CLASS_NAMES in stored else None
     if known is None:
         return named_labels(labels, num_vertices, num_classes, multilabel, names)
     if labels is None or (labels.ndim and not labelled(labels).any()):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.verdicts import State, difference, state_of
+from dorylax.graph.verification import State, difference, state_of
 
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import labelled
-from dorylax.graph.npz import MASKS
 from dorylax.graph.validate import GraphError, check_disjoint, check_length
 
 

@@ -1,15 +1,15 @@
-"""A server's shard in a file: one archive (`dorylax.graph.npz`) of its part of the graph, and of rows beside it.
+"""A server's shard on disk: a folder of arrays (`dorylax.graph.array_folder`) of its part of the graph and of its rows.
 
     bounds            int64 [5]: the server; its first and last row, its first and last edge in the laid-out graph
     intervals         int64 [2, k+1]: `Shard.bounds`, `Shard.edge_bounds`
     <d>_offsets, <d>_neighbours, <d>_ghosts, <d>_ghost_bounds, <d>_sends, <d>_sent
                       for d = in and out; without those of out where both directions are the same, in a symmetric graph
     pushes, pushed
-    identity          of the summary that it belongs to (`sharded_data.ShardsSummary.identity`)
+    identity          a value: `sharded_data.ShardsSummary.identity` of the summary that it belongs to
     row_<name>        rows of the server's own vertices or edges; any number of them
 
-`sends` (int64 [M, 3]: interval, peer, rows) and `pushes` (int64 [M, 2]: peer, rows) say how `sent` and `pushed`, all their
-rows one after the other, are to be cut. Large arrays are memory-mapped when they are read, and checked once.
+`sends` (int64 [M, 3]: interval, peer, rows) and `pushes` (int64 [M, 2]: peer, rows) are the lengths of the pieces whose
+concatenations are `sent` and `pushed`. Earlier versions stored a shard as one `.npz` archive.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
+from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.npz import Archive, open_npz, write_npz
+from dorylax.graph.graph_arrays import save_arrays
 from dorylax.graph.shard import Direction, Sends, Shard
+from dorylax.graph.stored import StoredArrays
 from dorylax.graph.validate import GraphError
 
 _ROWS = "row_"
@@ -29,16 +31,16 @@ _DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 
 
 def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, identity: str) -> None:
-    """Writes a shard, and arrays by name whose rows are those of its vertices or in-edges.
+    """Write a shard, and arrays by name whose rows are those of its vertices or in-edges.
 
     Args:
-        path: of the file.
-        shard: the shard.
-        rows: what lies beside it.
-        identity: of the summary that the file belongs to.
+        path: Path of the folder.
+        shard: The shard.
+        rows: Arrays beside it.
+        identity: Identity of the summary that the shard belongs to.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The folder cannot be written.
     """
     arrays = {
         "bounds": np.array([shard.server, shard.first, shard.last, shard.first_edge, shard.last_edge], np.int64),
@@ -58,41 +60,41 @@ def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, ide
     arrays["pushes"] = _table([(peer, len(pushed)) for peer, pushed in shard.pushes], 2)
     arrays["pushed"] = _joined(pushed for _, pushed in shard.pushes)
     arrays["identity"] = np.array(identity)
-    write_npz(path, arrays | {f"{_ROWS}{name}": values for name, values in rows.items()})
+    save_arrays(path, arrays | {f"{_ROWS}{name}": values for name, values in rows.items()})
 
 
 def read_shard(path: Path, *, identity: str, verify: bool = True) -> tuple[Shard, dict[str, np.ndarray]]:
-    """The shard in a file, and the rows beside it.
+    """Read a shard, and the rows beside it.
 
     Args:
-        path: of the file.
-        identity: of the summary that it must belong to.
-        verify: compare memory-mapped arrays with their checksums the first time that they are loaded.
+        path: Path of the folder, or of the archive of an earlier version.
+        identity: Identity of the summary that it must belong to.
+        verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
 
     Raises:
-        GraphError: the file is damaged, no shard, or belongs to another summary.
-        OSError: it cannot be read.
+        GraphError: The shard is damaged, is something else, or belongs to another summary.
+        OSError: It cannot be read.
     """
-    with open_npz(path, verify=verify) as archive:
-        archive.require("bounds", "intervals", "identity")
-        if (found := str(archive.fetch("identity"))) != identity:
+    with open_arrays(path, verify=verify) as stored:
+        stored.require("bounds", "intervals", "identity")
+        if (found := str(stored.fetch("identity"))) != identity:
             raise GraphError(
                 f"{path} belongs to another partition (identity {found!r}, expected {identity!r}): make the partition again"
             )
-        shard = _shard(archive)
-        names = [name for name in archive.names if name.startswith(_ROWS)]
-        return shard, {name.removeprefix(_ROWS): archive.fetch(name) for name in names}
+        shard = _shard(stored)
+        names = [name for name in stored.names if name.startswith(_ROWS)]
+        return shard, {name.removeprefix(_ROWS): stored.fetch(name) for name in names}
 
 
-def _shard(archive: Archive) -> Shard:
-    bounds, (own, edges) = archive.fetch("bounds"), archive.fetch("intervals")
+def _shard(stored: StoredArrays) -> Shard:
+    bounds, (own, edges) = stored.fetch("bounds"), stored.fetch("intervals")
     if bounds.shape != (5,) or len(own) < 2 or (own[-1], edges[-1]) != (bounds[2] - bounds[1], bounds[4] - bounds[3]):
         raise GraphError("is no shard: its bounds contradict each other")
     server, first, last, first_edge, last_edge = map(int, bounds)
-    stored = _DIRECTIONS if "out_offsets" in archive else ("in",)
-    adjacencies = {d: Adjacency(archive.fetch(f"{d}_offsets"), archive.fetch(f"{d}_neighbours")) for d in stored}
-    ghosts = {d: (archive.fetch(f"{d}_ghosts"), archive.fetch(f"{d}_ghost_bounds")) for d in stored}
-    sends = {d: _sends(archive, d, len(own) - 1) for d in stored}
+    directions = _DIRECTIONS if "out_offsets" in stored else ("in",)
+    adjacencies = {d: Adjacency(stored.fetch(f"{d}_offsets"), stored.fetch(f"{d}_neighbours")) for d in directions}
+    ghosts = {d: (stored.fetch(f"{d}_ghosts"), stored.fetch(f"{d}_ghost_bounds")) for d in directions}
+    sends = {d: _sends(stored, d, len(own) - 1) for d in directions}
     return Shard(
         server=server,
         rows=(first, last),
@@ -100,17 +102,17 @@ def _shard(archive: Archive) -> Shard:
         bounds=tuple(own.tolist()),
         edge_bounds=tuple(edges.tolist()),
         incoming=adjacencies["in"],
-        outgoing=adjacencies[stored[-1]],
-        ghosts={"in": ghosts["in"][0], "out": ghosts[stored[-1]][0]},
-        ghost_bounds={"in": ghosts["in"][1], "out": ghosts[stored[-1]][1]},
-        sends={"in": sends["in"], "out": sends[stored[-1]]},
-        pushes=tuple((int(peer), rows) for (peer,), rows in _cut(archive.fetch("pushes"), archive.fetch("pushed"))),
+        outgoing=adjacencies[directions[-1]],
+        ghosts={"in": ghosts["in"][0], "out": ghosts[directions[-1]][0]},
+        ghost_bounds={"in": ghosts["in"][1], "out": ghosts[directions[-1]][1]},
+        sends={"in": sends["in"], "out": sends[directions[-1]]},
+        pushes=tuple((int(peer), rows) for (peer,), rows in _cut(stored.fetch("pushes"), stored.fetch("pushed"))),
     )
 
 
-def _sends(archive: Archive, direction: Direction, intervals: int) -> Sends:
+def _sends(stored: StoredArrays, direction: Direction, intervals: int) -> Sends:
     found: list[list[tuple[int, np.ndarray]]] = [[] for _ in range(intervals)]
-    for (interval, peer), rows in _cut(archive.fetch(f"{direction}_sends"), archive.fetch(f"{direction}_sent")):
+    for (interval, peer), rows in _cut(stored.fetch(f"{direction}_sends"), stored.fetch(f"{direction}_sent")):
         found[interval].append((int(peer), rows))
     return tuple(map(tuple, found))
 

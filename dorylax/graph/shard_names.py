@@ -1,21 +1,26 @@
-"""What the files of shards are called; partitions lie in the same folders."""
+"""Names of the files of partitions and shards, which lie in one folder."""
 
 from __future__ import annotations
 
 import re
 
-SUMMARY = "shards.json"
-RECORDS = (SUMMARY, "partition.json")
-"""What says that everything else is there: in a storage of files they come last."""
+from dorylax.graph.manifest import MANIFEST
 
-_SHARD = re.compile(r"server-\d+\.npz")
+SUMMARY = "shards.json"
+"""Summary of the shards."""
+OLD_PARTITION = ("partition.json", "parts.npy")
+"""Files of a partition of an earlier version."""
+RECORDS = (SUMMARY, MANIFEST)
+"""Files that are stored last: they say that all others are there."""
+
+_OURS = re.compile(r"shards\.json|server-\d+(\.npz)?")
 
 
 def shard_name(server: int) -> str:
-    """Of a server's file."""
-    return f"server-{server}.npz"
+    """Return the name of a server's folder."""
+    return f"server-{server}"
 
 
 def is_of_shards(name: str) -> bool:
-    """Whether a file of this name belongs to shards."""
-    return name == SUMMARY or _SHARD.fullmatch(name) is not None
+    """Whether shards have a file or folder of this name."""
+    return _OURS.fullmatch(name) is not None

@@ -1,10 +1,10 @@
-"""A data set that lies in the files of servers: what is known of it without an array.
+"""A data set that is cut into shards: its summary, and access to the shards.
 
-    shards.json     this summary
-    server-0.npz    one for each server (`dorylax.graph.shard_files`)
+    shards.json     the summary
+    server-0/       one folder per server (`dorylax.graph.shard_files`)
 
-They lie beside the partition by which they were cut (`dorylax.graph.partition.files`). Each file carries the identity of
-its summary, so that files of two partitions are never taken for those of one.
+They lie beside the partition by which they were cut (`dorylax.graph.partition.files`). Each shard carries the identity of
+its summary, so that shards of two partitions are never mixed.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ import jax
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from dorylax.durable import make_folder
 from dorylax.graph.abstract import AbstractData
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import check_state
-from dorylax.graph.npz import MASKS
 from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import read_shard
 from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
-from dorylax.graph.verdicts import State, state_of
-from dorylax.storage.base import Content
+from dorylax.graph.verification import State, state_of
+from dorylax.storage.base import Content, Storage, check_content, check_name
 from dorylax.storage.choose import open_storage
 from dorylax.storage.copies import local_copy
+from dorylax.storage.errors import OtherContentError
 from dorylax.storage.local import LocalStorage
 
 _DIGEST = "sha256"
@@ -50,15 +52,16 @@ D = TypeVar("D", bound=Dataset | TaskData)
 @final
 @dataclasses.dataclass(frozen=True)
 class ShardEntry:
-    """What is known of a server's shard without its file.
+    """Summary of a server's shard.
 
     Attributes:
-        file: its name.
-        num_bytes: of the file.
-        sha256: of the file; empty where nobody else will read it.
-        bounds: its intervals in rows, 0 … n; k + 1 numbers.
-        edge_bounds: their in-edges; k + 1 numbers.
-        ghosts: how many over in-edges, and over out-edges.
+        file: Name of its folder; in version 1 of its file.
+        num_bytes: Size in bytes.
+        sha256: SHA-256 of the file of version 1.
+        bounds: Its intervals in rows, 0 … n; k + 1 numbers.
+        edge_bounds: Their in-edges; k + 1 numbers.
+        ghosts: Number of ghosts over in-edges, and over out-edges.
+        files: Name, size and SHA-256 of each file in the folder; empty if no other machine will read them.
     """
 
     file: str
@@ -67,6 +70,7 @@ class ShardEntry:
     bounds: tuple[int, ...]
     edge_bounds: tuple[int, ...]
     ghosts: tuple[int, int]
+    files: tuple[tuple[str, int, str], ...] = ()
 
 
 @final
@@ -98,7 +102,7 @@ class ShardsSummary:
     edge_ids: bool
     shards: tuple[ShardEntry, ...] = ()
     format: Literal["dorylax-shards"] = "dorylax-shards"
-    version: Literal[1] = 1
+    version: Literal[1, 2] = 2
 
     @property
     def identity(self) -> str:
@@ -127,7 +131,7 @@ class ShardsSummary:
         try:
             fields = json.loads(text)
             version = fields["version"]
-            if version != cls.version:
+            if version not in (1, 2):
                 raise GraphError(f"{origin} has version {version!r}, this dorylax reads version {cls.version}: {again}")
             if fields.pop(_DIGEST) != _digest(fields):
                 raise GraphError(f"{origin} is not what was written: its SHA-256 is another: {again}")
@@ -183,8 +187,9 @@ class ShardedData:
                 raise GraphError(f"{SUMMARY} in {storage.url} is damaged ({error}): {again}") from None
             found = cls(storage.url, ShardsSummary.from_json(text, f"{SUMMARY} in {storage.url}"), verify=verify)
             if isinstance(storage, LocalStorage):
-                files = (storage.path(entry.file) for entry in found.summary.shards)
-                found._states = {file: state_of(str(file)) for file in files if file.is_file()}
+                for path in (storage.path(entry.file) for entry in found.summary.shards):
+                    files = path.iterdir() if path.is_dir() else [path] if path.is_file() else []
+                    found._states |= {file: state_of(str(file)) for file in files}
             return found
 
     def check_unchanged(self) -> None:
@@ -197,24 +202,29 @@ class ShardedData:
             check_state(path, state)
 
     def shard(self, server: int) -> tuple[Shard, dict[str, np.ndarray]]:
-        """A server's shard, memory-mapped, and the rows beside it.
+        """Return a server's shard, memory-mapped, and the rows beside it.
 
-        Those in S3 are copied into the cache first, and compared with the SHA-256 in the summary.
+        Shards in S3 are copied into the cache first, and compared with the SHA-256 in the summary.
 
         Args:
-            server: which.
+            server: Number of the server.
 
         Raises:
-            GraphError: it is damaged, or of another partition.
-            OSError: it cannot be read, or copied.
+            GraphError: The shard is damaged, or belongs to another partition.
+            OSError: It cannot be read, or copied.
         """
         entry = self.summary.shards[server]
         with contextlib.closing(open_storage(self.folder)) as storage:
             if isinstance(storage, LocalStorage):
-                path = storage.path(entry.file)  # checked block by block as it is read
-            else:
+                path = storage.path(entry.file)  # verified while it is read
+            elif not entry.files:
                 content = Content(entry.num_bytes, entry.sha256)
                 path = local_copy(storage, entry.file, content, cache_directory() / "shards")
+            else:
+                path = cache_directory() / "shards" / hashlib.sha256(repr(entry.files).encode()).hexdigest()
+                make_folder(path)
+                for name, size, sha256 in entry.files:
+                    _copy(storage, check_name(f"{entry.file}/{name}"), path / name, Content(size, sha256))
         return read_shard(path, identity=self.summary.identity, verify=self._verify)
 
     @cached_property
@@ -237,6 +247,14 @@ class ShardedData:
     def homes(self) -> tuple[int, ...]:
         """The server of each interval of the whole graph."""
         return homes_of(self.summary.shards)
+
+
+def _copy(storage: Storage, name: str, path: Path, content: Content) -> None:
+    """Copy a stored file to a path, unless the file there has the same content."""
+    try:
+        check_content(path, content, str(path))
+    except (FileNotFoundError, OtherContentError):
+        storage.fetch(name, path, content)
 
 
 def shapes_of(data: D | ShardedData) -> D | AbstractData:

@@ -54,8 +54,8 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
         return False
     if shape.origin != "archive":
         raise PartitionMemoryError(
-            "a partition of this data set takes more than --memory, and only an archive can stay on disk: write one "
-            "(Dataset.save_npz), or give more"
+            "a partition of this data set takes more than --memory, and only a folder can stay on disk: write one "
+            "(Dataset.save), or give more"
         )
     held = {
         "a directed graph, whose rows by target are made in memory,": 0 if shape.graph_in == "mapped" else 24 * E,

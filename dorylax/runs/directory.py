@@ -306,9 +306,9 @@ class RunDirectory:
         }
 
     def located(self, file: str) -> str:
-        """A file that the run names, relative to the folder that it was started in; its name where it is not found.
+        """Path of a file or data set that the run names; its name if it is not found.
 
-        If run and file have moved together, it is where it is now.
+        Names are relative to the folder that the run was started in. Run and file may have moved together.
         """
         try:
             then = self.environment
@@ -319,7 +319,7 @@ class RunDirectory:
             return file
         there = os.path.join(folder, file)
         moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, directory))
-        return next((path for path in (there, moved) if os.path.isfile(path)), file)
+        return next((path for path in (there, moved) if os.path.exists(path)), file)
 
     @property
     def complete(self) -> bool:

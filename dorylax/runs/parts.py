@@ -1,6 +1,6 @@
 """Parts of a checkpoint that are a file each, written and read by the process whose arrays they hold.
 
-    hosts/<name>.npz    arrays of one writer (`dorylax.graph.npz`): those of NumPy's own dtypes as they are, others as bytes
+    hosts/<name>.npz    arrays of one writer: those of NumPy's own dtypes as they are, others as bytes
 
 What a part's arrays are is in the checkpoint's record, and what its file holds in the manifest: who reads it is told both.
 """
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from dorylax.graph.npz import open_npz, write_npz
+from dorylax.durable import write_file
 from dorylax.storage.base import Content, Storage, check_content, content_of
 from dorylax.storage.choose import open_storage
 from dorylax.storage.local import LocalStorage
@@ -94,12 +94,12 @@ def write_part(place: str, name: str, arrays: Mapping[str, np.ndarray]) -> Part:
     with contextlib.closing(open_storage(place)) as storage:
         if isinstance(storage, LocalStorage):
             path = storage.path(file)
-            write_npz(path, stored)
+            write_file(path, lambda out: np.savez(out, **stored))  # type: ignore[arg-type]
             content = content_of(path)
         else:
             with tempfile.TemporaryDirectory(prefix="dorylax-part-") as folder:
                 path = Path(folder) / "part.npz"
-                write_npz(path, stored)
+                np.savez(path, **stored)  # type: ignore[arg-type]
                 content = storage.put_file(file, path)
     return Part(place, file, *content, index)
 
@@ -115,8 +115,8 @@ def read_part(part: Part) -> dict[str, np.ndarray]:
     with contextlib.ExitStack() as stack:
         storage = stack.enter_context(contextlib.closing(open_storage(part.place)))
         path = stack.enter_context(_file_of(storage, part))
-        archive = stack.enter_context(open_npz(path, verify=False))  # by its SHA-256 it is what was written
-        return {key: _array(archive.fetch(key), entry) for key, entry in part.arrays.items()}
+        archive = stack.enter_context(np.load(path))
+        return {key: _array(archive[key], entry) for key, entry in part.arrays.items()}
 
 
 @contextlib.contextmanager

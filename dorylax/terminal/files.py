@@ -13,6 +13,7 @@ from typing import Any, final
 
 import click
 
+from dorylax.graph.manifest import is_array_folder
 from dorylax.settings.errors import CONTROL, ConfigError
 
 _KEY = "dorylax.files"
@@ -57,12 +58,12 @@ def will_read(*names: object) -> None:
         ConfigError: An `OUTPUT` of the command is the same file, also by a link or another spelling of its name.
     """
     context = click.get_current_context(silent=True)
-    archives = os.environ.get("DORYLAX_DATA")
+    directory = os.environ.get("DORYLAX_DATA", "")
     for name in names:
         if context is not None and isinstance(name, str | Path) and name:
             _note(context, Path(os.path.expanduser(name)), None)
-            if archives:
-                _note(context, Path(os.path.expanduser(archives), f"{name}.npz"), None)
+            for suffix in ("", ".npz") if directory else ():
+                _note(context, Path(os.path.expanduser(directory), f"{name}{suffix}"), None)
 
 
 def _check_writable(option: str, path: Path) -> None:
@@ -78,6 +79,9 @@ def _check_writable(option: str, path: Path) -> None:
 
 def _note(context: click.Context, path: Path, option: str | None) -> None:
     """Remember a file that is read (`option` is None) or written, and compare it with those of the other kind."""
+    if option is None and is_array_folder(path):
+        for file in path.iterdir():
+            _note(context, file, None)
     files: list[tuple[Path, str | None]] = context.meta.setdefault(_KEY, [])
     for other, other_option in files:
         if (option is None) != (other_option is None) and _same(path, other):
@@ -89,8 +93,8 @@ def _note(context: click.Context, path: Path, option: str | None) -> None:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two names mean one file; folders may be read and written."""
+    """Whether two names mean one file or one data set; other folders may be read and written."""
     try:
-        return one.is_file() and one.samefile(other)
+        return (one.is_file() or is_array_folder(one)) and one.samefile(other)
     except (OSError, ValueError):  # one is not there, or is no path
         return False

@@ -21,6 +21,7 @@ from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import RunOptions
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
+from dorylax.graph.manifest import is_data_path
 from dorylax.machine import cores
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import connected
@@ -79,7 +80,11 @@ def named_files(config: RunConfig) -> list[str]:
             continue
         if is_reference(value) and is_file(place_of(value)):
             found.append(place_of(value))
-        elif key == "pipeline.partition" or value.endswith((".npz", ".yaml", ".yml")):
+        elif (
+            key == "pipeline.partition"
+            or (key == "data.name" and is_data_path(value))
+            or value.endswith((".yaml", ".yml"))
+        ):
             found.append(value)
     return found
 

@@ -125,15 +125,15 @@ class Needs(nnx.Module):
 def test_a_model_that_needs_further_inputs(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = load("communities", size="tiny")
     further = {"pos": np.zeros((1000, 2), np.float32)}, {"weight": np.ones(10_000, np.float32)}
-    dataclasses.replace(data, vertex_inputs=further[0], edge_inputs=further[1]).save_npz(tmp_path / "both.npz")
-    dataclasses.replace(data, vertex_inputs=further[0]).save_npz(tmp_path / "pos.npz")
+    dataclasses.replace(data, vertex_inputs=further[0], edge_inputs=further[1]).save(tmp_path / "both")
+    dataclasses.replace(data, vertex_inputs=further[0]).save(tmp_path / "pos")
     (tmp_path / "mine.py").write_text(FURTHER)
     monkeypatch.chdir(tmp_path)
-    code, out, err = dorylax("describe", "--data", "both.npz", "--model", "mine.py:Needs")
+    code, out, err = dorylax("describe", "--data", "both", "--model", "mine.py:Needs")
     assert (code, err) == (0, "")
     assert "weight" in out
     assert "graph operators: 1 forward" in out
-    code, out, err = dorylax("describe", "--data", "pos.npz", "--model", "mine.py:Needs")
+    code, out, err = dorylax("describe", "--data", "pos", "--model", "mine.py:Needs")
     assert (code, out) == (2, "")
     assert "mine.py:Needs needs the input 'weight', and the data set has pos" in err
 

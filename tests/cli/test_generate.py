@@ -1,4 +1,4 @@
-"""`dorylax generate`: the file that Python's function writes, and one line where there is none."""
+"""`dorylax generate`: the folder that Python's function writes, and one line where there is none."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dorylax.graph import datasets
-from dorylax.graph.stream.archive_writer import ArrayWriter
+from dorylax.graph.array_folder import ArrayWriter
 
 
 def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
-    out, same = tmp_path / "a.npz", tmp_path / "same.npz"
+    out, same = tmp_path / "a", tmp_path / "same"
     words = (
         "--size",
         "tiny",
@@ -23,7 +23,8 @@ def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
     assert (code, error) == (0, "")
     assert said.startswith(f"communities: {out}, ")
     datasets.generate("communities", same, size="tiny", order="community", seed=3, split_seed=1)
-    assert out.read_bytes() == same.read_bytes()
+    for path in same.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
     answer = dorylax("train", "--data", str(out), "--epochs", "2", "--out", str(tmp_path / "run"))
     assert answer.code == 0
 
@@ -46,7 +47,7 @@ def test_it_writes_the_file(dorylax, tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_one_line(dorylax, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
-    code, out, error = dorylax("generate", *words, "--out", str(tmp_path / "a.npz"))
+    code, out, error = dorylax("generate", *words, "--out", str(tmp_path / "a"))
     assert (code, out) == (2, "")
     assert message in error
     assert error.count("\n") == 1
@@ -54,10 +55,11 @@ def test_what_cannot_be_is_one_line(dorylax, tmp_path: Path, words: tuple[str, .
 
 
 def test_where_it_cannot_be_written(dorylax, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
     for out, message in (
-        (tmp_path, "is a folder"),
-        (tmp_path / "no" / "a.npz", "there is no folder"),
-        (tmp_path / "a.zip", "does not end in .npz"),
+        (tmp_path, "is a folder that holds mine, which dorylax did not write"),
+        (tmp_path / "mine", "is a file"),
+        (tmp_path / "a.npz", "data sets are folders: give"),
     ):
         code, _, error = dorylax("generate", "communities", "--size", "tiny", "--out", str(out))
         assert code in (1, 2)
@@ -70,7 +72,7 @@ def test_interrupted(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ArrayWriter, "write", stop)
-    out = tmp_path / "out.npz"
+    out = tmp_path / "out"
     code, text, err = dorylax("generate", "communities", "--size", "tiny", "--out", str(out))
     assert (code, text, err.strip()) == (130, "", f"interrupted: {out} is what it was; the same command begins anew")
     assert list(tmp_path.iterdir()) == []

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.stored import contents
 
+from dorylax.graph.array_folder import ArrayWriter, size_on_disk
 from dorylax.graph.datasets import load
 from dorylax.graph.from_files.import_graph import LEAST_MEMORY
 from dorylax.graph.graph import Graph
-from dorylax.graph.stream.archive_writer import ArrayWriter
 
 
 @pytest.fixture
@@ -22,17 +23,17 @@ def edges(tmp_path: Path) -> Path:
 
 
 def test_an_archive_and_a_line(dorylax, tmp_path: Path, edges: Path) -> None:
-    out = tmp_path / "mine.npz"
+    out = tmp_path / "mine"
     words = ("--header", "--values", "w:float64", "--coalesce", "sum", "--memory", "4GiB")
     code, said, err = dorylax("import", str(edges), "--out", str(out), *words)
-    size = f"{out.stat().st_size / 1e3:.1f} kB"
+    size = f"{size_on_disk(out) / 1e3:.1f} kB"
     assert (code, said) == (0, f"{out}: 3 vertices, 2 edges (directed), of 3 that were read; {size}\n")
     detected, estimate = err.splitlines()
     assert detected.startswith(
         f"{edges}: text, fields separated by ',' (--separator), header 'source,target,w,when' (--header)"
     )
     assert estimate.startswith("about 3 edges; disk: about ")
-    graph = Graph.from_npz(out)
+    graph = Graph.from_folder(out)
     assert graph.edge_data["w"].tolist() == [3.0, 1.5]
     assert graph.edge_data["w"].dtype == np.float64
 
@@ -40,7 +41,7 @@ def test_an_archive_and_a_line(dorylax, tmp_path: Path, edges: Path) -> None:
 def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
     (tmp_path / "e.txt").write_text("ann bob\nbob cem\n")
     (tmp_path / "v.csv").write_text("name,x,y,topic\ncem,1,2,tea\nann,3,4,rum\nbob,5,6,tea\n")
-    out, table = tmp_path / "mine.npz", tmp_path / "v.csv"
+    out, table = tmp_path / "mine", tmp_path / "v.csv"
     words = ("--symmetrise", "--ids", "names", "--key", "name", "--features", str(table), "--labels", f"{table}:topic")
     code, said, err = dorylax(
         "import", str(tmp_path / "e.txt"), "--out", str(out), "--memory", "512MiB", *words, "--json"
@@ -52,9 +53,9 @@ def test_json_and_vertices(dorylax, tmp_path: Path) -> None:
         **{"schema": 1, "out": str(out), "num_vertices": 3, "num_edges": 4, "edges_read": 2},
         **{"symmetric": True, "self_loops": "none", "edge_ids": True},
     }
-    with np.load(out) as found:
-        assert found["features"].tolist() == [[3, 4], [5, 6], [1, 2]]
-        assert found["class_names"].tolist() == [b"rum", b"tea"]
+    found = contents(out)
+    assert found["features"].tolist() == [[3, 4], [5, 6], [1, 2]]
+    assert found["class_names"].tolist() == [b"rum", b"tea"]
     assert dorylax("train", "--data", str(out), "--epochs", "1", "--no-save").code == 0
 
 
@@ -79,7 +80,7 @@ def test_tables_in_another_order_than_the_edges_give_the_same_accuracy(dorylax, 
         (tmp_path / f"{mask}.csv").write_text("name\n" + "".join(f"{names[v]}\n" for v in rows if of_mask[v]))
         words[f"{mask}-mask"] = f"{mask}.csv"
     options = [word for option, file in words.items() for word in (f"--{option}", str(tmp_path / file))]
-    out = str(tmp_path / "mine.npz")
+    out = str(tmp_path / "data")
     code, _, err = dorylax(
         *("import", str(tmp_path / "edges.csv"), "--ids", "names", "--key", "name", *options),
         *("--out", out, "--memory", "1GiB"),
@@ -106,7 +107,7 @@ def test_tables_in_another_order_than_the_edges_give_the_same_accuracy(dorylax, 
         (("--memory", "4GiB", "--no-header", "--separator", "ab"), "--separator takes one ASCII character, got 'ab'"),
         (("--memory", "4GiB", "--values", "w:text"), "--values w:text: 'text' is no type of numbers: float32, float64"),
         (("--memory", "4GiB", "--edge-data", "w"), "--edge-data takes NAME=FILE, got 'w'"),
-        (("--memory", "4GiB", "--out", "mine.txt"), "the archive's name must end in .npz, got 'mine.txt'"),
+        (("--memory", "4GiB", "--out", "mine.npz"), "mine.npz ends in .npz, and data sets are folders: give mine"),
         (
             ("--memory", "4GiB", "--no-header"),
             "edges.csv has 4 columns, expected 2: say what they are, as --columns source,target,weight",
@@ -119,7 +120,7 @@ def test_tables_in_another_order_than_the_edges_give_the_same_accuracy(dorylax, 
     ],
 )
 def test_wrong_options(dorylax, tmp_path: Path, edges: Path, words: tuple[str, ...], message: str) -> None:
-    code, out, err = dorylax("import", str(edges), "--out", str(tmp_path / "mine.npz"), *words)
+    code, out, err = dorylax("import", str(edges), "--out", str(tmp_path / "mine"), *words)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("error: ") == err.splitlines()[-1].startswith("error: ") == 1
@@ -127,7 +128,7 @@ def test_wrong_options(dorylax, tmp_path: Path, edges: Path, words: tuple[str, .
 
 
 def test_nothing_to_import(dorylax, tmp_path: Path) -> None:
-    code, _, err = dorylax("import", "--out", str(tmp_path / "mine.npz"), "--memory", "1GiB")
+    code, _, err = dorylax("import", "--out", str(tmp_path / "mine"), "--memory", "1GiB")
     assert (code, err) == (2, "error: there is nothing to import: name at least one file of edges\n")
     assert LEAST_MEMORY < 2**30
 
@@ -137,7 +138,7 @@ def test_interrupted(dorylax, tmp_path: Path, edges: Path, monkeypatch: pytest.M
         "import",
         str(edges),
         "--out",
-        str(tmp_path / "mine.npz"),
+        str(tmp_path / "mine"),
         *("--header", "--values", "w", "--memory", "512MiB"),
     )
 
@@ -150,4 +151,4 @@ def test_interrupted(dorylax, tmp_path: Path, edges: Path, monkeypatch: pytest.M
     assert (code, said) == (130, ""), err
     assert err.endswith("interrupted: the same command starts again\n")
     assert dorylax(*words).code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"edges.csv", "mine.npz"}
+    assert {path.name for path in tmp_path.iterdir()} == {"edges.csv", "mine"}

@@ -3,35 +3,34 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from support.stored import contents
 
 from dorylax.experiments.run import main as sweep
-from dorylax.graph import npz
+from dorylax.graph import stored
 from dorylax.graph.datasets import load
+from dorylax.graph.graph_arrays import save_arrays
 
-_TOLD = "array features is damaged: bytes "
+_TOLD = "array features is damaged: "
 
 
 @pytest.fixture
 def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(npz, "_LARGE", 1 << 14)
+    monkeypatch.setattr(stored, "_LARGE", 1 << 14)
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "data.npz"
-    load("communities", size="tiny").save_npz(path)
+    path = tmp_path / "data"
+    load("communities", size="tiny").save(path)
     return path
 
 
-def _flip(path: Path) -> None:
-    """The lowest bit of one feature."""
-    info = zipfile.ZipFile(path).getinfo("features.npy")
-    content = bytearray(path.read_bytes())
-    content[info.header_offset + info.file_size // 2 & ~3] ^= 1
-    path.write_bytes(content)
+def _flip(path: Path, name: str = "features") -> None:
+    """The lowest bit of one element."""
+    content = bytearray((path / f"{name}.npy").read_bytes())
+    content[len(content) // 2 & ~3] ^= 1
+    (path / f"{name}.npy").write_bytes(content)
 
 
 def _train(*words: str) -> list[str]:
@@ -65,7 +64,6 @@ def test_a_run_is_the_same_whether_verified_or_not(dorylax: Any, whole: Path, tm
 def test_resume_and_predict(dorylax: Any, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert dorylax(*_train("--data", str(whole), "--out", str(run))).code == 0
-    before = whole.read_bytes()
     _flip(whole)
     assert _TOLD in dorylax("predict", "--run", str(run)).err
     assert dorylax("predict", "--run", str(run), "--no-verify").code == 0
@@ -73,21 +71,16 @@ def test_resume_and_predict(dorylax: Any, whole: Path, tmp_path: Path) -> None:
     assert dorylax(*again, "--epochs", "1", "--no-verify").code == 0, "it is the same run, and done"
     assert _TOLD in dorylax(*again, "--epochs", "2").err
     assert "data" in dorylax(*again, "--epochs", "2", "--no-verify").err, "a checkpoint knows its data"
-    whole.write_bytes(before)
+    _flip(whole)
     assert dorylax(*again, "--epochs", "2", "--no-verify").code == 0
 
 
 def test_info_reads_labels_where_nothing_says_how_many_classes_there_are(
     dorylax: Any, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(npz, "_LARGE", 256)
-    with np.load(whole) as found:
-        arrays = {name: found[name] for name in found.files if name not in ("checksums.json", "num_classes")}
-    npz.write_npz(whole, arrays)
-    info = zipfile.ZipFile(whole).getinfo("labels.npy")
-    content = bytearray(whole.read_bytes())
-    content[info.header_offset + 1000 & ~3] ^= 1
-    whole.write_bytes(content)
+    monkeypatch.setattr(stored, "_LARGE", 256)
+    save_arrays(whole, {name: array for name, array in contents(whole).items() if name != "num_classes"})
+    _flip(whole, "labels")
     assert "array labels is damaged" in dorylax("info", "--data", str(whole), "--model", "mlp").err
     assert dorylax("info", "--data", str(whole), "--model", "mlp", "--no-verify").code == 0
     assert "--no-verify describe a run" in dorylax("info", "--no-verify").err

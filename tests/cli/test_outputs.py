@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cli.conftest import Command
+from support.stored import contents
 
 from dorylax.cli import main
 
 READ = {
     "archive": ("describe --data g.npz --mermaid g.npz", "g.npz"),
+    "array of a data set": ("describe --data g --mermaid g/features.npy", "g/features.npy"),
     "archive by --set": ("describe --set data.name=g.npz --mermaid g.npz", "g.npz"),
     "archive in a file": ("describe --config names.yaml --mermaid g.npz", "g.npz"),
     "file of settings": ("describe --config names.yaml --mermaid names.yaml", "names.yaml"),
@@ -69,7 +71,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("read")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        assert main(["generate", "communities", "--size", "tiny", "--out", "g.npz"]) == 0
+        assert main(["generate", "communities", "--size", "tiny", "--out", "g"]) == 0
+        np.savez("g.npz", **contents("g"))
         words = ["train", "--data", "g.npz", "--epochs", "1", "--set", "model.hidden_features=2", "--out", "run"]
         assert main([*words, "--set", "train.checkpoint_every=1"]) == 0
         shutil.copyfile("g.npz", "other.npz")

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import Partition, partition, report
 from dorylax.observers.progress import data_size
@@ -32,7 +33,7 @@ def test_table(dorylax, tmp_path: Path) -> None:
     assert any(line.startswith(f"cut edges: {found.cut_edges:,} of 10,000 (") for line in lines)
     assert any(line.startswith("intervals: 4 per server, of 83 … 84 vertices; ") for line in lines)
     assert lines[-2] == "rows exchanged per layer, forward and backward: 16, 4 float32 numbers"
-    sizes = [(folder / f"server-{server}.npz").stat().st_size for server in range(3)]
+    sizes = [size_on_disk(folder / f"server-{server}") for server in range(3)]
     assert lines[-1] == f"saved in {folder}, shards of {', '.join(map(data_size, sizes))}"
 
 

@@ -91,15 +91,15 @@ def _accuracy(dorylax, *words: str) -> dict[str, float]:
 
 def test_the_same_graph_under_another_name(dorylax, trained: Path, tmp_path: Path) -> None:
     run = str(trained / "seed-0")
-    load("communities", size="tiny").save_npz(tmp_path / "same.npz")
-    other = _accuracy(dorylax, "--run", run, "--data", str(tmp_path / "same.npz"))
+    load("communities", size="tiny").save(tmp_path / "same")
+    other = _accuracy(dorylax, "--run", run, "--data", str(tmp_path / "same"))
     assert other == _accuracy(dorylax, "--run", run)
     assert _accuracy(dorylax, "--run", run, "--data", "communities") == other
 
 
 def test_a_larger_graph(dorylax, trained: Path, tmp_path: Path) -> None:
-    load("communities", size="tiny", num_vertices=1500).save_npz(tmp_path / "larger.npz")
-    words = ("--run", str(trained / "seed-0"), "--data", str(tmp_path / "larger.npz"))
+    load("communities", size="tiny", num_vertices=1500).save(tmp_path / "larger")
+    words = ("--run", str(trained / "seed-0"), "--data", str(tmp_path / "larger"))
     assert dorylax("predict", *words, "--out", str(tmp_path / "p.npz")).code == 0
     with np.load(tmp_path / "p.npz") as archive:
         assert archive["logits"].shape == (1500, 4)
@@ -109,8 +109,8 @@ def test_data_without_validation_vertices(dorylax, tmp_path: Path) -> None:
     words = ("--set", "data.size=tiny", "--epochs", "2", "--set", "train.patience=2", "--out", str(tmp_path / "run"))
     assert dorylax("train", *words).code == 0
     data = load("communities", size="tiny")
-    dataclasses.replace(data, val_mask=np.zeros_like(data.val_mask)).save_npz(tmp_path / "other.npz")
-    assert _accuracy(dorylax, "--run", str(tmp_path / "run"), "--data", str(tmp_path / "other.npz"))["val"] is None
+    dataclasses.replace(data, val_mask=np.zeros_like(data.val_mask)).save(tmp_path / "other")
+    assert _accuracy(dorylax, "--run", str(tmp_path / "run"), "--data", str(tmp_path / "other"))["val"] is None
 
 
 def test_data_of_other_widths_are_one_line(dorylax, trained: Path, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_data_of_other_widths_are_one_line(dorylax, trained: Path, tmp_path: Pat
         ),
         ({"num_classes": 5}, r"] = 4 is out of range: must be ≥ 0 and < num_classes = 4, or -1 where"),
     ):
-        load("communities", size="tiny", **option).save_npz(tmp_path / "other.npz")
-        code, out, err = dorylax("predict", "--run", str(trained / "seed-0"), "--data", str(tmp_path / "other.npz"))
+        load("communities", size="tiny", **option).save(tmp_path / "other")
+        code, out, err = dorylax("predict", "--run", str(trained / "seed-0"), "--data", str(tmp_path / "other"))
         assert (code, out) == (2, "")
         assert message in err
         assert err.count("\n") == 1
@@ -154,8 +154,8 @@ def test_a_run_of_own_code_and_data_from_any_folder(dorylax, tmp_path: Path, mon
     (made / "code").mkdir(parents=True)
     other.mkdir()
     (made / "code" / "own.py").write_text(OWN)
-    load("communities", size="tiny").save_npz(made / "graph.npz")
-    (made / "mine.yaml").write_text("data.name: graph.npz\nmodel.name: code/own.py:Net\ntrain.epochs: 2\n")
+    load("communities", size="tiny").save(made / "graph")
+    (made / "mine.yaml").write_text("data.name: graph\nmodel.name: code/own.py:Net\ntrain.epochs: 2\n")
     monkeypatch.chdir(made)
     assert dorylax("train", "--config", "mine.yaml", "--out", "runs/first").code == 0
     code, wanted, _ = dorylax("predict", "--run", "runs/first", "--trust")
@@ -164,10 +164,10 @@ def test_a_run_of_own_code_and_data_from_any_folder(dorylax, tmp_path: Path, mon
     assert dorylax("predict", "--run", "../made/runs/first", "--trust")[:2] == (0, wanted)
     made.rename(moved)
     assert dorylax("predict", "--run", "../moved/runs/first", "--trust")[:2] == (0, wanted)
-    (moved / "graph.npz").unlink()
+    (moved / "graph").unlink()
     code, _, error = dorylax("predict", "--run", "../moved/runs/first", "--trust")
     assert code == 2
-    assert "there is no file graph.npz" in error
+    assert "there is no file graph" in error
 
 
 V = 40
@@ -202,8 +202,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _predict(dorylax, run: Path, folder: Path, **arrays: np.ndarray) -> list[dict[str, str]]:
-    np.savez(folder / "new.npz", **_arrays(**arrays))
-    words = ("--run", str(run), "--data", str(folder / "new.npz"), "--out", str(folder / "p.csv"))
+    np.savez(folder / "new", **_arrays(**arrays))
+    words = ("--run", str(run), "--data", str(folder / "new"), "--out", str(folder / "p.csv"))
     code, out, err = dorylax("predict", *words)
     assert code == 0, err
     assert ("40 vertices without labels" in out) != ("train " in out)
@@ -284,25 +284,25 @@ def test_checkpoints_of_versions_that_did_not_record_the_kind(dorylax, runs, tmp
 
 def test_names_are_in_the_npz_and_unknown_classes_are_one_line(dorylax, runs, tmp_path: Path) -> None:
     ids = np.arange(V)[::-1] * 10
-    data = Dataset.from_npz(runs["classes"].with_suffix(".npz"))
-    dataclasses.replace(data, original_ids=ids).reorder(np.roll(np.arange(V), 7)).save_npz(tmp_path / "new.npz")
-    words = ("predict", "--run", str(runs["classes"]), "--data", str(tmp_path / "new.npz"))
+    data = Dataset.from_folder(runs["classes"].with_suffix(".npz"))
+    dataclasses.replace(data, original_ids=ids).reorder(np.roll(np.arange(V), 7)).save(tmp_path / "new")
+    words = ("predict", "--run", str(runs["classes"]), "--data", str(tmp_path / "new"))
     assert dorylax(*words, "--out", str(tmp_path / "p.npz")).code == 0
     with np.load(tmp_path / "p.npz") as archive:
         assert archive["class_names"].tolist() == NAMES.tolist()
         assert archive["original_ids"].tolist() == ids.tolist()
-    np.savez(tmp_path / "new.npz", **_arrays(labels=Y, class_names=np.array(["ash", "oak", "cedar"])))
+    np.savez(tmp_path / "new", **_arrays(labels=Y, class_names=np.array(["ash", "oak", "cedar"])))
     code, out, err = dorylax(*words)
     assert (code, out) == (2, "")
-    assert err.endswith("new.npz: labels[1] is the class 'oak', which is not one of 'ash', 'birch', 'cedar'\n")
+    assert err.endswith("new: labels[1] is the class 'oak', which is not one of 'ash', 'birch', 'cedar'\n")
 
 
 def test_what_has_no_labels_is_not_trained_on(dorylax, tmp_path: Path) -> None:
-    np.savez(tmp_path / "new.npz", **_arrays(labels=np.full(V, -1), num_classes=np.array(3)))
-    code, out, err = dorylax("train", "--data", str(tmp_path / "new.npz"), "--no-save", "--epochs", "1", "--json")
+    np.savez(tmp_path / "new", **_arrays(labels=np.full(V, -1), num_classes=np.array(3)))
+    code, out, err = dorylax("train", "--data", str(tmp_path / "new"), "--no-save", "--epochs", "1", "--json")
     assert "new has no labels: training needs some, predict does not" in err + out
     assert code != 0
-    np.savez(tmp_path / "new.npz", **_arrays())
-    code, out, err = dorylax("info", "--data", str(tmp_path / "new.npz"))
+    np.savez(tmp_path / "new", **_arrays())
+    code, out, err = dorylax("info", "--data", str(tmp_path / "new"))
     assert (code, err) == (0, "")
     assert out.endswith("the data have no labels: they can be predicted on, and not trained on\n")

@@ -15,10 +15,10 @@ from dorylax.graph.datasets import load
 @pytest.fixture
 def begun(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """The command of a run that began when the published recipe was the default of its data."""
-    load("communities", size="tiny").save_npz(tmp_path / "mine.npz")
-    words = ("train", "--data", str(tmp_path / "mine.npz"), "--model", "mlp", "--out", str(tmp_path / "run"))
+    load("communities", size="tiny").save(tmp_path / "mine")
+    words = ("train", "--data", str(tmp_path / "mine"), "--model", "mlp", "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patch:
-        patch.setitem(choose.PUBLISHED_FOR, str(tmp_path / "mine.npz"), {})
+        patch.setitem(choose.PUBLISHED_FOR, str(tmp_path / "mine"), {})
         assert dorylax(*words, "--epochs", "2").code == 0
     return words
 

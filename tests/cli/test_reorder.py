@@ -8,42 +8,42 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dorylax.graph.array_folder import open_arrays, size_on_disk
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 
 
 @pytest.fixture
 def given(tmp_path: Path) -> Path:
-    load("communities", size="tiny").save_npz(tmp_path / "given.npz")
-    return tmp_path / "given.npz"
+    load("communities", size="tiny").save(tmp_path / "given")
+    return tmp_path / "given"
 
 
 def test_an_archive_in_order_of_communities(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dorylax.graph.partition.streamed_communities.COMMUNITY", 100)
     monkeypatch.setattr("dorylax.graph.partition.locality.COMMUNITY", 100)
-    out = given.with_name("moved.npz")
+    out = given.with_name("moved")
     code, text, err = dorylax("reorder", str(given), "--out", str(out), "--memory", "2GiB")
     assert (code, err) == (0, "")
     assert text.startswith(f"{out}: 1,000 vertices and 10,000 edges in the order of communities, ")
-    moved, data = Dataset.from_npz(out), Dataset.from_npz(given)
+    moved, data = Dataset.from_folder(out), Dataset.from_folder(given)
     assert moved.graph.vertex_ids is not None
     np.testing.assert_array_equal(moved.features, data.features[moved.graph.vertex_ids])
-    back = given.with_name("back.npz")
+    back = given.with_name("back")
     content = json.loads(dorylax("reorder", str(out), "--out", str(back), "--order", "user", "--json").out)
     assert content["num_vertices"] == 1000
-    assert content["bytes"] == back.stat().st_size
+    assert content["bytes"] == size_on_disk(back)
     assert content["peak_memory"] > 10**7
-    assert Dataset.from_npz(back).graph.vertex_ids is None
-    np.testing.assert_array_equal(Dataset.from_npz(back).features, data.features)
+    assert Dataset.from_folder(back).graph.vertex_ids is None
+    np.testing.assert_array_equal(Dataset.from_folder(back).features, data.features)
 
 
 def test_predictions_are_in_the_users_order(dorylax, trained: Path, given: Path) -> None:
-    moved, shuffled = given.with_name("moved.npz"), np.random.default_rng(0).permutation(1000).astype(np.int32)
-    from dorylax.graph.npz import open_npz
-    from dorylax.graph.stream.reorder_archive import write_in_order
+    moved, shuffled = given.with_name("moved"), np.random.default_rng(0).permutation(1000).astype(np.int32)
+    from dorylax.graph.stream.reordering import write_in_order
 
     (given.parent / "scratch").mkdir()
-    with open_npz(given) as archive:
+    with open_arrays(given) as archive:
         write_in_order(archive, shuffled, moved, given.parent / "scratch", room=2**24)
     tables = []
     for file in (given, moved):
@@ -64,11 +64,11 @@ def test_predictions_are_in_the_users_order(dorylax, trained: Path, given: Path)
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("none.npz", "--out", "out.npz"), "there is no file none.npz"),
-        (("{given}", "--out", "out.txt"), "--out must end in .npz, got 'out.txt'"),
+        (("none", "--out", "out"), "there is no folder none"),
+        (("{given}", "--out", "out.npz"), "out.npz ends in .npz, and data sets are folders: give out"),
         (("{given}", "--out", "{given}"), "is a file that this command reads"),
-        (("{given}", "--out", "{folder}/out.npz", "--memory", "4G B"), "expected an amount of memory such as 4GiB"),
-        (("{given}", "--out", "{folder}/out.npz", "--memory", "10MiB"), "10 MiB of memory are too little"),
+        (("{given}", "--out", "{folder}/out", "--memory", "4G B"), "expected an amount of memory such as 4GiB"),
+        (("{given}", "--out", "{folder}/out", "--memory", "10MiB"), "10 MiB of memory are too little"),
     ],
 )
 def test_wrong_words(dorylax, given: Path, words: tuple[str, ...], told: str) -> None:
@@ -77,7 +77,7 @@ def test_wrong_words(dorylax, given: Path, words: tuple[str, ...], told: str) ->
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("\n") == 1
-    assert {path.name for path in given.parent.iterdir()} == {"given.npz"}
+    assert {path.name for path in given.parent.iterdir()} == {"given"}
 
 
 def test_interrupted(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def test_interrupted(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dorylax.graph.stream.reordering.write_in_order", stop)
-    out = given.with_name("out.npz")
+    out = given.with_name("out")
     code, text, err = dorylax("reorder", str(given), "--out", str(out))
     assert (code, text, err.strip()) == (130, "", f"interrupted: {out} is what it was; the same command begins anew")
-    assert {path.name for path in given.parent.iterdir()} == {"given.npz"}
+    assert {path.name for path in given.parent.iterdir()} == {"given"}

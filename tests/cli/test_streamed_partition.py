@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from dorylax.cli import budget, streamed_partition
+from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.datasets import load
-from dorylax.graph.npz import open_npz
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import Limit
@@ -22,14 +22,14 @@ OPTIONS = ("--servers", "3", "--intervals", "2", "--widths", "4", "--json")
 @pytest.fixture(scope="module", autouse=True)
 def small_arrays_are_mapped() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dorylax.graph.npz._LARGE", 1 << 16)
+        patch.setattr("dorylax.graph.stored._LARGE", 1 << 16)
         yield
 
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("data") / "given.npz"
-    load("communities", size="small", num_features=7).save_npz(path)
+    path = tmp_path_factory.mktemp("data") / "given"
+    load("communities", size="small", num_features=7).save(path)
     return path
 
 
@@ -70,11 +70,13 @@ def test_the_same_shards(dorylax, given: Path, tmp_path: Path, request, how: tup
         del contents[-1]["folder"]
     assert contents[0] == contents[1]
     assert {path.name for path in tmp_path.iterdir()} == {"memory", "disk"}
-    names = {path.name for path in (tmp_path / "memory").iterdir()}
-    assert names == {path.name for path in (tmp_path / "disk").iterdir()}
-    for name in names:
-        if name != "shards.json":
-            assert (tmp_path / "memory" / name).read_bytes() == (tmp_path / "disk" / name).read_bytes(), name
+    files = [
+        {path.relative_to(tmp_path / way): path for path in (tmp_path / way).rglob("*.*")} for way in ("memory", "disk")
+    ]
+    assert files[0].keys() == files[1].keys()
+    for name, path in files[0].items():
+        if name.name != "shards.json":
+            assert path.read_bytes() == files[1][name].read_bytes(), name
     one, other = (ShardedData.find(tmp_path / way) for way in ("memory", "disk"))
     assert one is not None
     assert other is not None
@@ -114,6 +116,6 @@ def test_what_is_too_large_for_all_there_is_is_refused_unasked(
 
 
 def test_the_archive_is_mapped(given: Path) -> None:
-    with open_npz(given) as archive:
+    with open_arrays(given) as archive:
         assert archive.maps("indices")
         assert archive.maps("features")

@@ -25,8 +25,8 @@ def targets(tmp_path: Path) -> Path:
     base = load("communities", size="tiny")
     labels = base.features[:, :2]
     masks = (base.train_mask, base.val_mask, base.test_mask)
-    Dataset("mine", base.graph, base.features, labels, None, *masks).save_npz(tmp_path / "mine.npz")
-    return tmp_path / "mine.npz"
+    Dataset("mine", base.graph, base.features, labels, None, *masks).save(tmp_path / "mine")
+    return tmp_path / "mine"
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def graphs(tmp_path: Path) -> Path:
     features = [np.diff(graph.host_rows()[0])[:, None] for graph in (ring, path)]
     place = np.arange(12) // 2 % 3
     masks = {"train_mask": place == 0, "val_mask": place == 1, "test_mask": place == 2}
-    merge_graphs("shapes", [ring, path] * 6, features * 6, [1, 0] * 6, **masks).save_npz(tmp_path / "shapes.npz")
-    return tmp_path / "shapes.npz"
+    merge_graphs("shapes", [ring, path] * 6, features * 6, [1, 0] * 6, **masks).save(tmp_path / "shapes")
+    return tmp_path / "shapes"
 
 
 def _trained(dorylax: Any, folder: Path, *words: str) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def test_what_cannot_be_is_one_line(dorylax, words: list[str], message: str) -> 
     ("words", "part"),
     [
         (["--data", "coar"], "Did you mean 'cora'?"),
-        (["--data", "none.npz"], "there is no file none.npz"),
+        (["--data", "none.npz"], "there is no folder none.npz"),
         (["--set", "data.size=huge"], "communities has no size 'huge'"),
     ],
 )
@@ -231,9 +231,9 @@ def test_resume_keeps_finished_seeds_and_adds_new_ones(dorylax, trained: Path, t
 
 
 def test_a_file_of_the_users(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load("communities", size="tiny").save_npz(tmp_path / "mine.npz")
+    load("communities", size="tiny").save(tmp_path / "mine")
     monkeypatch.chdir(tmp_path)
-    words = ("--data", "mine.npz", "--model", "mlp", "--epochs", "2")
+    words = ("--data", "mine", "--model", "mlp", "--epochs", "2")
     out = dorylax("train", *words, "--out", "run").out
     recipe, title, *_ = out.splitlines()
     assert recipe == "recipe: default (chosen on several graphs, docs/recipes.md), but train.epochs=2"
@@ -257,13 +257,13 @@ def test_who_stops_while_the_loss_falls_is_told(dorylax, tmp_path: Path) -> None
 def test_who_has_large_features_is_told(dorylax, tmp_path: Path) -> None:
     data = load("communities", size="tiny")
     words = ("train", "--model", "mlp", "--epochs", "2", "--no-save", "--data")
-    data.save_npz(tmp_path / "usual.npz")
-    assert dorylax(*words, str(tmp_path / "usual.npz")).err == ""
+    data.save(tmp_path / "usual")
+    assert dorylax(*words, str(tmp_path / "usual")).err == ""
     large = data.features * np.where(np.arange(data.num_features) == 3, 100, 1)
-    dataclasses.replace(data, features=large).save_npz(tmp_path / "large.npz")
-    err = dorylax(*words, str(tmp_path / "large.npz")).err
+    dataclasses.replace(data, features=large).save(tmp_path / "large")
+    err = dorylax(*words, str(tmp_path / "large")).err
     assert re.match(r"warning: a column of the features has values around \d+, and the default recipe", err)
-    assert dorylax(*words, str(tmp_path / "large.npz"), "--recipe", "published").err == ""
+    assert dorylax(*words, str(tmp_path / "large"), "--recipe", "published").err == ""
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def test_a_damaged_run_does_not_stop_the_others(
     ("base", "message"),
     [
         ("{data.name: coar}", "unknown data.name 'coar': did you mean cora?"),
-        ("{data.name: none.npz}", "data.name: there is no file none.npz"),
+        ("{data.name: none.npz}", "data.name: there is no folder none.npz"),
         ("{data.size: tny}", "unknown data.size 'tny' of communities: did you mean tiny?"),
         ("{data.name: cora, data.size: tiny}", "data.size 'tiny': cora comes in one size, omit data.size"),
     ],

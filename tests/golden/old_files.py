@@ -196,7 +196,7 @@ def _outputs() -> dict[str, str]:
     command("partition", "--data", "plain.npz", "--servers", "2", "--intervals", "2", "--out", "new/parts")
     command("export", "single", "--out", "new/model.zip")
     command("predict", "--run", "single", "--out", "new/predicted.npz")
-    command("reorder", "edges.npz", "--out", "new/reordered.npz")
+    command("reorder", "edges.npz", "--out", "new/reordered")
     assert run_sweep(["--sweep", "sweep.yaml", "--out", "new/sweep", "--no-report", "--jobs", "1"]) == 0
     return contents("new")
 

@@ -182,7 +182,7 @@ def test_memory_mapped_rows_stay_on_disk(tmp_path):
 
 def test_from_npz_reads_rows_as_sources(tmp_path):
     np.savez(tmp_path / "g.npz", indptr=np.array([0, 2, 2, 3]), indices=np.array([1, 2, 1], np.int32))
-    np.testing.assert_array_equal(_matrix_of(Graph.from_npz(tmp_path / "g.npz")), [[0, 1, 1], [0, 0, 0], [0, 1, 0]])
+    np.testing.assert_array_equal(_matrix_of(Graph.from_folder(tmp_path / "g.npz")), [[0, 1, 1], [0, 0, 0], [0, 1, 0]])
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_from_npz_reads_rows_as_sources(tmp_path):
     ],
 )
 def test_real_graphs(real_data, name, said):
-    graph = Graph.from_npz(real_data / f"{name}.npz")
+    graph = Graph.from_folder(real_data / f"{name}.npz")
     assert repr(graph) == said
     with np.load(real_data / f"{name}.npz", allow_pickle=False) as archive:
         np.testing.assert_array_equal(graph.outgoing.offsets, archive["indptr"])
@@ -269,7 +269,7 @@ def test_bad_archive_names_the_file_too(tmp_path, arrays, message):
     path = tmp_path / "bad.npz"
     np.savez(path, **{name: np.array(values) for name, values in arrays.items()})
     with pytest.raises(GraphError, match=rf"bad\.npz: {message}"):
-        Graph.from_npz(path)
+        Graph.from_folder(path)
 
 
 def test_a_long_array_is_checked_to_its_end():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.stored import contents
 
 from dorylax.graph import Dataset, Graph, GraphError, random_split
 
@@ -170,11 +171,11 @@ def test_reorder_moves_every_array_together(order, multilabel):
 def test_archive_round_trip_in_the_users_order(tmp_path, multilabel, directed, reordered):
     data = _dataset(multilabel, directed)
     moved = data.reorder([3, 1, 5, 0, 2, 4]).reorder([5, 4, 3, 2, 1, 0]) if reordered else data
-    moved.save_npz(tmp_path / "mine.npz")
-    _assert_same(Dataset.from_npz(tmp_path / "mine.npz"), data)
-    with np.load(tmp_path / "mine.npz", allow_pickle=False) as archive:
-        assert bool(archive["directed"]) is directed
-        sources = np.repeat(np.arange(V), np.diff(archive["indptr"]))
+    moved.save(tmp_path / "mine")
+    _assert_same(Dataset.from_folder(tmp_path / "mine"), data)
+    arrays = contents(tmp_path / "mine")
+    assert bool(arrays["directed"]) is directed
+    sources = np.repeat(np.arange(V), np.diff(arrays["indptr"]))
     np.testing.assert_array_equal(np.sort(sources), np.sort(data.graph.incoming.neighbours))  # rows are sources
 
 
@@ -191,8 +192,8 @@ def test_archive_round_trip_in_the_users_order(tmp_path, multilabel, directed, r
 )
 def test_archive_round_trip_of_other_forms(tmp_path, changes):
     data = _dataset(**changes)
-    data.reorder([3, 1, 5, 0, 2, 4]).save_npz(tmp_path / "mine.npz")
-    _assert_same(Dataset.from_npz(tmp_path / "mine.npz"), data)
+    data.reorder([3, 1, 5, 0, 2, 4]).save(tmp_path / "mine")
+    _assert_same(Dataset.from_folder(tmp_path / "mine"), data)
 
 
 @pytest.mark.parametrize("reordered", [False, True])
@@ -201,8 +202,8 @@ def test_values_of_edges_in_an_archive_stay_with_their_edges(tmp_path, reordered
     graph = Graph.from_coo(sources, targets, V, edge_data={"a": np.arange(5)})
     data = _dataset(graph=graph, edge_inputs={"b": np.arange(5) + 10.5})
     assert data.edge_inputs.keys() == {"a", "b"}
-    (data.reorder([3, 1, 5, 0, 2, 4]) if reordered else data).save_npz(tmp_path / "mine.npz")
-    found = Dataset.from_npz(tmp_path / "mine.npz")
+    (data.reorder([3, 1, 5, 0, 2, 4]) if reordered else data).save(tmp_path / "mine")
+    found = Dataset.from_folder(tmp_path / "mine")
     np.testing.assert_array_equal(found.edge_inputs["a"], np.arange(5))
     np.testing.assert_array_equal(found.edge_inputs["b"], np.arange(5) + 10.5)
 
@@ -215,7 +216,7 @@ def test_given_values_of_edges_override_those_of_the_graph():
 
 def test_only_labelled_vertices_of_an_archive_are_split(tmp_path):
     _save(tmp_path / "a.npz", labels=np.array([-1, 1]))
-    data = Dataset.from_npz(tmp_path / "a.npz")
+    data = Dataset.from_folder(tmp_path / "a.npz")
     assert (data.train_mask.tolist(), data.num_classes) == ([False, True], 2)
 
 
@@ -236,16 +237,16 @@ def test_an_archive_without_masks_name_and_classes(tmp_path):
     features = rng.random((100, 3), np.float32)
     path = tmp_path / "plain.npz"
     np.savez(path, indptr=np.zeros(101, int), indices=np.zeros(0, int), features=features, labels=labels)
-    data = Dataset.from_npz(path)
+    data = Dataset.from_folder(path)
     assert (data.name, data.num_classes) == ("plain", 4)
     assert [int(mask.sum()) for mask in (data.train_mask, data.val_mask, data.test_mask)] == [60, 20, 20]
-    other = Dataset.from_npz(path, split_seed=1)
+    other = Dataset.from_folder(path, split_seed=1)
     assert (other.train_mask != data.train_mask).any()
 
 
 def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
     _save(tmp_path / "a.npz", train_mask=np.array([True, False]))
-    data = Dataset.from_npz(tmp_path / "a.npz")
+    data = Dataset.from_folder(tmp_path / "a.npz")
     assert data.train_mask.tolist() == [True, False]
     assert not (data.val_mask | data.test_mask).any()
 
@@ -253,7 +254,7 @@ def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
 @pytest.mark.parametrize(
     ("drop", "arrays", "message"),
     [
-        (("features", "labels"), {}, r"has no array features and no labels; .*Graph\.from_npz reads it"),
+        (("features", "labels"), {}, r"has no array features and no labels; .*Graph\.from_folder reads it"),
         (("features",), {}, r"has no array features; it has indptr, indices, labels"),
         ((), {"labels": np.array([0, 7]), "num_classes": np.array(3)}, r"labels\[1\] = 7 is out of range"),
         ((), {"num_classes": np.array([2, 2])}, r"num_classes must be one integer, got int64 \[2, 2\]$"),
@@ -275,7 +276,7 @@ def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
 def test_bad_archives(tmp_path, drop, arrays, message):
     _save(tmp_path / "bad.npz", drop, **arrays)
     with pytest.raises(GraphError, match=rf"bad\.npz: {message}"):
-        Dataset.from_npz(tmp_path / "bad.npz")
+        Dataset.from_folder(tmp_path / "bad.npz")
 
 
 @pytest.mark.parametrize("array", ["indptr", "indices", "features", "labels"])
@@ -285,26 +286,26 @@ def test_a_damaged_archive_is_named_once(tmp_path, array):
     damaged[damaged.find(f"{array}.npy".encode()) + 140] ^= 0xFF
     (tmp_path / "bad.npz").write_bytes(damaged)
     with pytest.raises(GraphError, match=f"array {array} cannot be read") as caught:
-        Dataset.from_npz(tmp_path / "bad.npz")
+        Dataset.from_folder(tmp_path / "bad.npz")
     assert str(caught.value).count("bad.npz") == 1
 
 
 def test_what_an_archive_says_of_self_loops_is_checked(tmp_path):
     _save(tmp_path / "bad.npz", self_loops=np.array("all"))
     with pytest.raises(GraphError, match="self_loops is 'all', but it is 'none' vertices that have an edge"):
-        Dataset.from_npz(tmp_path / "bad.npz")
+        Dataset.from_folder(tmp_path / "bad.npz")
 
 
 def test_writing_a_symmetric_graph_sorts_nothing(tmp_path):
     data = _dataset(graph=Graph.from_coo(*np.nonzero(np.ones((V, V))), V))  # by source, as archives are
-    data.save_npz(tmp_path / "mine.npz")
+    data.save(tmp_path / "mine")
     assert "outgoing" not in vars(data.graph)
 
 
 @pytest.mark.parametrize(("name", "absent"), [("web-google", "features and no labels"), ("flickr-asu", "features")])
 def test_real_topology_is_only_a_graph(real_data, name, absent):
     with pytest.raises(GraphError, match=rf"has no array {absent}; .*it is only a graph"):
-        Dataset.from_npz(real_data / f"{name}.npz")
+        Dataset.from_folder(real_data / f"{name}.npz")
 
 
 def test_a_data_set_is_a_line():

@@ -63,8 +63,8 @@ def test_masks_are_of_graphs(mask: Any) -> None:
 def test_further_inputs_and_archives(tmp_path) -> None:
     data = _merged(vertex_inputs={"age": [[1, 2, 3], [4], [5, 6]]})
     assert data.vertex_inputs["age"].tolist() == [1, 2, 3, 4, 5, 6]
-    data.save_npz(tmp_path / "three.npz")
-    again = Dataset.from_npz(tmp_path / "three.npz")
+    data.save(tmp_path / "three")
+    again = Dataset.from_folder(tmp_path / "three")
     assert again.vertex_inputs["graph_of"].tolist() == data.vertex_inputs["graph_of"].tolist()
 
 

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.masks import as_mask, checked_masks
-from dorylax.graph.npz import MASKS
 from dorylax.graph.validate import GraphError
 
 

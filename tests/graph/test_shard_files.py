@@ -8,7 +8,6 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph import Graph
-from dorylax.graph.archive import save_npz
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.partition import lay_out, partition
 from dorylax.graph.shard import Shard
@@ -42,8 +41,8 @@ def test_a_shard_comes_back(tmp_path: Path, symmetric: bool) -> None:
     graph = messy_graph(60, 240)
     for piece in pieces(graph.symmetrise() if symmetric else graph):
         rows = {"rows x": np.arange(piece.num_rows, dtype=np.float32), "labels y": np.zeros((0, 3))}
-        write_shard(tmp_path / "s.npz", piece, rows, identity="a")
-        found, beside = read_shard(tmp_path / "s.npz", identity="a")
+        write_shard(tmp_path / "s", piece, rows, identity="a")
+        found, beside = read_shard(tmp_path / "s", identity="a")
         same(beside, rows)
         for name in ("server", "first", "last", "first_edge", "last_edge", "bounds", "edge_bounds", "ghosts"):
             same(getattr(found, name), getattr(piece, name))
@@ -58,13 +57,13 @@ def test_a_shard_comes_back(tmp_path: Path, symmetric: bool) -> None:
 
 def test_one_server_has_no_ghosts(tmp_path: Path) -> None:
     (piece,) = pieces(messy_graph(20, 50), servers=1)
-    write_shard(tmp_path / "s.npz", piece, {}, identity="a")
-    found, beside = read_shard(tmp_path / "s.npz", identity="a")
+    write_shard(tmp_path / "s", piece, {}, identity="a")
+    found, beside = read_shard(tmp_path / "s", identity="a")
     assert beside == {}
     same((found.sends, found.pushes, found.ghosts), (piece.sends, piece.pushes, piece.ghosts))
 
 
 def test_what_is_no_shard_is_refused(tmp_path: Path) -> None:
-    save_npz(messy_graph(20, 50), tmp_path / "g.npz")
+    messy_graph(20, 50).save(tmp_path / "g")
     with pytest.raises(GraphError, match="no array bounds"):
-        read_shard(tmp_path / "g.npz", identity="a")
+        read_shard(tmp_path / "g", identity="a")

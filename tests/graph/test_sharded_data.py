@@ -36,9 +36,11 @@ def test_shards_that_change_are_named(tmp_path: Path) -> None:
     found = ShardedData.find(tmp_path)
     assert found is not None
     found.check_unchanged()
-    with (tmp_path / "server-1.npz").open("ab") as file:
+    with (tmp_path / "server-1/in_offsets.npy").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(ChangedFileError, match=r"server-1\.npz has changed since it was loaded \([0-9,]+ bytes then"):
+    with pytest.raises(
+        ChangedFileError, match=r"server-1/in_offsets\.npy has changed since it was loaded \([0-9,]+ bytes then"
+    ):
         found.check_unchanged()
 
 
@@ -49,15 +51,21 @@ def test_a_host_fetches_its_own_file_alone(place: str, tmp_path: Path, cached: P
     here = write_shards(folder, data, layout, ids=False)
     assert ShardedData.find(place) is None
     storage = open_storage(place)
-    for path in folder.iterdir():
-        storage.put_file(path.name, path)
+    for path in folder.rglob("*.*"):
+        storage.put_file(path.relative_to(folder).as_posix(), path)
     found = ShardedData.find(place)
     assert found is not None
     assert found.summary == here.summary
     shard, rows = found.shard(1)
-    assert [path.name for path in cached.iterdir()] == [here.summary.shards[1].sha256]
+    (copy,) = cached.iterdir()
+    assert sorted(path.name for path in copy.iterdir()) == [name for name, *_ in here.summary.shards[1].files]
+    times = {path: path.stat().st_mtime_ns for path in copy.iterdir()}
+    found.shard(1)
+    assert times == {path: path.stat().st_mtime_ns for path in copy.iterdir()}, "it is fetched once"
+    next(copy.glob("*.npy")).write_bytes(b"damaged")
+    found.shard(1)
     assert (shard.first, shard.last) == (30, 60)
     assert len(rows["rows features"]) == 30
-    storage.put_file("server-0.npz", folder / "server-1.npz")
-    with pytest.raises(StorageError, match=r"server-0\.npz"):
+    storage.put_file("server-0/in_offsets.npy", folder / "server-1/in_offsets.npy")
+    with pytest.raises(StorageError, match=r"server-0/in_offsets\.npy"):
         found.shard(0)

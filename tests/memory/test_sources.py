@@ -10,12 +10,12 @@ import pytest
 
 import dorylax
 from dorylax.config.schema import DataConfig
+from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.graph.npz import open_npz, write_npz
-from dorylax.graph.stream.reorder_archive import write_in_order
+from dorylax.graph.stream.reordering import write_in_order
 from dorylax.graph.validate import GraphError
 from dorylax.memory.sources import shape_of
 
@@ -47,8 +47,8 @@ def test_an_archive_of_ours(tmp_path: Path, directed: bool, self_loops: SelfLoop
         graph = Graph.from_coo(sources, np.concatenate([targets, looped]), 1000)
     data = dataclasses.replace(data, graph=graph)
     assert graph.self_loops == self_loops
-    data.save_npz(tmp_path / "mine.npz")
-    shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
+    data.save(tmp_path / "mine")
+    shape = shape_of(DataConfig(name=str(tmp_path / "mine")))
     assert shape == stored(data)
 
 
@@ -59,10 +59,10 @@ def test_large_arrays_of_an_archive_of_ours_are_mapped(tmp_path: Path, directed:
     if directed:
         rng = np.random.default_rng(0)
         data = dataclasses.replace(data, graph=Graph.from_coo(*rng.integers(0, 10_000, (2, 1_100_000)), 10_000))
-    data.save_npz(tmp_path / "mine.npz")
-    shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
+    data.save(tmp_path / "mine")
+    shape = shape_of(DataConfig(name=str(tmp_path / "mine")))
     assert shape is not None
-    loaded = DataShape.of(Dataset.from_npz(tmp_path / "mine.npz"))
+    loaded = DataShape.of(Dataset.from_folder(tmp_path / "mine"))
     assert shape.features_in == loaded.features_in == "mapped"
     assert shape.graph_in == ("elsewhere" if directed else "mapped")
     assert (loaded.graph_in == "mapped") == (not directed)
@@ -80,7 +80,7 @@ def test_an_archive_of_others(tmp_path: Path) -> None:
         "features_data": np.array([1.0, 2.0]),
         "features_shape": np.array([3, 7]),
     }
-    write_npz(path, arrays)
+    np.savez(path, **arrays)
     shape = shape_of(DataConfig(name=str(path)))
     assert shape == DataShape(3, 3, 7, 5, symmetric=False, stored_bytes=4 * 3 + (16 + 8 + 16))
 
@@ -95,8 +95,8 @@ def test_an_archive_of_other_forms(tmp_path: Path, form: str) -> None:
         "a column of classes": {"labels": data.labels[:, None]},
     }[form]
     data = dataclasses.replace(data, **changes)
-    data.save_npz(tmp_path / "mine.npz")
-    shape = shape_of(DataConfig(name=str(tmp_path / "mine.npz")))
+    data.save(tmp_path / "mine")
+    shape = shape_of(DataConfig(name=str(tmp_path / "mine")))
     assert shape == stored(data)
 
 
@@ -109,7 +109,7 @@ def test_what_loading_will_refuse_has_no_shape(tmp_path: Path) -> None:
     }
     bad = {"indptr": np.zeros((3, 2)), "indices": np.array(1), "features": np.ones(2)}
     for name, array in bad.items():
-        write_npz(tmp_path / "bad.npz", {**good, name: array})
+        np.savez(tmp_path / "bad.npz", **{**good, name: array})
         assert shape_of(DataConfig(name=str(tmp_path / "bad.npz"))) is None, name
 
 
@@ -119,7 +119,7 @@ def test_published_and_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert shape_of(DataConfig(name="cora")) == DataShape(2708, 10_556, 1433, 7, origin="published")
     assert shape_of(DataConfig(name="corra")) is None
     assert shape_of(DataConfig(name="communities", size="huge")) is None
-    write_npz(tmp_path / "cora.npz", {"indptr": np.zeros(3, np.int64)})
+    np.savez(tmp_path / "cora.npz", indptr=np.zeros(3, np.int64))
     with pytest.raises(GraphError, match="has no array indices and no features"):
         shape_of(DataConfig(name="cora"))
 
@@ -127,19 +127,19 @@ def test_published_and_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_a_damaged_copy_in_the_cache_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DORYLAX_DATA", raising=False)
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path))
-    (tmp_path / "parsed-1").mkdir()
-    (tmp_path / "parsed-1" / "reddit.npz").write_bytes(b"damaged")
+    (tmp_path / "parsed-2/reddit").mkdir(parents=True)
+    (tmp_path / "parsed-2/reddit/manifest.json").write_bytes(b"damaged")
     assert shape_of(DataConfig(name="reddit")) == DataShape(232_965, 114_615_892, 602, 41, origin="published")
 
 
 def test_an_archive_in_a_memory_order(tmp_path: Path) -> None:
     data = dorylax.load("communities", size="tiny")
     order = np.random.default_rng(0).permutation(1000).astype(np.int32)
-    data.save_npz(tmp_path / "given.npz")
-    with open_npz(tmp_path / "given.npz") as archive:
-        write_in_order(archive, order, tmp_path / "moved.npz", tmp_path, room=2**24)
-    shape = shape_of(DataConfig(name=str(tmp_path / "moved.npz")))
-    assert shape == stored(Dataset.from_npz(tmp_path / "moved.npz"))
+    data.save(tmp_path / "given")
+    with open_arrays(tmp_path / "given") as archive:
+        write_in_order(archive, order, tmp_path / "moved", tmp_path, room=2**24)
+    shape = shape_of(DataConfig(name=str(tmp_path / "moved")))
+    assert shape == stored(Dataset.from_folder(tmp_path / "moved"))
     assert shape.reordered
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from support.pipelines import make_model, messy_data
 
+from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.description import describe_data
@@ -120,7 +122,7 @@ def test_the_summary_stands_for_the_data_set(tmp_path: Path) -> None:
     assert found.homes == homes_of(tuple(Cutting(data.graph, layout))) == (0, 0, 0, 1, 1, 1)
     assert found.num_servers == 2
     assert [entry.num_bytes for entry in found.summary.shards] == [
-        (tmp_path / f"server-{server}.npz").stat().st_size for server in range(2)
+        size_on_disk(tmp_path / f"server-{server}") for server in range(2)
     ]
 
 
@@ -142,7 +144,7 @@ def test_no_summary_is_no_shards_and_a_damaged_one_is_told(tmp_path: Path) -> No
     for broken, why in (
         (text.replace('"intervals": 3', '"intervals": 4'), "is not what was written: its SHA-256 is another"),
         (text[:-20], r"is damaged \(JSONDecodeError"),
-        (json.dumps({"version": 2}), "has version 2, this dorylax reads version 1"),
+        (json.dumps({"version": 3}), "has version 3, this dorylax reads version 2"),
         ("[]", r"is damaged \(TypeError"),
     ):
         assert broken != text
@@ -160,7 +162,8 @@ def test_files_of_two_partitions_are_told_apart(tmp_path: Path) -> None:
         folder.mkdir()
         data = messy_data(60, 240)
         write_shards(folder, data, layout_of(data, intervals=servers), ids=False)
-    (other / "server-0.npz").replace(one / "server-0.npz")
+    shutil.rmtree(one / "server-0")
+    (other / "server-0").rename(one / "server-0")
     found = ShardedData.find(one)
     assert found is not None
     with pytest.raises(GraphError, match="belongs to another partition"):

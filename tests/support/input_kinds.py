@@ -586,12 +586,12 @@ COMMANDS = [
     Command(
         "a folder",
         lambda folder: (folder / "mine.npz").mkdir(),
-        "mine.npz is a folder: give the path of an npz archive, as Dataset.save_npz writes",
+        "mine.npz is a folder without manifest.json: give one that dorylax wrote (Dataset.save, dorylax import)",
     ),
     Command(
         "a file of another format",
         lambda folder: (folder / "mine.csv").write_text("a,b\n"),
-        "mine.csv is not a file that ends in .npz: Dataset.save_npz writes one",
+        "mine.csv is no data set: Dataset.save and dorylax import write folders with a manifest.json",
         ("--data", "mine.csv"),
     ),
     Command(
@@ -602,7 +602,7 @@ COMMANDS = [
     _archive(
         "no labels",
         "has no array labels; it has indptr, indices, features. Without features and labels it is only a graph: "
-        "Graph.from_npz reads it",
+        "Graph.from_folder reads it",
         "labels",
     ),
     _archive(

@@ -51,7 +51,7 @@ def test_ten_lines_train_and_predict_with_names(
         "or use Dataset.with_split, for another split"
     ]
     assert [int(mask.sum()) for mask in (data.train_mask, data.val_mask, data.test_mask)] == [32, 11, 11]
-    data.reorder(np.arange(60)[::-1]).save_npz("mydata.npz")
-    kept = dorylax.load("mydata.npz")
+    data.reorder(np.arange(60)[::-1]).save("mydata")
+    kept = dorylax.load("mydata")
     assert kept.vertex_names.tolist() == data.vertex_names.tolist()
     assert kept.class_names.tolist() == ["biology", "physics"]

@@ -1,4 +1,4 @@
-"""`communities` written to an archive part by part: the file that saving `load`'s data set gives, in a few bytes a vertex.
+"""`communities` written to a folder part by part: the arrays that saving `load`'s data set gives, in a few bytes a vertex.
 
 Rows come from the generator in order, and so do features; neither is ever in memory whole, or anywhere twice.
 """
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.datasets.base import DatasetError, Size
 from dorylax.graph.datasets.communities import DEFAULT_SIZE, NAME, Communities
-from dorylax.graph.npz import MASKS
 from dorylax.graph.room import check_disk, gibibytes
-from dorylax.graph.stream.archive_writer import ArchiveWriter, new_archive
 from dorylax.machine import cores, memory_limit, resident_bytes
 
 Progress = Callable[[int, int, str], object]
-"""Is told how many bytes are written, how many there will be, and what they are."""
+"""Called with the number of bytes written, their total, and the kind of the last ones."""
 
 _MOST_THREADS = 16
 _BESIDE = 96 << 20  # of allocators and of Python, beside the arrays that are counted
@@ -35,24 +35,26 @@ def write(
     progress: Progress | None = None,
     **options: Any,
 ) -> None:
-    """Writes the archive; `registry.generate` says what arguments and errors are.
+    """Write the folder; see `registry.generate` for errors.
 
     Args:
-        path: of the file.
-        size: a key of `communities.SIZES`.
-        split_seed: of the split.
-        memory: bytes that this process may take in all.
-        progress: is told how far it is.
-        options: fields of `communities.Options`.
+        path: Path of the folder.
+        size: A key of `communities.SIZES`.
+        split_seed: Seed of the split.
+        memory: Bytes that this process may take in all.
+        progress: Called with the progress.
+        options: Fields of `communities.Options`.
     """
-    if path.suffix != ".npz":
-        raise DatasetError(f"{path} does not end in .npz, by which load knows an archive")
+    check_target(path)
     drawn = Communities(size, split_seed, options)
     threads = _threads(drawn, memory)
     written = _Written(_bytes(drawn.shape), progress)
-    with new_archive(path) as archive:
+
+    def fill(folder: FolderWriter) -> None:
         check_disk(path, written.total)
-        _write(drawn, archive, threads, written)
+        _write(drawn, folder, threads, written)
+
+    write_arrays(path, fill, provenance={"command": "dorylax generate", "options": repr({"size": size, **options})})
 
 
 class _Written:
@@ -68,15 +70,15 @@ class _Written:
             self._progress(self._done, self.total, what)
 
 
-def _write(drawn: Communities, archive: ArchiveWriter, threads: int, written: _Written) -> None:
+def _write(drawn: Communities, folder: FolderWriter, threads: int, written: _Written) -> None:
     V, E = drawn.shape.num_vertices, drawn.shape.num_edges
     written.more(0, "communities")
-    indptr = archive.open("indptr", np.dtype(np.int64), (V + 1,))
-    indices = archive.open("indices", np.dtype(np.int32), (E,))
-    archive.add("directed", np.array(False))
-    archive.add("self_loops", np.array("none"))
-    archive.add("name", np.array(NAME))
-    features = archive.open("features", np.dtype(np.float32), (V, drawn.shape.num_features))
+    indptr = folder.open("indptr", np.dtype(np.int64), (V + 1,))
+    indices = folder.open("indices", np.dtype(np.int32), (E,))
+    folder.add("directed", np.array(False))
+    folder.add("self_loops", np.array("none"))
+    folder.add("name", np.array(NAME))
+    features = folder.open("features", np.dtype(np.float32), (V, drawn.shape.num_features))
     indptr.write(np.zeros(1, np.int64))
     edges = 0
     for rows in drawn.block_model().row_blocks(threads):
@@ -88,16 +90,16 @@ def _write(drawn: Communities, archive: ArchiveWriter, threads: int, written: _W
         features.write(block)
         written.more(block.nbytes, "features")
     labels = drawn.labels()
-    archive.add("labels", labels)
+    folder.add("labels", labels)
     for name, mask in zip(MASKS, drawn.split(labels), strict=True):
-        archive.add(name, mask)
-    archive.add("num_classes", np.array(drawn.shape.num_classes))
-    archive.add("multilabel", np.array(False))
+        folder.add(name, mask)
+    folder.add("num_classes", np.array(drawn.shape.num_classes))
+    folder.add("multilabel", np.array(False))
     written.more((4 + 3) * V, "labels")
 
 
 def _bytes(shape: Size) -> int:
-    """Of the file, its headers apart."""
+    """Size of all arrays without headers."""
     V = shape.num_vertices
     return 8 * V + 4 * shape.num_edges + 4 * V * shape.num_features + (4 + 3) * V
 

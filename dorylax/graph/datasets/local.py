@@ -1,6 +1,6 @@
-"""Data sets in the directory that the environment variable DORYLAX_DATA names: `<name>.npz` each.
+"""Data sets on this machine: paths, and names in the directory of the environment variable DORYLAX_DATA.
 
-The layout of the archives is `dorylax.graph.npz`'s, and `Dataset.from_npz` reads them.
+A data set is a folder (`dorylax.graph.array_folder`), or an old archive `<name>.npz`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from dorylax.graph.datasets.base import DatasetError
+from dorylax.graph.manifest import is_array_folder
 
 
 def directory() -> Path | None:
@@ -27,15 +28,18 @@ def directory() -> Path | None:
 
 
 def find(name: str) -> Path | None:
-    """The archive of the data set called `name`, where there is one."""
+    """Return the folder or archive of a name in DORYLAX_DATA; None if there is none."""
     folder = directory()
-    if folder is None or Path(name).name != name:  # a name is never a path out of the directory
+    if folder is None or not name or Path(name).name != name:  # a name is never a path out of the directory
         return None
+    if is_array_folder(folder / name):
+        return folder / name
     file = folder / f"{name}.npz"
     return file if file.is_file() else None
 
 
 def names() -> list[str]:
-    """The names of all archives, in order."""
+    """Return the names of all data sets in DORYLAX_DATA in order."""
     folder = directory()
-    return [] if folder is None else sorted(file.stem for file in folder.glob("*.npz") if not file.name.startswith("."))
+    found = [] if folder is None else [path for path in folder.iterdir() if not path.name.startswith(".")]
+    return sorted({path.name.removesuffix(".npz") for path in found if path.suffix == ".npz" or is_array_folder(path)})

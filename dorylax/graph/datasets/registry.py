@@ -8,6 +8,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.dataset import Dataset
@@ -18,7 +19,7 @@ from dorylax.graph.graph import Graph
 from dorylax.graph.importers.base import Imported
 from dorylax.graph.importers.roles import by_role
 from dorylax.graph.labels import Labels
-from dorylax.graph.npz import MASKS
+from dorylax.graph.manifest import is_array_folder, is_data_path
 from dorylax.graph.splits import default_split
 from dorylax.graph.validate import GraphError
 from dorylax.settings.byte_sizes import parse_bytes
@@ -39,20 +40,20 @@ def load(
     known: Labels | None = None,
     **options: Any,
 ) -> Dataset:
-    """A data set by name, from a file, or of an object of another library.
+    """Return a data set by name, from a folder, or of an object of another library.
 
-    Taken from the first of these that has it: the file, where the argument ends in `.npz`; the generator, for
-    `communities`; `$DORYLAX_DATA/<name>.npz`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache
-    directory); the network. Nothing is ever asked.
+    A name is looked up in this order: a folder that dorylax wrote; the generator, for `communities`;
+    `$DORYLAX_DATA/<name>`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache directory); the network.
+    Nothing is ever asked.
 
     Args:
-        name_or_path: one of `names()`, or the path of an archive of the layout of `dorylax.graph.npz`; or a PyG `Data`, a
-            DGL or networkx graph, or a SciPy sparse matrix.
+        name_or_path: One of `names()`, or the path of a folder (`Dataset.save`, `dorylax import`) or of an old `.npz`
+            archive; or a PyG `Data`, a DGL or networkx graph, or a SciPy sparse matrix.
         split: Which split, 0 … K-1, where masks hold several.
         split_seed: of the split (60 % training, 20 % validation, 20 % test, by class) of data that come without
             masks; data with masks keep theirs.
-        verify: compare what is memory-mapped of an archive with its checksums the first time that it is loaded.
-        known: As for `Dataset.from_npz`.
+        verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
+        known: As for `Dataset.from_folder`.
         options: of `communities`: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
             `dorylax.graph.datasets.communities.Options`. Of objects: those of `Dataset.from_pyg` and its like; of a matrix
             `features`, `labels`, masks, `num_classes` and `multilabel`.
@@ -68,26 +69,25 @@ def load(
     if not isinstance(name_or_path, str | PathLike):
         return _of_object(name_or_path, split=split, split_seed=split_seed, **options)
     name = fspath(name_or_path)
-    if split is not None and not name.endswith(".npz") and local.find(name) is None:
+    path = _user_path(name)
+    if split is not None and path is None:
         raise DatasetError(f"{name} has one split: leave split (data.split) out")
-    if name == communities.NAME:
+    if name == communities.NAME and path is None:
         return communities.load(split_seed=split_seed, **options)
     if options:
         raise DatasetError(f"{name} takes no option {next(iter(options))!r}: only {communities.NAME!r} is generated")
-    if name.endswith(".npz"):
-        if Path(name).is_dir():
-            raise DatasetError(f"{name} is a folder: give the path of an npz archive, as Dataset.save_npz writes")
-        if not Path(name).is_file():
+    if path is not None:
+        if not path.exists():
             raise DatasetError(
-                f"there is no file {name}: give the path of an npz archive, or one of {', '.join(names())}"
+                f"there is no folder {name}: give the path of a folder that dorylax wrote, or one of {', '.join(names())}"
             )
-        return Dataset.from_npz(name, split=split, split_seed=split_seed, verify=verify, known=known)
-    if file := local.find(name):
-        data = Dataset.from_npz(file, split=split, split_seed=split_seed, verify=verify, known=known)
-        return data if data.name == name else dataclasses.replace(data, name=name)  # archives spell names as they like
+        data = Dataset.from_folder(path, split=split, split_seed=split_seed, verify=verify, known=known)
+        return data if is_data_path(name) or data.name == name else dataclasses.replace(data, name=name)
     if name not in PUBLISHED:
         if name and Path(name).exists():
-            raise DatasetError(f"{name} is not a file that ends in .npz: Dataset.save_npz writes one")
+            raise DatasetError(
+                f"{name} is no data set: Dataset.save and dorylax import write folders with a manifest.json"
+            )
         raise DatasetError(f"there is no data set {name!r}.{_hint(name)}{near_matches(name, names())}")
     return _load_published(PUBLISHED[name], split_seed, verify=verify)
 
@@ -118,22 +118,23 @@ def generate(
     progress: Progress | None = None,
     **options: Any,
 ) -> None:
-    """Writes a generated data set to an archive part by part, of any size in a few bytes a vertex.
+    """Write a generated data set to a folder part by part, of any size in a few bytes a vertex.
 
-    The file is the one that `load(name, …).save_npz(path)` writes, byte for byte. It appears whole or not at all.
+    The arrays are those that `load(name, …).save(path)` writes, byte for byte. The folder appears complete or not at all.
 
     Args:
         name: "communities".
-        path: of the file, `….npz`, in place of one that may be there; its folder must be there.
-        memory: what this process may take in all, in bytes or as in "4GiB"; None for all that it may have. It decides how
-            many threads work; the result does not depend on it.
-        progress: is told how many bytes are written, how many there will be, and what they are.
-        options: as of `load`: `size="friendster"`, `seed=0`, `split_seed=0`, `order="community"`, …; see
+        path: Path of the folder; a folder that dorylax wrote is replaced.
+        memory: Limit of this process's memory, in bytes or as in "4GiB"; None for all that it may have. It determines the
+            number of threads; the result does not depend on it.
+        progress: Called with the number of bytes written, their total, and the kind of the last ones.
+        options: Options as for `load`: `size="friendster"`, `seed=0`, `split_seed=0`, `order="community"`, …; see
             `dorylax.graph.datasets.communities.Options`.
 
     Raises:
-        DatasetError: an unknown name or option, or too little memory, in which case nothing is written.
-        OSError: the disk has too little room, which is seen beforehand, or fails.
+        DatasetError: An unknown name or option, or too little memory, in which case nothing is written.
+        GraphError: There is something else at the path.
+        OSError: The disk has too little room, which is checked first, or fails.
     """
     if name != communities.NAME:
         raise DatasetError(f"{name!r} is not generated: only {communities.NAME!r} is, and load reads the others")
@@ -145,25 +146,37 @@ def generate(
     community_archive.write(Path(path), memory=memory, progress=progress, **options)
 
 
-def archive_of(name_or_path: str | PathLike[str]) -> Path | None:
-    """The archive that `load` would read; None where it would generate, parse published files, or refuse.
+def stored_path(name_or_path: str | PathLike[str]) -> Path | None:
+    """Return the folder or archive that `load` would read; None if it would generate, parse published files, or refuse.
 
     Raises:
-        DatasetError: `$DORYLAX_DATA` names no directory.
+        DatasetError: `$DORYLAX_DATA` names no directory, or the name is ambiguous.
     """
     name = fspath(name_or_path)
-    if name == communities.NAME:
-        return None
-    if name.endswith(".npz"):
-        return Path(name) if Path(name).is_file() else None
-    if file := local.find(name):
-        return file
+    if (path := _user_path(name)) is not None:
+        return path if path.exists() else None
     entry = PUBLISHED.get(name)
-    return _parsed(entry) if entry is not None and entry.slow and _parsed(entry).is_file() else None
+    return _parsed(entry) if entry is not None and entry.slow and is_array_folder(_parsed(entry)) else None
+
+
+def _user_path(name: str) -> Path | None:
+    """The folder or archive of the user that a name means; it need not exist if the name is a path.
+
+    Raises:
+        DatasetError: The name means a folder here and another data set.
+    """
+    found = None if name == communities.NAME else local.find(name)
+    if not is_data_path(name):
+        return found
+    path = Path(name)
+    other = name in (communities.NAME, *PUBLISHED) or (found is not None and not found.samefile(path))
+    if other and path.name == name and not name.endswith(".npz"):
+        raise DatasetError(f"{name!r} is the name of a data set and of a folder here: give ./{name} for the folder")
+    return path
 
 
 def names() -> list[str]:
-    """What `load` knows: the generator, the published data sets, and the archives in `$DORYLAX_DATA`."""
+    """Names that `load` knows: the generator, the published data sets, and those in `$DORYLAX_DATA`."""
     known = [communities.NAME, *PUBLISHED]
     return known + [name for name in local.names() if name not in known]
 
@@ -178,19 +191,19 @@ def describe() -> list[Description]:
     ]
     here = set(local.names())
     for entry in PUBLISHED.values():
-        cached = download.is_cached(entry.sources) or _parsed(entry).is_file()
+        cached = download.is_cached(entry.sources) or is_array_folder(_parsed(entry))
         origin = "DORYLAX_DATA" if entry.name in here else "cache" if cached else "download"
         lines.append(Description(entry.name, None, entry.summary, entry.size, origin))
     others = sorted(here - {communities.NAME, *PUBLISHED})
-    lines += [Description(name, None, "an archive of yours", None, "DORYLAX_DATA") for name in others]
+    lines += [Description(name, None, "a data set of yours", None, "DORYLAX_DATA") for name in others]
     return lines
 
 
 def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Dataset:
     parsed = _parsed(entry)
-    if entry.slow and parsed.is_file():
+    if entry.slow and is_array_folder(parsed):
         try:
-            return Dataset.from_npz(parsed, split_seed=split_seed, verify=verify)
+            return Dataset.from_folder(parsed, split_seed=split_seed, verify=verify)
         except GraphError as error:
             _LOG.warning(
                 "reading the published files of %s again, because what was kept of them is no good: %s",
@@ -204,20 +217,20 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
     if entry.slow:
         try:
             parsed.parent.mkdir(parents=True, exist_ok=True)
-            data.save_npz(parsed)
-        except OSError as error:  # a full disk costs time on the next load, nothing else
+            data.save(parsed)
+        except (OSError, GraphError) as error:  # a full disk costs time on the next load, nothing else
             _LOG.warning("could not keep %s for the next time: %s", parsed, error)
     return data
 
 
 def _parsed(entry: Published) -> Path:
-    """Where what has been read from slow formats is kept. The number changes when a reader gives another result."""
-    return cache_directory() / "parsed-1" / f"{entry.name}.npz"
+    """The folder of a data set parsed from a slow format. The number changes when a reader gives another result."""
+    return cache_directory() / "parsed-2" / entry.name
 
 
-def is_kept(file: Path) -> bool:
-    """Whether this archive is a copy in the cache, which `load` makes anew where it is damaged."""
-    return file.parent == cache_directory() / "parsed-1"
+def is_cached(path: Path) -> bool:
+    """Whether a folder is a copy in the cache, which `load` makes again if it is damaged."""
+    return path.parent == cache_directory() / "parsed-2"
 
 
 def _hint(name: str) -> str:

@@ -16,8 +16,9 @@ from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Wanted, checked_va
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.text import packed_as
 from dorylax.graph.mapped import release
-from dorylax.graph.npz import NPY_DAMAGE, open_npz
+from dorylax.graph.npz import open_npz
 from dorylax.graph.rows import spans
+from dorylax.graph.stored import NPY_DAMAGE
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
 
@@ -133,7 +134,7 @@ def member_array(path: Path, member: str) -> np.ndarray:
         place = archive.place(member)
         if place is None or 0 in place.shape or not place.shape:
             return archive.fetch(member)
-    return np.memmap(path, place.dtype, "r", place.elements, place.shape)
+    return np.memmap(path, place.dtype, "r", place.offset, place.shape)
 
 
 def pieces(array: np.ndarray) -> Iterator[np.ndarray]:

@@ -1,33 +1,29 @@
-"""From the table `edges` to the arrays of an archive: vertex numbers, one sort in DuckDB, and equal edges in NumPy.
+"""From the table `edges` to the arrays of a folder: vertex numbers, one sort in DuckDB, and equal edges in NumPy.
 
 The sort key holds source, target, and whether an edge is the reverse of a given one; ties are broken by the position of the
-edge in the files, which is its id. The arrays are those of `Graph.from_coo`, `coalesce`, `symmetrise` and `save_npz` of the
+edge in the files, which is its id. The arrays are those of `Graph.from_coo`, `coalesce`, `symmetrise` and `save` of the
 same edges, whatever the number of threads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Int64
 
-from dorylax.durable import named
+from dorylax.graph.array_folder import ArrayWriter, FolderWriter
+from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORIGINAL_IDS
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
 from dorylax.graph.fingerprint import pair_fingerprint
 from dorylax.graph.from_files.columns import EdgeFile, Ids, Values, required
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.npz import ORIGINAL_IDS
 from dorylax.graph.rows import spans
-from dorylax.graph.stream.archive_writer import ArchiveWriter, ArrayWriter
 from dorylax.graph.transpose import edge_ids_fit
 from dorylax.graph.validate import MAX_VERTICES, GraphError
 
-_PIECE = 1 << 20  # elements per copy
-_LONGEST = 1024  # bytes of a name: the archive holds every name as long as the longest
-_PREFIX, _IDS = "edge_", "edge_ids"
+_LONGEST = 1024  # bytes of a name: the array holds every name as long as the longest
 
 
 class Shape(NamedTuple):
@@ -136,29 +132,28 @@ def number_vertices(
     return count
 
 
-def write_ids(database: Database, archive: ArchiveWriter, ids: Ids, num_vertices: int) -> None:
+def write_ids(database: Database, folder: FolderWriter, ids: Ids, num_vertices: int) -> None:
     """Write the user's ids of the vertices, in order of their numbers."""
     if ids == "numbers":
         return
     dtype = np.dtype(np.int64)
     if ids == "names":
         dtype = np.dtype(f"S{max(1, database.value('SELECT max(strlen(id)) FROM ids') or 1)}")
-    column = archive.open(ORIGINAL_IDS, dtype, (num_vertices,))
+    column = folder.open(ORIGINAL_IDS, dtype, (num_vertices,))
     for chunk in database.chunks("SELECT id FROM ids ORDER BY number"):
         found = chunk["id"]
         column.write(found if ids == "integers" else np.array([one.encode() for one in found.tolist()], dtype))
 
 
 def write_edges(
-    archive: ArchiveWriter, database: Database, shape: Shape, folder: Path, *, num_vertices: int, num_given: int
+    folder: FolderWriter, database: Database, shape: Shape, *, num_vertices: int, num_given: int
 ) -> Iterator[int | Made]:
     """Write the arrays of a graph.
 
     Args:
-        archive: Gets the arrays.
+        folder: Gets the arrays.
         database: Has the table `numbered`.
         shape: Values and options.
-        folder: For columns whose length shows at the end only.
         num_vertices: V.
         num_given: Number of edges in the files.
 
@@ -169,18 +164,15 @@ def write_edges(
         GraphError: Edges have values and are more than have ids, or a sum exceeds its type.
         OSError: The file system refuses.
     """
-    columns = _Columns(archive, shape, folder, num_vertices, num_given)
-    try:
-        taken = 0
-        for part in _whole_groups(_sorted(database, shape), shape):
-            taken += len(part.keys)
-            kept = part if shape.keeps_all else _kept(part, shape)
-            for start, stop in spans(len(kept.keys)):
-                columns.add(kept.take(slice(start, stop)))
-            yield taken
-        yield columns.finish()
-    finally:
-        columns.remove()
+    columns = _Columns(folder, shape, num_vertices, num_given)
+    taken = 0
+    for part in _whole_groups(_sorted(database, shape), shape):
+        taken += len(part.keys)
+        kept = part if shape.keeps_all else _kept(part, shape)
+        for start, stop in spans(len(kept.keys)):
+            columns.add(kept.take(slice(start, stop)))
+        yield taken
+    yield columns.finish()
 
 
 def _sorted(database: Database, shape: Shape) -> Iterator[_Records]:
@@ -239,23 +231,20 @@ def _kept(part: _Records, shape: Shape) -> _Records:
 
 @final
 class _Columns:
-    """The columns of edges in an archive, and what shows of the graph while they are written."""
+    """The columns of edges in a folder, and properties of the graph that show while they are written."""
 
-    def __init__(self, archive: ArchiveWriter, shape: Shape, folder: Path, num_vertices: int, num_given: int) -> None:
-        self._archive, self._shape, self._num_vertices, self._num_given = archive, shape, num_vertices, num_given
+    def __init__(self, folder: FolderWriter, shape: Shape, num_vertices: int, num_given: int) -> None:
+        self._folder, self._shape, self._num_vertices, self._num_given = folder, shape, num_vertices, num_given
         require_ids_for(shape.values, num_given)
         self._ids = shape.ids and edge_ids_fit(num_given)
         kinds = {"indices": Values(np.dtype(np.int32))}
-        kinds |= {f"{_PREFIX}{name}": values for name, values in shape.values.items()}
-        self._columns: dict[str, ArrayWriter | _Spool] = {}
-        for name, kind in kinds.items():
-            if shape.keeps_all:
-                self._columns[name] = archive.open(name, kind.dtype, (num_given, *kind.row))
-            else:
-                self._columns[name] = _Spool(folder / name, kind)
+        kinds |= {f"{EDGE_PREFIX}{name}": values for name, values in shape.values.items()}
         if self._ids:
-            self._columns[_IDS] = _Spool(folder / _IDS, Values(np.dtype(np.int32)))
-        self._offsets = archive.open("indptr", np.dtype(np.int64), (num_vertices + 1,))
+            kinds[EDGE_IDS] = Values(np.dtype(np.int32))
+        self._columns: dict[str, ArrayWriter] = {
+            name: folder.open(name, kind.dtype, (None, *kind.row)) for name, kind in kinds.items()
+        }
+        self._offsets = folder.open("indptr", np.dtype(np.int64), (num_vertices + 1,))
         self._next_row = self._written = self._looped = self._forward = self._backward = 0
         self._last_loop = -1
         self._in_order, self._reversed_some = True, False
@@ -272,10 +261,10 @@ class _Columns:
         self._next_row = last + 1
         self._columns["indices"].write(targets)
         for name, array in kept.values.items():
-            self._columns[f"{_PREFIX}{name}"].write(np.ascontiguousarray(array))
+            self._columns[f"{EDGE_PREFIX}{name}"].write(np.ascontiguousarray(array))
         if self._ids:
             ids = kept.ids + reverse * self._num_given
-            self._columns[_IDS].write(ids.astype(np.int32))
+            self._columns[EDGE_IDS].write(ids.astype(np.int32))
             self._in_order = self._in_order and bool((ids == np.arange(len(ids)) + self._written).all())
         self._reversed_some = self._reversed_some or bool(reverse.any())
         if len(loops := sources[sources == targets]):
@@ -287,56 +276,20 @@ class _Columns:
         self._written += len(sources)
 
     def finish(self) -> Made:
-        """Write what shows at the end."""
+        """Complete the columns, and write the properties of the graph."""
         for start, stop in spans(self._num_vertices + 1 - self._next_row):
             self._offsets.write(np.full(stop - start, self._written))
+        has_ids = self._ids
         if self._reversed_some:
             require_ids_for(self._shape.values, 2 * self._num_given)
-            self._ids = self._ids and edge_ids_fit(2 * self._num_given)
-        for name, column in self._columns.items():
-            if isinstance(column, _Spool) and (name != _IDS or (self._ids and not self._in_order)):
-                column.copy_to(self._archive, name, self._written)
-                column.remove()
+            has_ids = has_ids and edge_ids_fit(2 * self._num_given)
+        if self._ids and (self._in_order or not has_ids):
+            self._folder.drop(EDGE_IDS)
         symmetric = self._shape.symmetrise or self._forward % 2**64 == self._backward % 2**64
         self_loops = "none" if not self._looped else "all" if self._looped == self._num_vertices else "some"
-        self._archive.add("directed", np.array(not symmetric))
-        self._archive.add("self_loops", np.array(self_loops))
-        return Made(self._written, symmetric, self_loops, self._ids)
-
-    def remove(self) -> None:
-        """Remove temporary files."""
-        for column in self._columns.values():
-            if isinstance(column, _Spool):
-                column.remove()
-
-
-@final
-class _Spool:
-    """A column on disk whose length is not known yet."""
-
-    def __init__(self, path: Path, kind: Values) -> None:
-        self._path, self._kind = path, kind
-        with named(path):
-            self._file = path.open("wb+")
-
-    def write(self, rows: np.ndarray) -> None:
-        """Append rows."""
-        with named(self._path):
-            self._file.write(rows.reshape(-1).view(np.uint8).data)
-
-    def copy_to(self, archive: ArchiveWriter, name: str, num_rows: int) -> None:
-        """Make an array of an archive of all rows."""
-        column = archive.open(name, self._kind.dtype, (num_rows, *self._kind.row))
-        size = self._kind.size
-        with named(self._path):
-            self._file.seek(0)
-            while len(piece := np.fromfile(self._file, self._kind.dtype, max(1, _PIECE // size) * size)):
-                column.write(piece.reshape(-1, *self._kind.row))
-
-    def remove(self) -> None:
-        """Remove the file."""
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        self._folder.add("directed", np.array(not symmetric))
+        self._folder.add("self_loops", np.array(self_loops))
+        return Made(self._written, symmetric, self_loops, has_ids)
 
 
 def _checked_range(

@@ -1,6 +1,6 @@
-"""Import graphs of any size: edges from files of several formats to the archive that `Graph.from_npz` reads.
+"""Import graphs of any size: edges from files of several formats to the folder that `Graph.from_folder` reads.
 
-DuckDB reads and sorts the edges in the folder ARCHIVE.npz.import. An interrupted import starts again.
+DuckDB reads and sorts the edges in the folder NAME.import. An interrupted import starts again.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple, final
 
 import numpy as np
 
-from dorylax.durable import move_file
 from dorylax.errors import DorylaxError
 from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
+from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import append_values, mapped_array
 from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_values, table_columns, value_columns
@@ -33,11 +34,9 @@ from dorylax.graph.from_files.vertices import (
     rows_said,
     write_vertices,
 )
-from dorylax.graph.npz import MASKS
 from dorylax.graph.room import gibibytes
-from dorylax.graph.stream.archive_writer import new_archive
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
-from dorylax.graph.verdicts import state_of
+from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
 
 LEAST_MEMORY = 1 << 28
@@ -49,13 +48,12 @@ _SPLIT = (
 )
 _LEAST_BUFFERS = 1 << 26
 _LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results
-_ARCHIVE = "archive.npz"
 _ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, without values
 
 
 @final
 class ImportHeldError(DorylaxError, RuntimeError):
-    """Another process imports to the same archive."""
+    """Another process imports to the same folder."""
 
 
 @final
@@ -71,14 +69,14 @@ class Estimate(NamedTuple):
     Attributes:
         edges: Number of edges in the sources.
         temporary_bytes: Disk space for temporary files, in bytes.
-        archive_bytes: Size of the archive in bytes.
+        folder_bytes: Size of the folder in bytes.
         free_bytes: Free disk space in bytes.
         detected: A line per file, with the options that override the detected layout.
     """
 
     edges: int
     temporary_bytes: int
-    archive_bytes: int
+    folder_bytes: int
     free_bytes: int
     detected: tuple[str, ...]
 
@@ -87,12 +85,12 @@ class Progress(NamedTuple):
     """Progress of an import.
 
     Attributes:
-        stage: "edges" (reading), "vertices" (numbering), "sort" or "archive" (writing).
+        stage: "edges" (reading), "vertices" (numbering), "sort" or "arrays" (writing).
         done: Finished part of the stage, 0 to 1.
         edges: Number of edges read so far.
     """
 
-    stage: Literal["edges", "vertices", "sort", "archive"]
+    stage: Literal["edges", "vertices", "sort", "arrays"]
     done: float
     edges: int
 
@@ -136,16 +134,16 @@ def import_graph(
     expected: Callable[[Estimate], object] = lambda _: None,
     progress: Callable[[Progress], object] = lambda _: None,
 ) -> Imported:
-    """Make an archive of the edges in some files, within a budget of memory.
+    """Make a data set of the edges in some files, within a budget of memory.
 
-    The archive is, array for array, what `Graph.from_coo(…, coalesce=…)`, `symmetrise()` and `save_npz` make of the same
+    Its arrays are those that `Graph.from_coo(…, coalesce=…)`, `symmetrise()` and `save` write for the same
     edges: the id of an edge is its position in all sources together, in the order given. An interrupted import starts
     again.
 
     Args:
         sources: Files of edges, patterns such as "part-*.csv", or s3://bucket/key: text, JSON lines (both also gzip and
             zstd), Parquet, `.npy`, `.npz` of NumPy and SciPy, MatrixMarket; or one folder of the Open Graph Benchmark.
-        out: The archive; an existing one is replaced.
+        out: The folder; one that dorylax wrote is replaced.
         memory: Memory of this process in bytes, at least `LEAST_MEMORY`. MatrixMarket and SciPy files come on top.
         wanted: Columns to read, and kind of the vertex ids; by default numbers of vertices.
         num_vertices: V; None for one more than the largest number, or the number of rows of arrays of vertices.
@@ -155,7 +153,7 @@ def import_graph(
         edge_data: Files of NumPy with values of the edges, `[E, …]` in the order of the sources.
         vertices: Files with data of the vertices.
         name: Name of the data set; None for none.
-        threads: Upper bound of the threads; None for the cores of this process. The archive does not depend on it.
+        threads: Upper bound of the threads; None for the cores of this process. The arrays do not depend on it.
         expected: Called with an estimate before the import begins.
         progress: Called with the progress.
 
@@ -163,14 +161,13 @@ def import_graph(
         GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
         DiskSpaceError: The disk has less space than the import needs.
         ImportMemoryError: The import needs more memory than `memory`.
-        ImportHeldError: Another process imports to the same archive.
+        ImportHeldError: Another process imports to the same folder.
         OSError: A source cannot be read, or the file system refuses.
     """
     if memory < LEAST_MEMORY:
         raise GraphError(f"an import needs at least {gibibytes(LEAST_MEMORY)} of memory, got {gibibytes(memory)}")
     path = Path(out).absolute()
-    if path.suffix != ".npz":
-        raise GraphError(f"the archive's name must end in .npz, got {str(Path(out))!r}")
+    check_target(Path(out))
     check_printable("the data set's name", name or "")
     wanted, vertices = wanted or Wanted(), vertices or VertexFiles()
     check_files(vertices, wanted.ids)
@@ -209,24 +206,27 @@ def import_graph(
             _, size = _sizes(shape, sum(counts), num, wanted)
             free = shutil.disk_usage(path.parent).free
             _with_room(
-                path, estimate._replace(edges=sum(counts), temporary_bytes=0, archive_bytes=size, free_bytes=free)
+                path, estimate._replace(edges=sum(counts), temporary_bytes=0, folder_bytes=size, free_bytes=free)
             )
-            with new_archive(work / _ARCHIVE) as archive:
+            made: Made | None = None
+
+            def fill(folder: FolderWriter) -> None:
+                nonlocal made
                 tell.stage = "sort"
-                made = None
-                for done in write_edges(archive, database, shape, work, num_vertices=num, num_given=sum(counts)):
-                    tell.stage = "archive"
+                for done in write_edges(folder, database, shape, num_vertices=num, num_given=sum(counts)):
+                    tell.stage = "arrays"
                     if isinstance(done, Made):
                         made = done
                     else:
                         tell.share(done / max(1, sum(counts) * (2 if symmetrise else 1)))
-                assert made is not None
                 if name is not None:
-                    archive.add("name", np.array(name))
-                write_vertices(archive, tables, vertices, num)
-                write_ids(database, archive, wanted.ids, num)
-            check_states(states, shown)
-        move_file(work / _ARCHIVE, path)
+                    folder.add("name", np.array(name))
+                write_vertices(folder, tables, vertices, num)
+                write_ids(database, folder, wanted.ids, num)
+                check_states(states, shown)
+
+            write_arrays(path, fill, provenance={"command": "dorylax import", "sources": paths})
+            assert made is not None
     return Imported(num, made.num_edges, sum(counts), *made[1:], estimate)
 
 
@@ -235,7 +235,7 @@ class _Teller:
 
     def __init__(self, progress: Callable[[Progress], object]) -> None:
         self._progress = progress
-        self.stage: Literal["edges", "vertices", "sort", "archive"] = "edges"
+        self.stage: Literal["edges", "vertices", "sort", "arrays"] = "edges"
         self.edges, self.done, self.part = 0, 0.0, 1.0
 
     def share(self, done: float) -> None:
@@ -276,7 +276,7 @@ def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[
         values[one] = checked_values(f"--edge-data {one}", array.dtype, array.shape[1:], None)
     for one in values:
         if not one or one == "ids":
-            raise GraphError(f"values of edges cannot be called {one!r}: edge_ids in an archive are the edges' ids")
+            raise GraphError(f"values of edges cannot be called {one!r}: the array edge_ids holds the ids of the edges")
     return values
 
 
@@ -324,7 +324,7 @@ def _estimate(
 
 
 def _sizes(shape: Shape, edges: int, num_vertices: int, wanted: Wanted) -> tuple[int, int]:
-    """Bytes of temporary files, and of the archive without arrays of vertices."""
+    """Bytes of temporary files, and of the arrays without those of vertices."""
     kept = edges * (2 if shape.symmetrise else 1)
     values = sum(value.dtype.itemsize * value.size for value in shape.values.values())
     names = {"numbers": 0, "integers": 8, "names": 24}[wanted.ids]
@@ -339,7 +339,7 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
     Raises:
         DiskSpaceError: The disk has less room.
     """
-    size = estimate.temporary_bytes + estimate.archive_bytes
+    size = estimate.temporary_bytes + estimate.folder_bytes
     if size > estimate.free_bytes:
         raise DiskSpaceError(
             f"{path.parent}: about {estimate.edges:,} edges take about {gibibytes(size)} of disk, "

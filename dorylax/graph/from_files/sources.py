@@ -12,7 +12,7 @@ from dorylax.graph.from_files.columns import EdgeFile, Wanted
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.tables import TableEdges, TextEdges, table_function
 from dorylax.graph.validate import GraphError
-from dorylax.graph.verdicts import State, difference, state_of
+from dorylax.graph.verification import State, difference, state_of
 from dorylax.storage.location import Location
 from dorylax.storage.s3 import S3Storage
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, final
 import duckdb
 import numpy as np
 
+from dorylax.graph.array_folder import FolderWriter
+from dorylax.graph.array_names import CLASS_NAMES, MASKS, VERTEX_PREFIX
 from dorylax.graph.from_files.arrays import mapped_array, member_array, pieces
 from dorylax.graph.from_files.columns import Ids
 from dorylax.graph.from_files.database import Database, name
@@ -23,8 +25,6 @@ from dorylax.graph.inputs import check_name, held_dtype
 from dorylax.graph.labels import checked_labels
 from dorylax.graph.masks import checked_masks
 from dorylax.graph.names import stored_names
-from dorylax.graph.npz import CLASS_NAMES, MASKS, VERTEX_PREFIX
-from dorylax.graph.stream.archive_writer import ArchiveWriter
 from dorylax.graph.validate import GraphError, check_finite
 from dorylax.near_matches import did_you_mean
 
@@ -307,7 +307,7 @@ def rows_said(found: Mapping[str, VertexTable]) -> int | None:
 
 
 def write_vertices(
-    archive: ArchiveWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
+    folder: FolderWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
 ) -> None:
     """Write all arrays of vertices.
 
@@ -316,16 +316,16 @@ def write_vertices(
         OSError: A file cannot be read, or the file system refuses.
     """
     if "features" in found:
-        _stream(archive, "features", found["features"], np.dtype(np.float32), num_vertices)
+        _stream(folder, "features", found["features"], np.dtype(np.float32), num_vertices)
     if "labels" in found:
-        _write_labels(archive, found, files, num_vertices)
+        _write_labels(folder, found, files, num_vertices)
     for one in files.inputs:
         table = found[f"{VERTEX_PREFIX}{one}"]
-        _stream(archive, f"{VERTEX_PREFIX}{one}", table, held_dtype(table.dtype), num_vertices)
+        _stream(folder, f"{VERTEX_PREFIX}{one}", table, held_dtype(table.dtype), num_vertices)
 
 
 def _write_labels(
-    archive: ArchiveWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
+    folder: FolderWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
 ) -> None:
     table = found["labels"]
     keyed = files.key is not None
@@ -344,11 +344,11 @@ def _write_labels(
     elif given.dtype.kind == "f" and files.nan_is_unlabelled:
         given = np.where(np.isnan(given), -1, given).astype(np.int64)
     labels = checked_labels(given, num_vertices, num_classes, files.multilabel)
-    archive.add("labels", labels.array)
+    folder.add("labels", labels.array)
     if names is None and labels.multilabel:
         names = table.names
     if names is not None:
-        archive.add(CLASS_NAMES, stored_names(CLASS_NAMES, names))
+        folder.add(CLASS_NAMES, stored_names(CLASS_NAMES, names))
     if files.masks:
         masks: dict[str, Any] = dict.fromkeys(MASKS)
         for one in files.masks:
@@ -356,10 +356,10 @@ def _write_labels(
             mask = mask[:, 0] if mask.shape[1:] == (1,) else mask
             masks[one] = mask != 0 if keyed else mask
         for one, mask in checked_masks(masks, labels.array).items():
-            archive.add(one, mask)
+            folder.add(one, mask)
     if labels.num_classes is not None:
-        archive.add("num_classes", np.array(labels.num_classes))
-        archive.add("multilabel", np.array(labels.multilabel))
+        folder.add("num_classes", np.array(labels.num_classes))
+        folder.add("multilabel", np.array(labels.multilabel))
 
 
 def _counts(found: Mapping[str, VertexTable]) -> dict[str, int]:
@@ -371,8 +371,8 @@ def _counts(found: Mapping[str, VertexTable]) -> dict[str, int]:
     }
 
 
-def _stream(archive: ArchiveWriter, what: str, table: VertexTable, dtype: np.dtype[Any], num_vertices: int) -> None:
-    column = archive.open(what, dtype, (num_vertices, *table.row))
+def _stream(folder: FolderWriter, what: str, table: VertexTable, dtype: np.dtype[Any], num_vertices: int) -> None:
+    column = folder.open(what, dtype, (num_vertices, *table.row))
     count = 0
     for piece in table.pieces():
         if dtype == np.int32 and piece.dtype != np.int32:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
 from dorylax.graph.build import from_pairs
 from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, collection, numbers
-from dorylax.graph.npz import MASKS
 from dorylax.graph.validate import GraphError, as_integers
 
 _OF_NODES = ("x", "y", "pos", "batch", *MASKS)  # by PyG's conventions

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
 from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.importers.base import Imported, refuse_other
 from dorylax.graph.inputs import checked_inputs
 from dorylax.graph.labels import labelled, named_labels
-from dorylax.graph.npz import MASKS
 from dorylax.graph.splits import default_split, one_split
 from dorylax.graph.validate import GraphError
 

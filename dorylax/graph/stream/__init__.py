@@ -1,1 +1,1 @@
-"""Graphs that do not fit in memory: sorted on disk, and written to archives piece by piece."""
+"""Graphs that do not fit in memory: sorted on disk, and written to folders piece by piece."""

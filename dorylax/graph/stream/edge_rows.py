@@ -1,4 +1,4 @@
-"""The edges of a graph as a stream of whole rows, wherever they lie (`archive_reader.Source`), in the memory of a block."""
+"""The edges of a graph as a stream of whole rows, wherever they lie (`row_sources.Source`), in the memory of a block."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.aligned import empty
-from dorylax.graph.npz import Archive
-from dorylax.graph.stream.archive_reader import HeldRows, Source, ahead, rows_of_member
+from dorylax.graph.stored import StoredArrays
+from dorylax.graph.stream.row_sources import HeldRows, Source, ahead, rows_of
 from dorylax.graph.validate import GraphError
 
 ENTRIES = 1 << 20
@@ -69,10 +69,10 @@ class EdgeRows:
             raise GraphError(f"{self.num_vertices:,} vertices are too many: numbers of vertices are int32")
 
     @classmethod
-    def of_archive(cls, archive: Archive) -> EdgeRows:
-        """The rows by source in an archive that stays open."""
-        archive.require("indptr", "indices")
-        return cls(rows_of_member(archive, "indptr"), rows_of_member(archive, "indices"))
+    def of_stored(cls, stored: StoredArrays) -> EdgeRows:
+        """Return the rows by source in a folder or archive that stays open."""
+        stored.require("indptr", "indices")
+        return cls(rows_of(stored, "indptr"), rows_of(stored, "indices"))
 
     @classmethod
     def of_arrays(cls, offsets: np.ndarray, neighbours: np.ndarray) -> EdgeRows:

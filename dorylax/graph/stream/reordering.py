@@ -1,32 +1,54 @@
-"""Reorder an archive within a memory budget: find the order of its rows, and write a copy in that order.
+"""Reorder a data set on disk within a budget of memory: find the order of its rows, and write a copy in that order.
 
-A killed process leaves a folder and a file next to the new archive, with names that start with a dot. The next process that
-writes the same archive removes them and starts again.
+Rows of the graph and of arrays of vertices move; vertices keep the user's numbers, which the copy lists
+(`dorylax.graph.array_names`, `vertex_ids-1`), and edges keep their ids and values. A killed process leaves two folders next
+to the target, with names that start with a dot. The next process that writes the same target removes them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import numpy as np
+from jaxtyping import Int32
 
 from dorylax.durable import named
 from dorylax.folder_lock import clear_work_folder, work_folder
+from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
+from dorylax.graph.array_names import (
+    CLASS_NAMES,
+    EDGE_IDS,
+    EDGE_PREFIX,
+    MASKS,
+    ORDER,
+    ORIGINAL_IDS,
+    SPARSE,
+    VERTEX_PREFIX,
+    check_names,
+    edge_names,
+    read_features,
+    read_order,
+)
 from dorylax.graph.edge_order import inverse_permutation
-from dorylax.graph.npz import open_npz, read_order
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
+from dorylax.graph.room import check_disk
+from dorylax.graph.stored import StoredArrays
 from dorylax.graph.stream.edge_rows import EdgeRows
-from dorylax.graph.stream.reorder_archive import Told, check_disk, check_layout, stored_bytes, write_in_order
-from dorylax.graph.validate import GraphError
+from dorylax.graph.stream.moving import Move, MovedEdges
+from dorylax.graph.stream.row_sources import Source, blocks, row_bytes, rows_of
+from dorylax.graph.transpose import edge_ids_fit
+from dorylax.graph.validate import GraphError, check_permutation
 from dorylax.machine import resident_bytes
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
 _KEPT_BY_ALLOCATOR = 8  # one part in so many: threads' heaps hold on to blocks that were freed, more with more cores
+Told = Callable[[str, int, int], object]
+"""Called with the current step, the number of bytes written, and their total."""
 
 
 class Reordered(NamedTuple):
@@ -43,7 +65,7 @@ class Reordered(NamedTuple):
     order_seconds: float
 
 
-def reorder_archive(
+def reorder_on_disk(
     data: Path,
     out: Path,
     *,
@@ -52,28 +74,29 @@ def reorder_archive(
     verify: bool = True,
     told: Told = lambda *_: None,
 ) -> Reordered:
-    """Writes `data` in another memory order.
+    """Write a data set in another memory order.
 
     Args:
-        data: Archive in the layout of `dorylax.graph.npz`.
-        out: Path of the new archive, which appears complete or not at all.
+        data: Folder or `.npz` archive.
+        out: Path of the new folder, which appears complete or not at all.
         order: "community" (rows by community), or "user" (the order in which the user gave them).
         memory: Bytes that the process may hold.
         verify: Whether to compare the arrays with their checksums.
         told: Called with the current step and its progress.
 
     Raises:
-        GraphError: The file is no archive or is damaged, or memory or disk are too small.
-        FolderHeldError: Another process writes the same archive.
+        GraphError: The data set is damaged, memory or disk are too small, or `out` is something else.
+        FolderHeldError: Another process writes the same folder.
         FileExistsError: A foreign file or folder has the name of the folder for temporary files.
         OSError: The disk is full or fails.
     """
-    with open_npz(data, verify=verify) as archive, scratch_beside(out) as scratch:
-        check_layout(archive)
-        rows = EdgeRows.of_archive(archive)
-        total, largest = stored_bytes(archive)
+    check_target(out)
+    with open_arrays(data, verify=verify) as stored, scratch_beside(out) as scratch:
+        check_layout(stored)
+        rows = EdgeRows.of_stored(stored)
+        total, largest = stored_bytes(stored)
         sample = min(8 * rows.num_edges, _SAMPLED_BYTES * rows.num_vertices)
-        check_disk(out.parent, max(total + largest, sample if order == "community" else 0))
+        check_disk(out, max(total + largest, sample if order == "community" else 0))
         room = memory - resident_bytes()
         if room < _LEAST_ROOM:
             least = resident_bytes() + _LEAST_ROOM
@@ -87,21 +110,21 @@ def reorder_archive(
                 communities_within(rows, scratch, room, lambda done, of: told("finding communities", done, of))
             )
         else:
-            ids = read_order(archive, rows.num_vertices)
+            ids = read_order(stored, rows.num_vertices)
             found = np.arange(rows.num_vertices, dtype=np.int32) if ids is None else inverse_permutation(ids)
         seconds = time.perf_counter() - begin
         left = memory - resident_bytes()
-        write_in_order(archive, found, out, scratch, room=left - left // _KEPT_BY_ALLOCATOR, told=told)
+        write_in_order(stored, found, out, scratch, room=left - left // _KEPT_BY_ALLOCATOR, told=told)
     return Reordered(rows.num_vertices, rows.num_edges, seconds)
 
 
 @contextlib.contextmanager
 def scratch_beside(out: Path) -> Iterator[Path]:
-    """A locked folder for temporary files next to the archive `out`, removed at the end.
+    """Provide a locked folder for temporary files next to `out`, removed at the end.
 
     Raises:
         FileExistsError: Another program or the user has given the folder's name to something.
-        FolderHeldError: Another process writes the same archive.
+        FolderHeldError: Another process writes the same folder.
     """
     folder = out.with_name(f".{out.name}.scratch")
     with work_folder(folder), named(out):
@@ -110,3 +133,147 @@ def scratch_beside(out: Path) -> Iterator[Path]:
             yield folder
         finally:
             clear_work_folder(folder)
+
+
+def write_in_order(
+    stored: StoredArrays,
+    order: Int32[np.ndarray, " V"],
+    path: Path,
+    scratch: Path,
+    *,
+    room: int,
+    told: Told = lambda *_: None,
+) -> None:
+    """Write a copy of a data set with its rows permuted.
+
+    Args:
+        stored: Open folder or archive, in any order.
+        order: Row `order[i]` moves to row i, int32 `[V]`.
+        path: Path of the new folder, which appears complete or not at all.
+        scratch: Folder for temporary files of about the size of the largest array.
+        room: Bytes that may be held beside `order`.
+        told: Called with the current step and its progress.
+
+    Raises:
+        GraphError: The data set is damaged, has unknown arrays, or the room is too small.
+        OSError: The disk is full, or fails; the error names `path`.
+    """
+    rows = EdgeRows.of_stored(stored)
+    check_permutation("order", order, rows.num_vertices)
+    check_layout(stored)
+    ids = read_order(stored, rows.num_vertices)
+    move = Move(order, scratch, room - 4 * len(order))
+
+    def fill(folder: FolderWriter) -> None:
+        _Writing(stored, rows, move, folder, told).write(order if ids is None else ids[order])
+
+    with named(path):
+        write_arrays(path, fill, provenance={"command": "dorylax reorder"})
+
+
+def check_layout(stored: StoredArrays) -> None:
+    """Pass if every array is known to have a row per vertex, a row per edge, or neither.
+
+    Raises:
+        GraphError: There is another array.
+    """
+    check_names(stored)
+    for name in stored.names:
+        if not (
+            name in ("indptr", "indices", "features", "labels", ORDER, ORIGINAL_IDS, *SPARSE, *MASKS)
+            or name.startswith((VERTEX_PREFIX, EDGE_PREFIX))
+            or name == CLASS_NAMES
+            or not stored.header(name)[0]  # one value
+        ):
+            raise GraphError(
+                f"has an array {name}, of which it is not known whether it has a row for each vertex: leave it out, or call "
+                f"it {VERTEX_PREFIX}{name}"
+            )
+
+
+def stored_bytes(stored: StoredArrays) -> tuple[int, int]:
+    """Return the bytes of all arrays, and of the largest one, whose size scratch files reach."""
+    sizes = []
+    for name in stored.names:
+        shape, dtype = stored.header(name)
+        sizes.append(int(np.prod(shape, dtype=object)) * dtype.itemsize)
+    return sum(sizes), max(sizes, default=0)
+
+
+@final
+class _Writing:
+    """One data set that is being written."""
+
+    def __init__(self, stored: StoredArrays, rows: EdgeRows, move: Move, out: FolderWriter, told: Told) -> None:
+        self._stored, self._rows, self._move, self._out, self._told = stored, rows, move, out, told
+        self._total, _ = stored_bytes(stored)
+        self._written = 0
+
+    def write(self, ids: Int32[np.ndarray, " V"]) -> None:
+        """Write all arrays; `ids` are the user's numbers of the vertices in their new rows."""
+        stored = self._stored
+        self._write_edges()
+        for name in stored.names:
+            if name in SPARSE or name == ORDER:
+                continue
+            if not stored.header(name)[0] or name == CLASS_NAMES:
+                self._out.add(name, stored.fetch(name))
+            elif name in ("features", "labels", ORIGINAL_IDS, *MASKS) or name.startswith(VERTEX_PREFIX):
+                source = rows_of(stored, name)
+                _check_length(name, source, self._rows.num_vertices)
+                parts = self._move.rows(source)
+                if name == ORIGINAL_IDS:  # in order of the numbers, which stay
+                    parts = (block for _, block in blocks(source))
+                self._put(name, source.dtype, source.shape, parts)
+        if SPARSE[0] in stored:  # in old archives, which are small
+            self._out.add("features", read_features(stored)[self._move.order])
+        if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's own order needs no words
+            self._out.add(ORDER, ids)
+        stored.check_unchanged()
+        self._told(ORDER, self._total, self._total)
+
+    def _write_edges(self) -> None:
+        stored, rows = self._stored, self._rows
+        sources = {name: rows_of(stored, name) for name in (*edge_names(stored).values(), EDGE_IDS) if name in stored}
+        for name, source in sources.items():
+            _check_length(name, source, rows.num_edges, "one per entry of indices")
+        # In another order than the user's the edges have ids already.
+        given = ORDER not in stored and edge_ids_fit(rows.num_edges)
+        edges = MovedEdges(rows, self._move, max([4 * given, *map(row_bytes, sources.values())]))
+        try:
+            self._put("indptr", np.dtype(np.int64), (rows.num_vertices + 1,), edges.offsets())
+            edges.deal()
+            if given and EDGE_IDS not in sources and (sources or not edges.ascending):
+                sources[EDGE_IDS] = _Places(rows.num_edges)
+            neighbours = edges.neighbours(keep=bool(sources))
+            self._put("indices", np.dtype(np.int32), (rows.num_edges,), neighbours)
+            for name, source in sources.items():
+                self._put(name, source.dtype, source.shape, edges.along(source))
+        finally:
+            edges.close()
+
+    def _put(self, name: str, dtype: np.dtype, shape: tuple[int, ...], parts: Iterable[np.ndarray]) -> None:
+        array = self._out.open(name, dtype, shape)
+        for part in parts:
+            array.write(part)
+            self._written += part.nbytes
+            self._told(name, self._written, self._total)
+            del part  # before the next is made
+
+
+@final
+class _Places:
+    """The numbers 0 … E-1 as a `Source`."""
+
+    def __init__(self, num_edges: int) -> None:
+        self.shape: tuple[int, ...] = (num_edges,)
+        self.dtype = np.dtype(np.int32)
+
+    def read(self, start: int, stop: int) -> np.ndarray:
+        """See `Source`."""
+        return np.arange(start, stop, dtype=np.int32)
+
+
+def _check_length(name: str, source: Source, length: int, what: str = "one row per vertex") -> None:
+    if source.shape[0] != length:
+        raise GraphError(f"{name} has length {source.shape[0]}: expected {length}, {what}")

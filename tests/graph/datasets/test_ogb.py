@@ -59,7 +59,7 @@ def test_reads_the_published_file_and_keeps_the_result(publish: Any, server: Any
 def test_a_result_that_cannot_be_kept_is_no_error(publish: Any, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     publish("ogbn-arxiv", {"arxiv.zip": archive("ogbn-arxiv")})
     cache.mkdir()
-    (cache / "parsed-1").write_text("in the way")
+    (cache / "parsed-2").write_text("in the way")
     check(datasets.load("ogbn-arxiv"))
     assert "could not keep" in caplog.text
 

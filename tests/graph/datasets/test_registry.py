@@ -27,38 +27,38 @@ def small(name: str, **options: Any) -> Dataset:
 
 
 def test_a_path_is_read_wherever_it_is(folder: Path, tmp_path: Path) -> None:
-    small("mine").save_npz(tmp_path / "file.npz")
-    for path in (tmp_path / "file.npz", str(tmp_path / "file.npz")):
+    small("mine").save(tmp_path / "file")
+    for path in (tmp_path / "file", str(tmp_path / "file")):
         assert datasets.load(path).name == "mine"
-    with pytest.raises(DatasetError, match=r"there is no file .*other\.npz: give the path"):
+    with pytest.raises(DatasetError, match=r"there is no folder .*other\.npz: give the path"):
         datasets.load(tmp_path / "other.npz")
 
 
 def test_dorylax_data_comes_before_the_cache_and_the_network(folder: Path) -> None:
-    small("Cora, as they call it").save_npz(folder / "cora.npz")
+    small("Cora, as they call it").save(folder / "cora")
     data = datasets.load("cora")
     assert (data.name, data.graph.num_vertices) == ("cora", 40)
 
 
 def test_the_generator_comes_before_dorylax_data(folder: Path) -> None:
-    small("not this one").save_npz(folder / "communities.npz")
+    small("not this one").save(folder / "communities")
     assert datasets.load("communities", size="tiny").graph.num_vertices == 1000
 
 
 def test_other_archives_have_the_name_of_their_file(folder: Path) -> None:
-    small("x").save_npz(folder / "my-graph.npz")
+    small("x").save(folder / "my-graph")
     for other in ("notes.txt", ".hidden.npz"):
         (folder / other).touch()
     assert datasets.load("my-graph").name == "my-graph"
     assert datasets.names()[1 + len(registry.PUBLISHED) :] == ["my-graph"]
     assert datasets.describe()[-1] == datasets.Description(
-        "my-graph", None, "an archive of yours", None, "DORYLAX_DATA"
+        "my-graph", None, "a data set of yours", None, "DORYLAX_DATA"
     )
 
 
 def test_a_name_is_not_a_way_out_of_the_directory(folder: Path) -> None:
-    small("x").save_npz(folder.parent / "outside.npz")
-    with pytest.raises(DatasetError, match="there is no data set"):
+    small("x").save(folder.parent / "outside")
+    with pytest.raises(DatasetError, match=r"there is no folder \.\./outside"):
         datasets.load("../outside")
 
 

@@ -1,4 +1,4 @@
-"""An import is what the in-memory builder and `save_npz` give, array for array."""
+"""An import is what the in-memory builder and `save` give, array for array."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.io
 import scipy.sparse
+from support.stored import contents
 
 from dorylax.folder_lock import locked
 from dorylax.graph import transpose
@@ -36,13 +37,8 @@ def quick(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def _arrays(path):
-    with np.load(path) as found:
-        return {name: found[name] for name in found.files if name != "checksums.json"}
-
-
 def _same(path, expected):
-    found = _arrays(path)
+    found = contents(path)
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         np.testing.assert_array_equal(found[name], array, err_msg=name)
@@ -53,13 +49,13 @@ def _in_memory(folder, sources, targets, num_vertices=None, values=None, *, symm
     graph = Graph.from_coo(
         np.asarray(sources, np.int64), np.asarray(targets, np.int64), num_vertices, edge_data=values, **options
     )
-    (graph.symmetrise() if symmetrise else graph).save_npz(folder / "expected.npz")
-    return _arrays(folder / "expected.npz")
+    (graph.symmetrise() if symmetrise else graph).save(folder / "expected")
+    return contents(folder / "expected")
 
 
 def _import(folder, sources, **options):
     options.setdefault("memory", MEMORY)
-    return import_graph(sources, folder / "out.npz", **options)
+    return import_graph(sources, folder / "out", **options)
 
 
 def _text(path, columns, separator=" ", junk=False):
@@ -129,10 +125,10 @@ def test_an_archive_is_what_is_built_in_memory(tmp_path, seed):
     columns = list(zip(*rows, strict=True))
     values = {"w": np.array(columns[2], np.float32), "k": np.array(columns[3], np.int64)} if with_values else None
     expected = _in_memory(tmp_path, *columns[:2], num_vertices, values, **options)
-    _same(tmp_path / "out.npz", expected)
+    _same(tmp_path / "out", expected)
     assert (imported.num_edges, imported.edges_read) == (len(expected["indices"]), len(pairs))
     assert imported.symmetric == (not expected["directed"])
-    assert not (tmp_path / "out.npz.import").exists()
+    assert not (tmp_path / "out.import").exists()
 
 
 def _graph(seed=0, num_edges=300, num_vertices=20):
@@ -153,14 +149,14 @@ def test_the_archive_does_not_depend_on_threads(tmp_path, ids):
     whole = None
     for threads in (1, 2, 8):
         _import(tmp_path, [tmp_path / "e.csv"], threads=threads, **options)
-        content = (tmp_path / "out.npz").read_bytes()
+        content = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
         assert whole is None or content == whole, threads
         whole = content
     if ids == "names":
         order = list(dict.fromkeys(edges.T.reshape(-1).tolist()))
         edges = np.argsort(order)[np.searchsorted(np.sort(order), edges)]
     expected = _in_memory(tmp_path, *edges, None, {"w": weights}, coalesce="sum", symmetrise=True)
-    found = _arrays(tmp_path / "out.npz")
+    found = contents(tmp_path / "out")
     found.pop("original_ids", None)
     assert found.keys() == expected.keys()
     for name, array in expected.items():
@@ -181,7 +177,7 @@ def test_arrays_of_numpy_with_values_from_others(tmp_path, order):
         np.save(tmp_path / f"{name}.npy", one)
     data = {name: tmp_path / f"{name}.npy" for name in values}
     _import(tmp_path, [tmp_path / "edges.npy"], edge_data=data, coalesce="sum", symmetrise=True)
-    _same(tmp_path / "out.npz", _in_memory(tmp_path, *edges, None, values, coalesce="sum", symmetrise=True))
+    _same(tmp_path / "out", _in_memory(tmp_path, *edges, None, values, coalesce="sum", symmetrise=True))
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "mtx", "mtx.gz", "pattern", "symmetric"])
@@ -202,13 +198,13 @@ def test_sparse_matrices(tmp_path, kind):
             path = path.rename(tmp_path / "a.mtx.gz")
     _import(tmp_path, [path], edge_ids=kind != "pattern")
     expected = Graph.from_scipy(matrix.tocsr(), weight=None if kind == "pattern" else "weight")
-    found = Graph.from_npz(tmp_path / "out.npz")
+    found = Graph.from_folder(tmp_path / "out")
     np.testing.assert_array_equal(found.host_rows()[0], expected.host_rows()[0])
     np.testing.assert_array_equal(found.host_rows()[1], expected.host_rows()[1])
     rows = [graph.host_rows()[1].tolist() for graph in (found, expected)]
     assert rows[0] == rows[1]
     if kind != "pattern":
-        arrays = _arrays(tmp_path / "out.npz")
+        arrays = contents(tmp_path / "out")
         sources = np.repeat(np.arange(6), np.diff(arrays["indptr"]))
         back = scipy.sparse.coo_array((arrays["edge_weight"], (sources, arrays["indices"])), shape=(6, 6))
         np.testing.assert_array_equal(back.todense(), dense)
@@ -222,7 +218,7 @@ def test_any_integers_are_numbered_in_order(tmp_path):
     ids, numbers = np.unique(np.array(pairs, np.int64).reshape(-1), return_inverse=True)
     numbers = numbers.reshape(-1, 2)
     expected = _in_memory(tmp_path, numbers[:, 0], numbers[:, 1], len(ids), symmetrise=True)
-    _same(tmp_path / "out.npz", expected | {"original_ids": ids})
+    _same(tmp_path / "out", expected | {"original_ids": ids})
     assert imported.num_vertices == len(ids)
 
 
@@ -236,13 +232,13 @@ def test_names_are_numbered_as_they_occur(tmp_path, separator):
     number: dict[str, int] = {}
     ends = np.array([[number.setdefault(name, len(number)) for name in pair] for pair in pairs])
     expected = _in_memory(tmp_path, ends[:, 0], ends[:, 1], len(number), coalesce="first")
-    _same(tmp_path / "out.npz", expected | {"original_ids": np.array([name.encode() for name in number])})
+    _same(tmp_path / "out", expected | {"original_ids": np.array([name.encode() for name in number])})
 
 
-def test_names_of_arrays(tmp_path):
+def test_names_ofcontents(tmp_path):
     np.save(tmp_path / "e.npy", np.array([["a", "b"], ["b", "größe"], ["a", "a"]]))
     _import(tmp_path, [tmp_path / "e.npy"], wanted=Wanted(ids="names"))
-    assert _arrays(tmp_path / "out.npz")["original_ids"].tolist() == [b"a", b"b", "größe".encode()]
+    assert contents(tmp_path / "out")["original_ids"].tolist() == [b"a", b"b", "größe".encode()]
 
 
 def test_a_data_set_is_what_is_saved_of_one(tmp_path):
@@ -269,16 +265,16 @@ def test_a_data_set_is_what_is_saved_of_one(tmp_path):
     _import(tmp_path, [_text(tmp_path / "e.txt", columns)], wanted=WEIGHTED, vertices=files, name="mine")
     graph = Graph.from_coo(*edges, 20, edge_data={"w": columns[2].astype(np.float32)})
     inputs = {"pos": arrays.pop("pos")}
-    Dataset("mine", graph, **arrays, num_classes=5, vertex_inputs=inputs).save_npz(tmp_path / "expected.npz")
-    _same(tmp_path / "out.npz", _arrays(tmp_path / "expected.npz"))
-    assert Dataset.from_npz(tmp_path / "out.npz").name == "mine"
+    Dataset("mine", graph, **arrays, num_classes=5, vertex_inputs=inputs).save(tmp_path / "expected")
+    _same(tmp_path / "out", contents(tmp_path / "expected"))
+    assert Dataset.from_folder(tmp_path / "out").name == "mine"
 
 
 def test_patterns_and_strange_names(tmp_path):
     _text(tmp_path / "a[1]-0.txt", [[0], [1]])
     _text(tmp_path / "a[1]-1.txt", [[1], [2]])
     _import(tmp_path, [tmp_path / "a[1]-0.txt", str(tmp_path / "a[[]1]-?.txt")])
-    assert _arrays(tmp_path / "out.npz")["indices"].tolist() == [1, 1, 2]
+    assert contents(tmp_path / "out")["indices"].tolist() == [1, 1, 2]
     with pytest.raises(GraphError, match=r"no file matches '.*b\*\.txt'"):
         _import(tmp_path, [tmp_path / "b*.txt"])
 
@@ -370,9 +366,7 @@ def test_bad_lines(tmp_path, case):
 def test_values_that_are_not_finite_if_allowed(tmp_path):
     (tmp_path / "e.txt").write_text("0 1 inf\n1 2 nan\n2 0 -1e99\n")
     _import(tmp_path, [tmp_path / "e.txt"], wanted=WEIGHTED._replace(nonfinite=True))
-    np.testing.assert_array_equal(
-        _arrays(tmp_path / "out.npz")["edge_w"], np.array([np.inf, np.nan, -np.inf], np.float32)
-    )
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], np.array([np.inf, np.nan, -np.inf], np.float32))
 
 
 def test_a_bad_line_far_in_a_file_is_numbered_rightly(tmp_path):
@@ -513,7 +507,7 @@ def test_arguments_that_do_not_fit(tmp_path):
     ):
         with pytest.raises(GraphError, match=message):
             _import(tmp_path, sources, **options)
-        assert not (tmp_path / "out.npz.import").exists()
+        assert not (tmp_path / "out.import").exists()
     with pytest.raises(FileNotFoundError):
         _import(tmp_path, [tmp_path / "absent.txt"])
 
@@ -540,8 +534,8 @@ def test_sums_that_exceed_their_type(tmp_path, dtype):
 
 def test_two_imports_to_one_archive(tmp_path):
     source = _text(tmp_path / "e.txt", _graph())
-    message = r"out\.npz is being imported by this process, since .*: wait for it, or"
-    with locked(tmp_path / "out.npz.import"), pytest.raises(ImportHeldError, match=message):
+    message = r"out is being imported by this process, since .*: wait for it, or"
+    with locked(tmp_path / "out.import"), pytest.raises(ImportHeldError, match=message):
         _import(tmp_path, [source])
 
 
@@ -580,18 +574,18 @@ def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
         GraphError, match=rf"e\.txt has changed since the import began \({CHANGED[how]}\): import it again"
     ):
         _import(tmp_path, [source])
-    assert not (tmp_path / "out.npz").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_files_of_a_killed_import_are_not_believed(tmp_path):
     """The next import removes them, whatever they hold, and starts again."""
     source = _text(tmp_path / "e.txt", _graph())
-    work = tmp_path / "out.npz.import"
+    work = tmp_path / "out.import"
     (work / "spill").mkdir(parents=True)
-    for name in (".dorylax", "import.duckdb", "archive.npz", "indices", "spill/block"):
+    for name in (".dorylax", "import.duckdb", "indices", "spill/block"):
         (work / name).write_bytes(b"damaged")
     _import(tmp_path, [source])
-    _same(tmp_path / "out.npz", _in_memory(tmp_path, *_graph()))
+    _same(tmp_path / "out", _in_memory(tmp_path, *_graph()))
     assert not work.exists()
 
 
@@ -601,7 +595,7 @@ def test_what_it_takes_is_said_before(tmp_path, monkeypatch):
     _import(tmp_path, [source], expected=told.append)
     (estimate,) = told
     assert estimate.edges == 300
-    assert estimate.archive_bytes == 300 * 8 + 20 * 8
+    assert estimate.folder_bytes == 300 * 8 + 20 * 8
     assert estimate.detected == (
         f"{source}: text, fields separated by blanks (--separator), no header (--header), sources source (--source), "
         "targets target (--target), values none (--values), vertices are numbers (--ids)",
@@ -611,7 +605,7 @@ def test_what_it_takes_is_said_before(tmp_path, monkeypatch):
         DiskSpaceError, match=r"about 300 edges take about 0\.0 GiB of disk, .* are free: --out on another"
     ):
         _import(tmp_path, [source])
-    _same(tmp_path / "out.npz", _in_memory(tmp_path, *_graph()))  # the old archive stays
+    _same(tmp_path / "out", _in_memory(tmp_path, *_graph()))  # the old folder stays
 
 
 def test_a_vertex_far_away_is_in_the_estimate(tmp_path, monkeypatch):
@@ -629,7 +623,7 @@ def test_no_more_memory_than_was_given(tmp_path):
     np.save(tmp_path / "e.npy", rng.integers(0, 1_000_000, (3_000_000, 2), dtype=np.int32))
     program = (
         "from dorylax.graph.from_files.import_graph import import_graph\n"
-        f"import_graph([{str(tmp_path / 'e.npy')!r}], {str(tmp_path / 'out.npz')!r}, memory=2**28, symmetrise=True)\n"
+        f"import_graph([{str(tmp_path / 'e.npy')!r}], {str(tmp_path / 'out')!r}, memory=2**28, symmetrise=True)\n"
         # Not `ru_maxrss`, which begins with what the process had before it ran another program.
         "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
     )
@@ -647,7 +641,7 @@ def test_edges_that_are_more_than_have_ids(tmp_path, monkeypatch, num_edges, sym
     edges = np.concatenate([edges, edges[::-1]], axis=1) if twice else edges
     imported = _import(tmp_path, [_text(tmp_path / "e.txt", edges)], symmetrise=symmetrise)
     expected = _in_memory(tmp_path, *edges, None, symmetrise=symmetrise)
-    _same(tmp_path / "out.npz", expected)
+    _same(tmp_path / "out", expected)
     assert imported.edge_ids == ("edge_ids" in expected)
     weighted = _text(tmp_path / "w.txt", [*edges, range(edges.shape[1])])
     if imported.edge_ids:

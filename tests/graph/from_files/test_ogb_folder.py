@@ -46,8 +46,8 @@ def _folder(folder, *, large):
 @pytest.mark.parametrize("large", [False, True])
 def test_a_data_set(tmp_path, large):
     folder = _folder(tmp_path / "ogb", large=large)
-    import_graph([folder], tmp_path / "out.npz", memory=2**29, symmetrise=True)
-    data = Dataset.from_npz(tmp_path / "out.npz")
+    import_graph([folder], tmp_path / "out", memory=2**29, symmetrise=True)
+    data = Dataset.from_folder(tmp_path / "out")
     expected = Graph.from_coo(SOURCES, TARGETS, 5).symmetrise()
     np.testing.assert_array_equal(data.graph.incoming.neighbours, expected.incoming.neighbours)
     np.testing.assert_array_equal(data.features, FEATURES.astype(np.float32))
@@ -59,7 +59,7 @@ def test_a_data_set(tmp_path, large):
 def test_other_folders(tmp_path):
     assert ogb_folder(tmp_path) is None
     with pytest.raises(GraphError, match="is a folder: name the files in it"):
-        import_graph([tmp_path], tmp_path / "out.npz", memory=2**29)
+        import_graph([tmp_path], tmp_path / "out", memory=2**29)
     folder = _folder(tmp_path / "ogb", large=False)
     _table(folder / "split" / "random" / "train.csv.gz", [0])
     with pytest.raises(GraphError, match="has the splits random, time: keep the one to take"):

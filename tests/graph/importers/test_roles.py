@@ -246,8 +246,8 @@ def test_names_of_vertices_go_with_their_rows_and_into_the_file(tmp_path: Any, f
     data = dataclasses.replace(MADE["dataframes"](), original_ids=given)
     order = [4, 2, 0, 3, 1]
     assert data.reorder(order).vertex_names.tolist() == [shown[vertex] for vertex in order]
-    data.reorder(order).save_npz(tmp_path / "a.npz")
-    assert Dataset.from_npz(tmp_path / "a.npz").vertex_names.tolist() == data.vertex_names.tolist() == shown
+    data.reorder(order).save(tmp_path / "a")
+    assert Dataset.from_folder(tmp_path / "a").vertex_names.tolist() == data.vertex_names.tolist() == shown
 
 
 BAD_NAMES = {
@@ -296,7 +296,7 @@ def _archive_without_masks(folder: Path, *, reordered: bool = False, **labels: A
 WITHOUT_MASKS: dict[str, Callable[[Path], Dataset]] = {
     "from_networkx": lambda _: Dataset.from_networkx(_without_masks(), "rings"),
     "load an object": lambda _: dorylax.load(_without_masks(), name="rings"),
-    "from_npz": lambda folder: Dataset.from_npz(_archive_without_masks(folder)),
+    "from_npz": lambda folder: Dataset.from_folder(_archive_without_masks(folder)),
     "load": lambda folder: dorylax.load(_archive_without_masks(folder)),
     "reordered": lambda folder: dorylax.load(_archive_without_masks(folder, reordered=True)),
 }
@@ -318,7 +318,7 @@ def test_a_split_that_is_given_or_not_needed_is_not_logged(caplog: pytest.LogCap
     caplog.clear()
     Dataset.from_networkx(nx(), features="a")
     Dataset.from_networkx(_without_masks(), labels=None, ignore=["label"])
-    Dataset.from_npz(_archive_without_masks(tmp_path, labels=np.full(10, -1), num_classes=2))
+    Dataset.from_folder(_archive_without_masks(tmp_path, labels=np.full(10, -1), num_classes=2))
     assert not caplog.records
 
 

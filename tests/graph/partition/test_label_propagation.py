@@ -136,6 +136,6 @@ def test_a_web_graph(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = real_data / "web-google.npz"
     if not file.is_file():
         pytest.skip(f"there is no {file}")
-    graph = Graph.from_npz(file)
+    graph = Graph.from_folder(file)
     monkeypatch.setattr(locality, "MOST_FOR_METIS", graph.num_vertices - 1)
     assert _inside(graph, locality.communities(graph)) > 0.8

@@ -7,8 +7,8 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph.stream import edge_rows
-from dorylax.graph.stream.archive_reader import HeldRows
 from dorylax.graph.stream.edge_rows import EdgeRows
+from dorylax.graph.stream.row_sources import HeldRows
 from dorylax.graph.validate import GraphError
 
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.reorder import permuted
 from dorylax.graph.stream import moving
-from dorylax.graph.stream.archive_reader import HeldRows
 from dorylax.graph.stream.edge_rows import EdgeRows
 from dorylax.graph.stream.moving import Move, MovedEdges
+from dorylax.graph.stream.row_sources import HeldRows
 from dorylax.graph.validate import GraphError
 
 
@@ -24,7 +24,7 @@ def small_blocks():
         patch.setattr(moving, "BLOCK_BYTES", 64)
         patch.setattr(moving, "_BLOCK", 16)
         patch.setattr(moving, "_WORKING_BYTES", 256)
-        patch.setattr("dorylax.graph.stream.archive_reader.BLOCK_BYTES", 64)
+        patch.setattr("dorylax.graph.stream.row_sources.BLOCK_BYTES", 64)
         yield
 
 

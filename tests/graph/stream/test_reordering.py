@@ -1,9 +1,10 @@
-"""An archive written in another order is the data set that memory would have made of it."""
+"""A data set written in another order is the one that memory would have made of it."""
 
 from __future__ import annotations
 
 import errno
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs import messy_graph
+from support.stored import contents
 
 from dorylax.folder_lock import FolderHeldError, locked
 from dorylax.graph import Graph
+from dorylax.graph.array_folder import open_arrays
+from dorylax.graph.array_names import ORDER
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError
-from dorylax.graph.npz import ORDER, open_npz
-from dorylax.graph.stream import moving, reorder_archive, reordering
-from dorylax.graph.stream.reorder_archive import write_in_order
+from dorylax.graph.stream import moving, reordering
+from dorylax.graph.stream.reordering import write_in_order
 from dorylax.graph.validate import GraphError
 
 GIB = 2**30
@@ -89,7 +92,7 @@ def small_blocks():
         patch.setattr(moving, "BLOCK_BYTES", 64)
         patch.setattr(moving, "_BLOCK", 16)
         patch.setattr(moving, "_WORKING_BYTES", 256)
-        patch.setattr("dorylax.graph.stream.archive_reader.BLOCK_BYTES", 64)
+        patch.setattr("dorylax.graph.stream.row_sources.BLOCK_BYTES", 64)
         yield
 
 
@@ -98,26 +101,26 @@ def small_blocks():
 @given(seed=st.integers(0, 10**6), room=st.integers(2000, 20_000))
 def test_as_in_memory(tmp_path_factory: pytest.TempPathFactory, kind: str, seed: int, room: int) -> None:
     folder = tmp_path_factory.mktemp("archives")
-    data_of(graphs()[kind]).save_npz(folder / "given.npz")
-    given_data = Dataset.from_npz(folder / "given.npz")
+    data_of(graphs()[kind]).save(folder / "given")
+    given_data = Dataset.from_folder(folder / "given")
     rng = np.random.default_rng(seed)
     order = rng.permutation(given_data.graph.num_vertices).astype(np.int32)
     expected = given_data.reorder(order)
     (folder / "scratch").mkdir()
-    with open_npz(folder / "given.npz") as archive:
-        write_in_order(archive, order, folder / "moved.npz", folder / "scratch", room=room)
+    with open_arrays(folder / "given") as archive:
+        write_in_order(archive, order, folder / "moved", folder / "scratch", room=room)
     assert list((folder / "scratch").iterdir()) == []
-    same(Dataset.from_npz(folder / "moved.npz"), expected)
+    same(Dataset.from_folder(folder / "moved"), expected)
     # Once more, from an archive that is in a memory order itself; and back.
     again = rng.permutation(len(order)).astype(np.int32)
-    with open_npz(folder / "moved.npz") as archive:
-        write_in_order(archive, again, folder / "again.npz", folder / "scratch", room=room)
-    same(Dataset.from_npz(folder / "again.npz"), expected.reorder(again))
-    reordering.reorder_archive(folder / "again.npz", folder / "back.npz", order="user", memory=8 * GIB)
-    same(Dataset.from_npz(folder / "back.npz"), given_data)
-    Dataset.from_npz(folder / "again.npz").save_npz(folder / "saved.npz")
-    same(Dataset.from_npz(folder / "saved.npz"), given_data)
-    with open_npz(folder / "back.npz") as archive:
+    with open_arrays(folder / "moved") as archive:
+        write_in_order(archive, again, folder / "again", folder / "scratch", room=room)
+    same(Dataset.from_folder(folder / "again"), expected.reorder(again))
+    reordering.reorder_on_disk(folder / "again", folder / "back", order="user", memory=8 * GIB)
+    same(Dataset.from_folder(folder / "back"), given_data)
+    Dataset.from_folder(folder / "again").save(folder / "saved")
+    same(Dataset.from_folder(folder / "saved"), given_data)
+    with open_arrays(folder / "back") as archive:
         assert ORDER not in archive
 
 
@@ -127,10 +130,10 @@ def test_rows_that_do_not_ascend_keep_their_edge_ids(tmp_path: Path) -> None:
     for name, extra in (("bare", {}), ("weighted", {"edge_weight": weight})):
         np.savez(tmp_path / f"{name}.npz", indptr=offsets, indices=targets, **extra)
         order = np.array([2, 0, 1], np.int32)
-        with open_npz(tmp_path / f"{name}.npz") as archive:
-            write_in_order(archive, order, tmp_path / "moved.npz", tmp_path, room=5000)
-        expected = Graph.from_npz(tmp_path / f"{name}.npz").reorder(order)
-        found = Graph.from_npz(tmp_path / "moved.npz")
+        with open_arrays(tmp_path / f"{name}.npz") as archive:
+            write_in_order(archive, order, tmp_path / "moved", tmp_path, room=5000)
+        expected = Graph.from_folder(tmp_path / f"{name}.npz").reorder(order)
+        found = Graph.from_folder(tmp_path / "moved")
         np.testing.assert_array_equal(found.edge_order, expected.edge_order)
         np.testing.assert_array_equal(found.incoming.neighbours, expected.incoming.neighbours)
         assert found.edge_data.keys() == expected.edge_data.keys()
@@ -138,17 +141,19 @@ def test_rows_that_do_not_ascend_keep_their_edge_ids(tmp_path: Path) -> None:
             np.testing.assert_array_equal(values, weight)
 
 
-def test_an_archive_that_changes_meanwhile_is_not_reordered(tmp_path: Path) -> None:
-    data_of(messy_graph()).save_npz(tmp_path / "in.npz")
+def test_data_that_change_meanwhile_is_not_reordered(tmp_path: Path) -> None:
+    data_of(messy_graph()).save(tmp_path / "in")
 
     def told(what: str, done: int, total: int) -> None:
         if what == "features":
-            with (tmp_path / "in.npz").open("r+b") as file:
+            with (tmp_path / "in/indices.npy").open("r+b") as file:
                 file.write(b"PK")
 
-    with pytest.raises(ChangedFileError, match=r"in\.npz has changed since it was loaded \(it was written to\)"):
-        reordering.reorder_archive(tmp_path / "in.npz", tmp_path / "out.npz", order="user", memory=8 * GIB, told=told)
-    assert [path.name for path in tmp_path.iterdir()] == ["in.npz"]
+    with pytest.raises(
+        ChangedFileError, match=r"in/indices\.npy has changed since it was loaded \(it was written to\)"
+    ):
+        reordering.reorder_on_disk(tmp_path / "in", tmp_path / "out", order="user", memory=8 * GIB, told=told)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_sparse_features_and_a_split_that_is_not_stored(tmp_path: Path) -> None:
@@ -169,86 +174,87 @@ def test_sparse_features_and_a_split_that_is_not_stored(tmp_path: Path) -> None:
         labels=rng.integers(0, 3, 40),
     )
     order = rng.permutation(40).astype(np.int32)
-    with open_npz(tmp_path / "given.npz") as archive:
-        write_in_order(archive, order, tmp_path / "moved.npz", tmp_path, room=20_000)
-    expected = Dataset.from_npz(tmp_path / "given.npz", split_seed=4).reorder(order)
-    found = Dataset.from_npz(tmp_path / "moved.npz", split_seed=4)
+    with open_arrays(tmp_path / "given.npz") as archive:
+        write_in_order(archive, order, tmp_path / "moved", tmp_path, room=20_000)
+    expected = Dataset.from_folder(tmp_path / "given.npz", split_seed=4).reorder(order)
+    found = Dataset.from_folder(tmp_path / "moved", split_seed=4)
     np.testing.assert_array_equal(found.features, expected.features)
     np.testing.assert_array_equal(found.train_mask, expected.train_mask)
 
 
 @pytest.fixture
 def given_file(tmp_path: Path) -> Path:
-    data_of(messy_graph(3000, 20_000).symmetrise()).save_npz(tmp_path / "given.npz")
-    return tmp_path / "given.npz"
+    data_of(messy_graph(3000, 20_000).symmetrise()).save(tmp_path / "given")
+    return tmp_path / "given"
 
 
 def test_the_order_of_communities(given_file: Path) -> None:
-    out, told = given_file.with_name("out.npz"), []
-    done = reordering.reorder_archive(given_file, out, memory=8 * GIB, told=lambda *words: told.append(words))
-    found, data = Dataset.from_npz(out), Dataset.from_npz(given_file)
+    out, told = given_file.with_name("out"), []
+    done = reordering.reorder_on_disk(given_file, out, memory=8 * GIB, told=lambda *words: told.append(words))
+    found, data = Dataset.from_folder(out), Dataset.from_folder(given_file)
     assert (done.num_vertices, done.num_edges) == (3000, data.graph.num_edges)
     assert found.graph.vertex_ids is not None
     same(found, data.reorder(found.graph.vertex_ids))
-    assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
+    assert {path.name for path in given_file.parent.iterdir()} == {"given", "out"}
     assert told[0][0] == "finding communities"
     assert told[-1][1] == told[-1][2]
 
 
 def test_two_at_once_are_refused(given_file: Path) -> None:
     with (
-        locked(given_file.with_name(".out.npz.scratch")),
+        locked(given_file.with_name(".out.scratch")),
         pytest.raises(FolderHeldError, match="is held by this process"),
     ):
-        reordering.reorder_archive(given_file, given_file.with_name("out.npz"), memory=8 * GIB)
+        reordering.reorder_on_disk(given_file, given_file.with_name("out"), memory=8 * GIB)
 
 
 def test_a_full_disk_loses_nothing(given_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = given_file.with_name("out.npz")
-    out.write_bytes(b"what was there")
+    out = given_file.with_name("out")
+    data_of(messy_graph()).save(out)
+    before = contents(out)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("dorylax.graph.stream.buckets.Buckets.append", full)
     with pytest.raises(OSError, match="No space left on device") as raised:
-        reordering.reorder_archive(given_file, out, memory=8 * GIB)
+        reordering.reorder_on_disk(given_file, out, memory=8 * GIB)
     assert raised.value.filename == str(out)
-    assert out.read_bytes() == b"what was there"
-    assert {path.name for path in given_file.parent.iterdir()} == {"given.npz", "out.npz"}
+    assert contents(out).keys() == before.keys()
+    assert {path.name for path in given_file.parent.iterdir()} == {"given", "out"}
 
 
 @pytest.mark.parametrize(
     ("memory", "free", "told"),
     [
         (2**20, None, r"1 MiB of memory are too little: the program itself takes [\d,]+ MiB, give at least [\d,]+ MiB"),
-        (8 * GIB, 1000, r"0.0 GiB are to be written in .*, whose disk has 0.0 GiB free: make room"),
+        (8 * GIB, 1000, r"takes 0\.0 GiB, and its disk has 0\.0 GiB left"),
     ],
 )
 def test_too_little(
     given_file: Path, monkeypatch: pytest.MonkeyPatch, memory: int, free: int | None, told: str
 ) -> None:
     if free is not None:
-        usage = reorder_archive.shutil._ntuple_diskusage(1, 1, free)
-        monkeypatch.setattr(reorder_archive.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(GraphError, match=told):
-        reordering.reorder_archive(given_file, given_file.with_name("out.npz"), memory=memory)
-    assert [path.name for path in given_file.parent.iterdir()] == ["given.npz"]
+        usage = shutil._ntuple_diskusage(1, 1, free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises((GraphError, OSError), match=told):
+        reordering.reorder_on_disk(given_file, given_file.with_name("out"), memory=memory)
+    assert [path.name for path in given_file.parent.iterdir()] == ["given"]
 
 
 def test_arrays_that_nobody_knows_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", indptr=[0, 1], indices=[0], colour=np.zeros(1))
     with pytest.raises(GraphError, match=re.escape("a.npz: has an array colour, of which it is not known whether")):
-        reordering.reorder_archive(tmp_path / "a.npz", tmp_path / "b.npz", memory=8 * GIB)
+        reordering.reorder_on_disk(tmp_path / "a.npz", tmp_path / "b", memory=8 * GIB)
 
 
 _CHILD = """
 import sys
 from pathlib import Path
-from dorylax.graph.stream.reordering import reorder_archive
+from dorylax.graph.stream.reordering import reorder_on_disk
 from dorylax.machine import peak_bytes, resident_bytes
 begin = resident_bytes()
-reorder_archive(Path(sys.argv[1]), Path(sys.argv[2]), memory=begin + (200 << 20))
+reorder_on_disk(Path(sys.argv[1]), Path(sys.argv[2]), memory=begin + (200 << 20))
 print(peak_bytes() - begin)
 """
 
@@ -271,25 +277,25 @@ def test_memory_stays_within_the_budget(tmp_path: Path, monkeypatch: pytest.Monk
     )
     del targets
     ran = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path / "large.npz"), str(tmp_path / "out.npz")],
+        [sys.executable, "-c", _CHILD, str(tmp_path / "large.npz"), str(tmp_path / "out")],
         capture_output=True,
         text=True,
         check=True,
     )
     assert int(ran.stdout) < 200 << 20
-    found = Dataset.from_npz(tmp_path / "out.npz")
+    found = Dataset.from_folder(tmp_path / "out")
     ids = found.graph.vertex_ids
     assert ids is not None
-    with open_npz(tmp_path / "large.npz") as archive:
+    with open_arrays(tmp_path / "large.npz") as archive:
         np.testing.assert_array_equal(found.features[::1000], archive.fetch("features")[ids[::1000]])
 
 
 def test_what_the_user_calls_vertices_stays_in_order_of_their_numbers(tmp_path: Path) -> None:
     names = np.array([b"ann", b"bob", b"cem"])
     np.savez(tmp_path / "a.npz", indptr=[0, 1, 2, 3], indices=[1, 2, 0], original_ids=names, num_self_loops=0)
-    with open_npz(tmp_path / "a.npz") as archive:
-        write_in_order(archive, np.array([2, 0, 1], np.int32), tmp_path / "b.npz", tmp_path, room=5000)
-    with np.load(tmp_path / "b.npz") as moved:
-        assert moved["original_ids"].tolist() == names.tolist()
-        assert moved["num_self_loops"] == 0
-    assert Graph.from_npz(tmp_path / "b.npz").vertex_ids.tolist() == [2, 0, 1]
+    with open_arrays(tmp_path / "a.npz") as archive:
+        write_in_order(archive, np.array([2, 0, 1], np.int32), tmp_path / "b", tmp_path, room=5000)
+    moved = contents(tmp_path / "b")
+    assert moved["original_ids"].tolist() == names.tolist()
+    assert moved["num_self_loops"] == 0
+    assert Graph.from_folder(tmp_path / "b").vertex_ids.tolist() == [2, 0, 1]

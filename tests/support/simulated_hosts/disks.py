@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
 from dorylax import durable
-from dorylax.graph.stream import archive_writer
+from dorylax.runs import parts
 
 STEPS = ("open", "write", "sync", "rename", "folder")
 """Of `durable.arriving_file`, each of which may fail; the last one when the file is there already."""
@@ -22,13 +22,13 @@ _MOST_BYTES = 4096
 
 @contextlib.contextmanager
 def failing(rng: np.random.Generator, probability: float) -> Iterator[None]:
-    """Lets some of the archives that are written meanwhile fail.
+    """Lets some of the parts of checkpoints that are written meanwhile fail.
 
     Args:
         rng: draws.
         probability: that one fails.
     """
-    arriving = archive_writer.arriving_file
+    arriving, writing = durable.arriving_file, parts.write_file
 
     @contextlib.contextmanager
     def arrives(path: Path) -> Iterator[Any]:
@@ -47,11 +47,15 @@ def failing(rng: np.random.Generator, probability: float) -> Iterator[None]:
             durable.os = system  # type: ignore[attr-defined]
         raise AssertionError(f"an error of {step} was passed over")
 
-    archive_writer.arriving_file = arrives
+    def write_file(path: Path, content: Callable[[Any], object]) -> None:
+        with arrives(path) as file:
+            content(file)
+
+    parts.write_file = write_file
     try:
         yield
     finally:
-        archive_writer.arriving_file = arriving
+        parts.write_file = writing
 
 
 def _full() -> OSError:

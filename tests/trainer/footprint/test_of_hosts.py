@@ -203,8 +203,8 @@ def test_the_estimate_is_within_25_percent_of_hosts_and_15_of_all_of_them(tmp_pa
     Without forks, which share the pages of libraries: the estimate does not count on that.
     """
     data = dorylax.load("communities", num_vertices=100_000, num_edges=1_000_000, num_features=300, num_classes=8)
-    path, parts = str(tmp_path / "data.npz"), str(tmp_path / "parts")
-    data.save_npz(Path(path))
+    path, parts = str(tmp_path / "data"), str(tmp_path / "parts")
+    data.save(Path(path))
     del data
     general = ["--data", path, "--set", "data.row_normalise=false"]
     assert main(["partition", *general, "--servers", "2", "--intervals", "4", "--out", parts]) == 0

@@ -110,8 +110,8 @@ def test_data_that_cannot_even_be_loaded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_config, "resident_bytes", lambda: 400 << 20)  # whatever other tests have left
-    path = tmp_path / "graph.npz"
-    dorylax.load("communities", num_vertices=60_000, num_edges=2_000_000, num_features=128).save_npz(path)
+    path = tmp_path / "graph"
+    dorylax.load("communities", num_vertices=60_000, num_edges=2_000_000, num_features=128).save(path)
     words = ["--data", str(path), "--model", "gcn", "--set", "single.memory_limit=900MiB"]
     words += ["--set", "model.hidden_features=512", "--set", "model.num_layers=4", "--set", "single.order=given"]
     assert main(["info", "--json", *words]) == 0

@@ -44,8 +44,8 @@ MODELS: dict[str, Callable[..., Any]] = {
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Large enough that features and index are mapped."""
-    path = tmp_path_factory.mktemp("data") / "graph.npz"
-    dorylax.load("communities", num_vertices=20_000, num_edges=1_200_000, num_features=64, num_classes=7).save_npz(path)
+    path = tmp_path_factory.mktemp("data") / "graph"
+    dorylax.load("communities", num_vertices=20_000, num_edges=1_200_000, num_features=64, num_classes=7).save(path)
     return path
 
 
@@ -85,7 +85,7 @@ def losses(result: TrainResult) -> list[float]:
 @functools.cache
 def streaming_run(archive: Path, model: str = "GCN") -> tuple[Trainer, TrainResult]:
     """A run that streams with memory for everything, shared by all tests; the fixture `small` makes it stream."""
-    made = trainer(Dataset.from_npz(archive), model)
+    made = trainer(Dataset.from_folder(archive), model)
     return made, made.fit()
 
 
@@ -97,7 +97,7 @@ def streaming_run(archive: Path, model: str = "GCN") -> tuple[Trainer, TrainResu
 def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
     model: str, archive: Path, request: pytest.FixtureRequest
 ) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     ordinary = trainer(data, model)
     expected = ordinary.fit()
     request.getfixturevalue("small")
@@ -114,7 +114,7 @@ def test_a_run_that_streams_is_the_ordinary_run_but_for_rounding(
 
 
 def test_every_limit_gives_the_same_bits(archive: Path, small: None, tmp_path: Path) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     ample, expected = streaming_run(archive)
     tight = trainer(data, memory_limit=limit(14), scratch=tmp_path)
     found = tight.fit()
@@ -129,7 +129,7 @@ def test_every_limit_gives_the_same_bits(archive: Path, small: None, tmp_path: P
 
 
 def test_what_fits_streams_if_asked_to_and_gives_the_bits_of_less_memory(archive: Path, tmp_path: Path) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     asked = trainer(data, memory="stream", scratch=tmp_path)
     found = asked.fit()
     assert asked._machine.streamed is not None
@@ -144,8 +144,8 @@ def test_what_fits_streams_if_asked_to_and_gives_the_bits_of_less_memory(archive
 
 def test_indices_that_change_on_disk_end_the_run(archive: Path, tmp_path: Path) -> None:
     """With an error, not with a kernel that reads wherever they point."""
-    file = shutil.copyfile(archive, tmp_path / "graph.npz")
-    data = Dataset.from_npz(file)
+    data = Dataset.from_folder(shutil.copytree(archive, tmp_path / "graph"))
+    file = tmp_path / "graph/indices.npy"
     place = file_of(np.asarray(data.graph.incoming.neighbours))
     assert place is not None
 
@@ -174,7 +174,7 @@ def tight_limit(data: Dataset, scratch: Path) -> str:
 
 
 def test_what_cannot_stream_is_refused_where_that_is_asked_for(archive: Path) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     with pytest.raises(ConfigError, match=r"single\.memory = stream cannot be: single\.order=community holds"):
         trainer(data, memory="stream", order="community")
     with pytest.raises(ConfigError, match=r"single\.memory = stream cannot be: single\.optimize=false trains on"):
@@ -182,7 +182,7 @@ def test_what_cannot_stream_is_refused_where_that_is_asked_for(archive: Path) ->
 
 
 def test_a_resumed_run_goes_on_bit_for_bit(archive: Path, small: None, tmp_path: Path) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     _, whole = streaming_run(archive)
     trainer(data, epochs=2, run_directory=tmp_path / "run").fit()
     assert not list((tmp_path / "run").glob("dorylax-rows*"))
@@ -195,7 +195,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(archive: Path, small: None, tmp_path:
 def test_a_full_disk_ends_a_run_and_its_checkpoint_stays(
     archive: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     options: Any = {"checkpoint_every": 1, "run_directory": tmp_path / "run", "memory_limit": limit(14)}
     trainer(data, epochs=1, **options).fit()
     writing, count = os.pwritev, 0
@@ -218,7 +218,7 @@ def test_a_full_disk_ends_a_run_and_its_checkpoint_stays(
 def test_what_never_changes_is_computed_anew_where_the_disk_has_no_room(
     archive: Path, small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     made = functools.partial(GCN, data.num_features, 8, data.num_classes, dropout=0.0)
     given: dict[str, Any] = {"memory_limit": limit(14), "scratch": tmp_path / "new", "order": "given", "epochs": 2}
     found = []
@@ -259,11 +259,11 @@ def test_the_room_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
 
 def test_an_optimizer_that_searches_along_a_line_is_refused(archive: Path, small: None) -> None:
     with pytest.raises(LossFunctionError, match="evaluates the loss at other parameters"):
-        trainer(Dataset.from_npz(archive), optimizer=optax.lbfgs()).fit()
+        trainer(Dataset.from_folder(archive), optimizer=optax.lbfgs()).fit()
 
 
 def test_a_metric_that_ranks_all_examples(archive: Path, request: pytest.FixtureRequest) -> None:
-    data = Dataset.from_npz(archive)
+    data = Dataset.from_folder(archive)
     expected = trainer(data, metric="macro_f1").fit()
     request.getfixturevalue("small")
     found = trainer(data, metric="macro_f1").fit()

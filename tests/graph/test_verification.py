@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.graph import verdicts
-from dorylax.graph.verdicts import State, is_known, remember
+from dorylax.graph import verification
+from dorylax.graph.verification import State
+from dorylax.graph.verification import _is_known as is_known
+from dorylax.graph.verification import _remember as remember
 
 _OLD = State(1, 2, 3, 4, 5)
 
@@ -53,7 +55,7 @@ def test_a_change_under_old_times_is_another_state(tmp_path: Path) -> None:
 
     def state() -> State:
         with file.open("rb") as stream:
-            return verdicts.state_of(stream.fileno())
+            return verification.state_of(stream.fileno())
 
     before = state()
     assert state() == before
@@ -71,7 +73,7 @@ def test_a_change_under_old_times_is_another_state(tmp_path: Path) -> None:
 
 
 def test_it_does_not_grow_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "_MOST_FILES", 3)
+    monkeypatch.setattr(verification, "_MOST_FILES", 3)
     for number in range(6):
         remember(_OLD, f"{number}", time.time(), "data.npz")
         for age, path in enumerate(sorted(folder.iterdir(), key=lambda path: -path.stat().st_mtime_ns)):
@@ -91,7 +93,7 @@ def test_whatever_is_wrong_with_the_cache_costs_time_alone(folder: Path, monkeyp
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(verdicts, "cache_directory", homeless)
+    monkeypatch.setattr(verification, "cache_directory", homeless)
     remember(_OLD, "x", time.time(), "data.npz")
     assert not is_known(_OLD, "x")
 
@@ -109,7 +111,8 @@ def test_a_cache_that_is_read_only_is_read(folder: Path, monkeypatch: pytest.Mon
 
 _REMEMBER_MANY = """
 import sys, time
-from dorylax.graph.verdicts import State, remember
+from dorylax.graph.verification import State
+from dorylax.graph.verification import _remember as remember
 first = int(sys.argv[1])
 for number in range(first, first + 60):
     remember(State(1, 2, 3, 4, 5), str(number % 40), time.time(), "data.npz")

@@ -1,13 +1,11 @@
-"""Arrays of an archive, read block by block into buffers of the process' own: nothing is mapped, so nothing stays resident.
+"""Rows of arrays, read block by block: streaming passes read the graph through a `Source`.
 
-What passes over a graph in a stream takes a `Source` and does not know where its rows are: in a file (`StoredRows`), or in
-memory already (`HeldRows`). A block that is being used and the one after it, which a thread reads meanwhile, are all that a
-pass holds.
+Rows lie in a file (`StoredRows`) or in memory (`HeldRows`). A pass holds the current block and the next one, which a thread
+reads meanwhile.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar, final, runtime_checkable
@@ -15,8 +13,8 @@ from typing import Protocol, TypeVar, final, runtime_checkable
 import numpy as np
 
 from dorylax.aligned import empty
-from dorylax.graph.npz import Archive, Place
 from dorylax.graph.rows import spans
+from dorylax.graph.stored import Place, StoredArrays, read_at
 from dorylax.graph.validate import GraphError
 
 _HELD_BYTES = 1 << 26  # arrays of fewer bytes may be compressed, or in another order: they are read whole
@@ -60,15 +58,14 @@ class HeldRows:
 
 @final
 class StoredRows:
-    """Rows in a file.
+    """Rows in a file, which are read into memory of this process: nothing stays mapped, and nobody can change a block.
 
     Args:
-        descriptor: of the file, open for reading as long as this is used.
-        place: where they lie in it.
+        place: Position of the rows; its file stays open while this is used.
     """
 
-    def __init__(self, descriptor: int, place: Place) -> None:
-        self._descriptor, self._first = descriptor, place.elements
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self.shape: tuple[int, ...] = place.shape
         self.dtype: np.dtype = place.dtype
         self._row_bytes = row_bytes(self)
@@ -77,44 +74,38 @@ class StoredRows:
         """See `Source`.
 
         Raises:
-            OSError: the file cannot be read.
-            GraphError: it has become shorter.
+            OSError: The file cannot be read.
+            GraphError: The file has become shorter.
         """
         array = empty((stop - start, *self.shape[1:]), self.dtype)
         buffer = array.reshape(-1).view(np.uint8).data
-        read, first = 0, self._first + start * self._row_bytes
-        while read < len(buffer):
-            more = os.preadv(self._descriptor, [buffer[read:]], first + read)
-            if not more:
-                raise GraphError(
-                    f"the file ends at byte {first + read:,}, where rows {start} … {stop - 1} are expected"
-                )
-            read += more
+        first = self._place.offset + start * self._row_bytes
+        if (read := read_at(self._place.stream, first, buffer)) < len(buffer):
+            raise GraphError(f"the file ends at byte {first + read:,}, where rows {start} … {stop - 1} are expected")
         return array
 
 
-def rows_of_member(archive: Archive, name: str) -> Source:
-    """An array of an archive; its bytes are compared with their checksums here, once.
+def rows_of(stored: StoredArrays, name: str) -> Source:
+    """Return the rows of a verified array.
 
     Args:
-        archive: open as long as the rows are read.
-        name: of the array, with at least one axis.
+        stored: Folder or archive, open while the rows are read.
+        name: Name of an array with at least one axis.
 
     Raises:
-        GraphError: it is not there, damaged, or large and stored so that only all of it can be read.
+        GraphError: The array is missing, damaged, or so large and compressed that it cannot be read in parts.
     """
-    shape, dtype = archive.header(name)
+    shape, dtype = stored.header(name)
     if not shape:
         raise GraphError(f"{name} must have a row for each vertex or edge, got a single value")
-    place = archive.place(name)
+    place = stored.place(name)
     if place is not None:
-        return StoredRows(archive.descriptor, place)
+        return StoredRows(place)
     if int(np.prod(shape, dtype=object)) * dtype.itemsize > _HELD_BYTES:
         raise GraphError(
-            f"array {name} is compressed or in Fortran's order, which cannot be read in parts: write the archive by "
-            "np.savez or Dataset.save_npz"
+            f"array {name} is compressed or in Fortran's order, which cannot be read in parts: write it with np.savez"
         )
-    return HeldRows(archive.fetch(name))
+    return HeldRows(stored.fetch(name))
 
 
 def row_bytes(source: Source) -> int:

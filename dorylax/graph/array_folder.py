@@ -1,0 +1,381 @@
+"""Folders of arrays: `.npy` files that memory-map, and a manifest (`dorylax.graph.manifest`). Data sets, partitions, shards.
+
+`write_arrays` is the only writer. It fills a temporary folder next to the target, writes the manifest last, and renames the
+folder, so readers see the old folder or the whole new one. The next write of the same target removes what a killed process
+left. `open_arrays` is the reader, and also opens old `.npz` archives.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from dorylax.aligned import empty
+from dorylax.durable import make_folder, named, write_folder
+from dorylax.graph import npz
+from dorylax.graph.array_names import CLASS_NAMES
+from dorylax.graph.manifest import MANIFEST, ArrayEntry, Manifest, file_name
+from dorylax.graph.mapped import release
+from dorylax.graph.names import shown_names, stored_names
+from dorylax.graph.room import check_room
+from dorylax.graph.shard_names import OLD_PARTITION, is_of_shards
+from dorylax.graph.stored import PIECE, Place, StoredArrays, crc32_of, read_at
+from dorylax.graph.validate import GraphError, check_printable
+from dorylax.graph.verification import verified_once
+from dorylax.version import __version__
+
+_AGAIN = "restore it from a copy, or make the folder again; --no-verify (in Python verify=False) takes it as it is"
+
+
+def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
+    """Open a folder of arrays or an `.npz` archive.
+
+    Args:
+        path: Path of the folder or archive.
+        verify: Whether to compare arrays with their checksums. Memory-mapped arrays are compared once per state of the file.
+
+    Raises:
+        FileNotFoundError: There is no such file or folder.
+        GraphError: It is something else, or its manifest is damaged.
+    """
+    return _ArrayFolder(path, verify=verify) if os.path.isdir(path) else npz.open_npz(path, verify=verify)
+
+
+def check_target(path: Path) -> None:
+    """Pass if a folder of arrays may be written to a path.
+
+    Raises:
+        GraphError: The path is a file, the current folder, or a folder with files that dorylax did not write.
+    """
+    if path.suffix == ".npz":
+        raise GraphError(f"{path} ends in .npz, and data sets are folders: give {path.with_suffix('')}")
+    if path.exists() and path.resolve() == Path.cwd():
+        raise GraphError(f"{path} is the current folder: choose a new folder")
+    try:
+        found = sorted(one.name for one in path.iterdir())
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise GraphError(f"{path} is a broken symbolic link: remove it, or choose another name") from None
+        return
+    except NotADirectoryError:
+        raise GraphError(f"{path} is a file: choose the name of a new folder") from None
+    try:
+        ours = {MANIFEST, *map(file_name, _manifest(path).arrays)}
+    except (OSError, GraphError):
+        ours = set(OLD_PARTITION) if OLD_PARTITION[0] in found else set()
+    if foreign := [name for name in found if name not in ours and not (ours and is_of_shards(name))]:
+        raise GraphError(
+            f"{path} is a folder that holds {foreign[0]}, which dorylax did not write: choose a new folder"
+        )
+
+
+def write_arrays(
+    path: Path, fill: Callable[[FolderWriter], object], *, provenance: Mapping[str, Any] | None = None
+) -> None:
+    """Write a folder of arrays, or replace one.
+
+    Args:
+        path: Path of the folder; missing parents are made.
+        fill: Adds the arrays. Other files that it writes to `FolderWriter.folder` become part of the folder.
+        provenance: Command and sources, for the manifest.
+
+    Raises:
+        GraphError: As `check_target`, or two arrays have one name.
+        OSError: The file system refuses (a full disk, say); the error names `path`, or the file in it.
+        ValueError: An array is incomplete.
+        Exception: `fill` raises it; then nothing is left.
+    """
+    check_target(path)
+    if not path.parent.exists():
+        make_folder(path.parent)
+
+    def write(folder: Path) -> None:
+        writer = FolderWriter(folder)
+        try:
+            fill(writer)
+            text = writer.finish({"dorylax": __version__, **(provenance or {})}).to_json()
+        finally:
+            writer.close()
+        check_target(path)  # again: a large folder takes hours
+        (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+    write_folder(Path(os.path.realpath(path)), write)
+
+
+def convert(old: Path, new: Path, *, verify: bool = True) -> None:
+    """Copy the arrays of a folder or an `.npz` archive to a new folder.
+
+    Args:
+        old: Path of the folder or archive.
+        new: Path of the new folder.
+        verify: Whether to compare the arrays with their checksums.
+
+    Raises:
+        GraphError: `old` is damaged or something else, or `new` is not free.
+        ChangedFileError: `old` has changed meanwhile.
+        OSError: A file cannot be read or written.
+    """
+    with open_arrays(old, verify=verify) as stored:
+        stored.require("indptr", "indices")
+
+        def fill(folder: FolderWriter) -> None:
+            for name in stored.names:
+                array = stored.fetch(name)
+                folder.add(name, array)
+                release(array)
+            stored.check_unchanged()
+
+        write_arrays(new, fill, provenance={"command": "dorylax convert", "sources": [str(old)]})
+
+
+def size_on_disk(folder: Path) -> int:
+    """Return the size of all files in a folder in bytes."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@final
+class FolderWriter:
+    """A folder of arrays that is being written.
+
+    Args:
+        folder: An empty folder.
+
+    Attributes:
+        folder: The same.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._arrays: dict[str, ArrayWriter] = {}
+        self._values: dict[str, Any] = {}
+        self._class_names: list[Any] | None = None
+
+    def add(self, name: str, array: np.ndarray) -> None:
+        """Write a whole array. Single values and names of classes go to the manifest.
+
+        Raises:
+            GraphError: There is an array of this name, or its elements are Python objects.
+            OSError: The file system refuses.
+        """
+        if array.ndim == 0:
+            self._check_new(name)
+            self._values[name] = array.item()
+        elif name == CLASS_NAMES:
+            self._class_names = shown_names(stored_names(name, array)).tolist()
+        else:
+            with self.open(name, array.dtype, array.shape) as column:
+                column.write(array)
+
+    def open(self, name: str, dtype: np.dtype, shape: tuple[int | None, ...]) -> ArrayWriter:
+        """Begin an array; several may be open at a time.
+
+        Args:
+            name: Name of the array.
+            dtype: Type of the elements.
+            shape: Shape; the first axis is None if its length is not known yet.
+
+        Raises:
+            GraphError: As `add`.
+            OSError: The file system refuses.
+        """
+        self._check_new(name)
+        if dtype.hasobject:
+            raise GraphError(f"array {name} holds Python objects: save numbers")
+        array = self._arrays[name] = ArrayWriter(self.folder / file_name(name), name, dtype, shape)
+        return array
+
+    def drop(self, name: str) -> None:
+        """Remove an array."""
+        array = self._arrays.pop(name)
+        array.close()
+        array.path.unlink()
+
+    def finish(self, provenance: Mapping[str, Any]) -> Manifest:
+        """Complete all arrays and return their manifest.
+
+        Raises:
+            ValueError: An array is incomplete.
+            OSError: The file system refuses.
+        """
+        return Manifest(
+            arrays={name: array.finish() for name, array in self._arrays.items()},
+            values=self._values,
+            class_names=self._class_names,
+            provenance=dict(provenance),
+        )
+
+    def close(self) -> None:
+        """Close all files."""
+        for array in self._arrays.values():
+            array.close()
+
+    def _check_new(self, name: str) -> None:
+        check_printable("the name of the array", name)
+        if name in self._arrays or name in self._values:
+            raise GraphError(f"there are two arrays {name}: rename one of them")
+
+
+@final
+class ArrayWriter:
+    """One array of a folder, which takes its rows in order; a context at whose end its file closes."""
+
+    def __init__(self, path: Path, name: str, dtype: np.dtype, shape: tuple[int | None, ...]) -> None:
+        self.path, self._name, self._dtype = path, name, dtype
+        self._rows, self._row = shape[0], tuple(size for size in shape[1:] if size is not None)
+        self._size = self._crc = 0
+        with named(path):
+            self._file = path.open("wb")
+            self._file.write(self._header(0 if self._rows is None else self._rows))
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def write(self, rows: np.ndarray) -> None:
+        """Add rows `[n, …]`.
+
+        Raises:
+            ValueError: Their type or shape differs, or they are too many.
+            OSError: The file system refuses.
+        """
+        if rows.dtype != self._dtype or rows.shape[1:] != self._row or rows.ndim != 1 + len(self._row):
+            raise ValueError(f"{self._name} has rows of {self._dtype} {list(self._row)}, got {rows.dtype} {rows.shape}")
+        left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        self._size += len(left)
+        if self._rows is not None and self._size > self._rows * self._row_bytes:
+            raise ValueError(f"{self._name} has {self._rows:,} rows, got more")
+        with named(self.path):
+            while left:
+                self._crc = zlib.crc32(left[:PIECE], self._crc)  # while the piece is in a cache
+                self._file.write(left[:PIECE])
+                left = left[PIECE:]
+
+    def finish(self) -> ArrayEntry:
+        """Complete the file.
+
+        Raises:
+            ValueError: Rows are missing.
+            OSError: The file system refuses.
+        """
+        rows = self._size // self._row_bytes if self._rows is None and self._row_bytes else self._rows or 0
+        if self._size != rows * self._row_bytes:
+            raise ValueError(f"{self._name} has {self._size:,} bytes, expected {rows:,} rows")
+        if self._rows is None:
+            with named(self.path), self.path.open("r+b") as file:
+                self._file.flush()
+                file.write(self._header(rows))
+        self.close()
+        return ArrayEntry(shape=(rows, *self._row), dtype=self._dtype.str, crc32=f"{self._crc:08x}")
+
+    def close(self) -> None:
+        """Close the file."""
+        with named(self.path):
+            self._file.close()
+
+    @property
+    def _row_bytes(self) -> int:
+        return math.prod(self._row) * self._dtype.itemsize
+
+    def _header(self, rows: int) -> bytes:
+        """The header of the file; NumPy pads it so that its length does not depend on the number of rows."""
+        header = io.BytesIO()
+        fields = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (rows, *self._row),
+        }
+        np.lib.format.write_array_header_1_0(header, fields)
+        return header.getvalue()
+
+
+@final
+class _ArrayFolder(StoredArrays):
+    """See `StoredArrays`."""
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
+        super().__init__(path, verify=verify)
+        self._places: dict[str, Place] = {}
+        try:
+            with self._opened(self._path / MANIFEST) as file:
+                self._manifest = Manifest.from_json(file.read())
+        except FileNotFoundError:
+            raise GraphError(
+                f"{self._path} is a folder without {MANIFEST}: give one that dorylax wrote (Dataset.save, dorylax import)"
+            ) from None
+        except GraphError as error:
+            raise GraphError(f"{self._path / MANIFEST} {error}") from error
+        names = (CLASS_NAMES,) if self._manifest.class_names is not None else ()
+        self.names = (*self._manifest.arrays, *self._manifest.values, *names)
+
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """See `StoredArrays`."""
+        self.require(name)
+        entry = self._manifest.arrays.get(name)
+        if entry is None:
+            value = self._value(name)
+            return value.shape, value.dtype
+        return entry.shape, np.dtype(entry.dtype)
+
+    def is_verified(self, *names: str) -> bool:
+        """See `StoredArrays`."""
+        return self._verify and all(name in self for name in names)
+
+    def _value(self, name: str) -> np.ndarray:
+        if name in self._manifest.values:
+            return np.array(self._manifest.values[name])
+        return stored_names(name, self._manifest.class_names)
+
+    def _place(self, name: str) -> Place | None:
+        entry = self._manifest.arrays.get(name)
+        if entry is None or name in self._places:
+            return self._places.get(name)
+        path = self._path / file_name(name)
+        try:
+            stream = self._opened(path)
+        except FileNotFoundError:
+            raise GraphError(f"is missing: there is no {path.name}: {_AGAIN}") from None
+        expected = entry.shape, False, np.dtype(entry.dtype)
+        if np.lib.format.read_magic(stream) != (1, 0) or np.lib.format.read_array_header_1_0(stream) != expected:
+            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {_AGAIN}")
+        place = Place(stream, stream.tell(), np.dtype(entry.dtype), entry.shape)
+        size = os.fstat(stream.fileno()).st_size
+        if size != place.offset + place.num_bytes:
+            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {_AGAIN}")
+        self._places[name] = place
+        return place
+
+    def _read(self, name: str, place: Place | None) -> np.ndarray:
+        if place is None:
+            return self._value(name)
+        check_room("", place.num_bytes)
+        array = empty(place.shape, place.dtype)
+        content = array.reshape(-1).view(np.uint8).data
+        read = read_at(place.stream, place.offset, content)
+        if read < len(content):
+            raise GraphError(f"ends after {read:,} of {len(content):,} bytes: {_AGAIN}")
+        if self._verify:
+            self._compare(name, zlib.crc32(content))
+        return array
+
+    def _check(self, name: str, place: Place) -> None:
+        if self._verify:
+            what, path = self._manifest.arrays[name].crc32, self._path / file_name(name)
+            verified_once(place.stream.fileno(), what, path, lambda: self._compare(name, crc32_of(place)))
+
+    def _compare(self, name: str, crc: int) -> bool:
+        if f"{crc:08x}" != self._manifest.arrays[name].crc32:
+            raise GraphError(f"is damaged: the content of {file_name(name)} is not what was written: {_AGAIN}")
+        return True
+
+
+def _manifest(folder: Path) -> Manifest:
+    return Manifest.from_json((folder / MANIFEST).read_bytes())

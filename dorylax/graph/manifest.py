@@ -1,0 +1,134 @@
+"""The manifest of a folder of arrays: a JSON file that names every array, with its shape, dtype and checksum.
+
+    FOLDER/manifest.json
+    FOLDER/<name>.npy       one per array, in the format of `numpy.save`, C order
+
+The writer adds the manifest last, so a folder without one is incomplete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from typing import Any, Literal
+from urllib.parse import quote
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from dorylax.graph.validate import GraphError, check_printable
+
+MANIFEST = "manifest.json"
+"""Name of the manifest."""
+
+_FORMAT = "dorylax-arrays"
+_DIGEST = "sha256"
+_LONGEST = 200  # bytes of a file name before its suffix; file systems allow 255
+
+
+class ArrayEntry(BaseModel):
+    """One array of a folder.
+
+    Attributes:
+        shape: Number of elements along each axis.
+        dtype: Type of the elements in NumPy's notation, such as "<f4".
+        crc32: CRC-32 of the elements, 8 hexadecimal digits.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    shape: tuple[int, ...]
+    dtype: str
+    crc32: str
+
+    @field_validator("dtype")
+    @classmethod
+    def _is_dtype(cls, dtype: str) -> str:
+        if np.dtype(dtype).hasobject:
+            raise ValueError("Python objects are no elements of an array")
+        return dtype
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the elements in bytes."""
+        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
+
+
+class Manifest(BaseModel):
+    """The content of manifest.json.
+
+    Attributes:
+        arrays: Entries of the arrays under their names.
+        values: Single values under their names, such as the name of a data set.
+        class_names: Names of the classes, or None.
+        provenance: Program, command and sources that made the folder.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: Literal["dorylax-arrays"] = "dorylax-arrays"
+    version: Literal[1] = 1
+    arrays: dict[str, ArrayEntry] = {}
+    values: dict[str, bool | int | float | str] = {}
+    class_names: list[str] | list[int] | None = None
+    provenance: dict[str, str | int | float | list[str]] = {}
+
+    def to_json(self) -> str:
+        """Return the text of the file, which includes its own SHA-256."""
+        fields = self.model_dump(mode="json")
+        return json.dumps({**fields, _DIGEST: _digest(fields)}, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Manifest:
+        """Parse the text of a file.
+
+        Raises:
+            GraphError: The file is no manifest, is damaged, or has another version; the message continues its name.
+        """
+        try:
+            fields = json.loads(text)
+            if fields.pop("format") != _FORMAT:
+                raise GraphError(f"is not the manifest of a folder of arrays: its format must be {_FORMAT!r}")
+            if (version := fields.pop("version")) != 1:
+                raise GraphError(f"has version {version!r}, and this dorylax reads version 1: update dorylax")
+            digest = fields.pop(_DIGEST)
+            found = cls.model_validate_json(json.dumps(fields))
+            if _digest(found.model_dump(mode="json")) != digest:
+                raise ValueError("its SHA-256 differs")
+        except GraphError:
+            raise
+        except (ValidationError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise GraphError(
+                f"is damaged ({str(error).splitlines()[0]}): restore it from a copy, or make the folder again"
+            ) from error
+        for name in (*found.arrays, *found.values):
+            check_printable("the name of the array", name)
+        return found
+
+
+def is_array_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a folder with a manifest at a path."""
+    return os.path.isfile(os.path.join(path, MANIFEST))
+
+
+def is_data_path(name: str) -> bool:
+    """Whether the name of a data set is a path: it ends in .npz, has a separator, or names a folder of arrays."""
+    return name.endswith(".npz") or os.sep in name or is_array_folder(name)
+
+
+def file_name(array: str) -> str:
+    """Return the name of an array's file: characters other than letters, digits and `_.-~` become %XX.
+
+    Raises:
+        GraphError: The name is too long for a file.
+    """
+    quoted = quote(array, safe="")
+    if len(quoted) > _LONGEST:
+        raise GraphError(f"the name of the array {array[:40]!r}… is too long for a file: shorten it")
+    return f"{quoted}.npy"
+
+
+def _digest(fields: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, allow_nan=False).encode()).hexdigest()

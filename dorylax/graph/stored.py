@@ -1,0 +1,202 @@
+"""Named arrays on disk, read one by one: the interface that folders (`array_folder`) and archives (`npz`) share."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from dorylax.graph.mapped import check_state, map_file
+from dorylax.graph.validate import GraphError
+from dorylax.graph.verification import State, state_of
+
+ALIGNMENT = 64
+"""XLA uses arrays in place whose first byte lies on a multiple of this."""
+
+_LARGE = 1 << 22  # bytes; smaller arrays are copied into memory
+PIECE = 1 << 22
+"""Bytes per step of a checksum."""
+
+NPY_DAMAGE = (
+    *(EOFError, MemoryError, OSError, ValueError, ArithmeticError, LookupError, SyntaxError),
+    *(struct.error, tokenize.TokenError),
+)
+"""Errors of NumPy for bytes that are no array."""
+
+DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
+"""The same for arrays in archives."""
+
+
+class Place(NamedTuple):
+    """Position of an array's elements in an open file.
+
+    Attributes:
+        stream: The file.
+        offset: Position of the first element in bytes.
+        dtype, shape: Type and shape; the elements are in C order.
+    """
+
+    stream: BinaryIO
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the elements in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def is_mappable(self) -> bool:
+        """Whether the array is large, and lies so that XLA uses it in place."""
+        return self.num_bytes >= _LARGE and self.offset % ALIGNMENT == 0
+
+
+class StoredArrays(abc.ABC):
+    """Arrays on disk under their names; a context in which their files stay open.
+
+    A `GraphError` that leaves the context gets the path in front.
+
+    Args:
+        path: Path of the folder or archive.
+        verify: Whether to compare arrays with their checksums.
+
+    Attributes:
+        names: Names of all arrays and values.
+    """
+
+    names: tuple[str, ...]
+
+    def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
+        self._path, self._verify = Path(path), verify
+        self._files = contextlib.ExitStack()
+        self._states: dict[Path, State] = {}
+
+    def __enter__(self) -> StoredArrays:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._files.close()
+        if isinstance(error, GraphError):
+            raise GraphError(f"{self._path}: {error}") from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def require(self, *names: str) -> None:
+        """Raise a `GraphError` that lists the missing ones of `names`."""
+        absent = [name for name in names if name not in self]
+        if (absent or "indptr" in names) and {"format", "shape", "data"} <= set(self.names):
+            raise GraphError(
+                "is a matrix of scipy.sparse.save_npz: Graph.from_scipy(scipy.sparse.load_npz(path)) takes it, and so does "
+                "dorylax import"
+            )
+        if absent:
+            raise GraphError(f"has no array {' and no '.join(absent)}; it has {', '.join(self.names) or 'none'}")
+
+    def fetch(self, name: str) -> np.ndarray:
+        """Return an array: memory-mapped and read-only if it is large, else in memory.
+
+        Raises:
+            GraphError: The array is missing, damaged, or does not fit in memory; the message names it.
+        """
+        with self._told(name):
+            place = self._place(name)
+            if place is None or not place.is_mappable:
+                return self._read(name, place)
+            self._check(name, place)
+            return map_file(place.stream, place.dtype, place.shape, place.offset)
+
+    def maps(self, name: str) -> bool:
+        """Whether `fetch` memory-maps an array; nothing of it is read."""
+        try:
+            place = self._place(name) if name in self else None
+        except (GraphError, *DAMAGE):  # `fetch` reports it
+            return False
+        return place is not None and place.is_mappable
+
+    def place(self, name: str) -> Place | None:
+        """Return the position of a verified array; None if it is compressed or in Fortran's order.
+
+        Raises:
+            GraphError: The array is missing or damaged.
+        """
+        with self._told(name):
+            place = self._place(name)
+            if place is not None:
+                self._check(name, place)
+            return place
+
+    def check_unchanged(self) -> None:
+        """Compare the states of the files that were opened with their present states.
+
+        Raises:
+            ChangedFileError: A file was written to or replaced.
+        """
+        for path, state in self._states.items():
+            check_state(path, state)
+
+    @abc.abstractmethod
+    def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
+        """Return shape and dtype of an array. Raises a `GraphError` if it is missing or damaged."""
+
+    @abc.abstractmethod
+    def is_verified(self, *names: str) -> bool:
+        """Whether arrays and values are verified when they are fetched, and dorylax wrote them."""
+
+    @abc.abstractmethod
+    def _place(self, name: str) -> Place | None:
+        """Open an array whose elements can be read in parts."""
+
+    @abc.abstractmethod
+    def _read(self, name: str, place: Place | None) -> np.ndarray:
+        """Read an array or a value into memory, and verify it."""
+
+    @abc.abstractmethod
+    def _check(self, name: str, place: Place) -> None:
+        """Raise a `GraphError` unless an array has its checksum; an array in the same state is verified once."""
+
+    def _opened(self, path: Path) -> BinaryIO:
+        stream = self._files.enter_context(path.open("rb"))
+        self._states.setdefault(path, state_of(stream.fileno()))
+        return stream
+
+    @contextlib.contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """Put the name of an array in front of errors."""
+        self.require(name)
+        try:
+            yield
+        except GraphError as error:
+            raise GraphError(f"array {name} {error}") from error
+        except DAMAGE as error:
+            reason = "it holds Python objects: save numbers" if "Object arrays" in str(error) else error
+            raise GraphError(f"array {name} cannot be read ({reason})") from error
+
+
+def read_at(stream: BinaryIO, offset: int, buffer: memoryview) -> int:
+    """Fill a buffer without moving the position of the file; return the number of bytes that there are."""
+    read = 0
+    while read < len(buffer) and (more := os.preadv(stream.fileno(), [buffer[read:]], offset + read)):
+        read += more
+    return read
+
+
+def crc32_of(place: Place, header: int = 0) -> int:
+    """Return the CRC-32 of an array's elements, and of so many bytes before them; nothing of it stays in memory."""
+    crc, buffer = 0, memoryview(bytearray(PIECE))
+    end = place.offset + place.num_bytes
+    for at in range(place.offset - header, end, PIECE):
+        part = buffer[: end - at]
+        crc = zlib.crc32(part[: read_at(place.stream, at, part)], crc)
+    return crc
