@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dorylax.aligned import empty, rows_of
+from dorylax.graph import from_libraries
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.array_names import (
     CLASS_NAMES,
@@ -30,10 +31,9 @@ from dorylax.graph.array_names import (
 )
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.features import checked_features
+from dorylax.graph.from_libraries import by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
-from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg
-from dorylax.graph.importers.roles import by_role, names_in
 from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
 from dorylax.graph.labels import Labels, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
@@ -320,7 +320,7 @@ class Dataset:
         Raises:
             GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
-        read = pyg.read(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
+        read = from_libraries.pyg(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
@@ -337,7 +337,7 @@ class Dataset:
         ignore: Collection[str] = (),
     ) -> Dataset:
         """Of a homogeneous `dgl.DGLGraph`, by its `ndata` and `edata`; arguments and errors as in `from_pyg`."""
-        read = dgl.read(Graph, graph, ignore=ignore)
+        read = from_libraries.dgl(Graph, graph, ignore=ignore)
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
@@ -359,7 +359,7 @@ class Dataset:
         Other arguments and errors as in `from_pyg`; arrays are in the order of vertices. Nodes other than 0 … V-1 become
         `original_ids`.
         """
-        read = networkx_graph.read(Graph, graph, nodes, ignore=ignore)
+        read = from_libraries.networkx(Graph, graph, nodes, ignore=ignore)
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     @staticmethod
@@ -400,7 +400,7 @@ class Dataset:
         Raises:
             GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
         """
-        read = dataframe.read(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
+        read = from_libraries.dataframes(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
 
     def __repr__(self) -> str:

@@ -9,11 +9,9 @@ from typing import Any, final
 import jax
 import numpy.typing as npt
 
-from dorylax.graph import build, graph_arrays, reorder, transform
+from dorylax.graph import build, from_libraries, graph_arrays, reorder, transform
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph, SelfLoops
-from dorylax.graph.importers import dataframe, dgl, networkx_graph, pyg, scipy_sparse
-from dorylax.graph.importers.base import graph_alone
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import as_integers
 
@@ -118,7 +116,7 @@ class Graph(CompressedGraph):
         Raises:
             GraphError: the array is not square, its arrays are inconsistent, or its values are no real numbers.
         """
-        return scipy_sparse.read(cls, adjacency, weight, edge_ids=edge_ids)
+        return from_libraries.scipy_sparse(cls, adjacency, weight, edge_ids=edge_ids)
 
     @classmethod
     def from_networkx(
@@ -140,7 +138,9 @@ class Graph(CompressedGraph):
             GraphError: `nodes` does not list every node exactly once; an attribute is missing on some edges or is no number;
                 nodes have attributes that are not ignored.
         """
-        return graph_alone(networkx_graph.read(cls, graph, nodes, ignore=ignore), ignore, "node attribute")
+        return from_libraries.graph_alone(
+            from_libraries.networkx(cls, graph, nodes, ignore=ignore), ignore, "node attribute"
+        )
 
     @classmethod
     def from_edge_index(
@@ -168,7 +168,8 @@ class Graph(CompressedGraph):
         """
         named = {"edge_attr": edge_attr, "edge_weight": edge_weight}
         given = {name: values for name, values in named.items() if values is not None}
-        return pyg.read_edge_index(cls, edge_index, num_vertices, edge_data=given, coalesce=coalesce, edge_ids=edge_ids)
+        options: dict[str, Any] = {"edge_data": given, "coalesce": coalesce, "edge_ids": edge_ids}
+        return from_libraries.edge_index(cls, edge_index, num_vertices, **options)
 
     @classmethod
     def from_pyg(cls, data: Any, *, ignore: Collection[str] = ()) -> Graph:
@@ -181,7 +182,7 @@ class Graph(CompressedGraph):
         Raises:
             GraphError: there is no `edge_index`, edges have what is no real number, or something else is not ignored.
         """
-        return graph_alone(pyg.read(cls, data, ignore=ignore), ignore, "data")
+        return from_libraries.graph_alone(from_libraries.pyg(cls, data, ignore=ignore), ignore, "data")
 
     @classmethod
     def from_dgl(cls, graph: Any, *, ignore: Collection[str] = ()) -> Graph:
@@ -194,7 +195,7 @@ class Graph(CompressedGraph):
         Raises:
             GraphError: several types of nodes or edges, `edata` that are no real numbers, or `ndata` that are not ignored.
         """
-        return graph_alone(dgl.read(cls, graph, ignore=ignore), ignore, "ndata")
+        return from_libraries.graph_alone(from_libraries.dgl(cls, graph, ignore=ignore), ignore, "ndata")
 
     @classmethod
     def from_dataframe(
@@ -221,7 +222,7 @@ class Graph(CompressedGraph):
             GraphError: there is no such column, vertices are not integers, or other columns hold no real numbers or lack
                 some.
         """
-        return dataframe.read_edges(cls, edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
+        return from_libraries.dataframe(cls, edges, source, target, num_vertices, ignore=ignore, coalesce=coalesce)
 
     @classmethod
     def from_folder(cls, path: str | PathLike[str], *, verify: bool = True) -> Graph:

@@ -1,1 +1,0 @@
-"""Graphs of other libraries, a file for each. `base` has what they share."""
