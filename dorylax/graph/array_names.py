@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dorylax.graph.sparse_rows import dense_rows
+from dorylax.graph.features import dense_rows
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.validate import GraphError, as_integers, check_permutation
 from dorylax.near_matches import close

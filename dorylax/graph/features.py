@@ -1,4 +1,4 @@
-"""The features of a data set's vertices: one row of real numbers for each."""
+"""The features of a data set's vertices: a row of real numbers for each, given dense or in compressed sparse rows."""
 
 from __future__ import annotations
 
@@ -8,9 +8,21 @@ import numpy as np
 from jaxtyping import Float32
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.validate import GraphError, check_finite, check_length
+from dorylax.graph.room import check_room, gibibytes
+from dorylax.graph.validate import (
+    MAX_VERTICES,
+    GraphError,
+    as_held,
+    as_integers,
+    check_length,
+    check_numbers,
+    check_offsets,
+    check_range,
+)
 
 _SAMPLE = 4096
+# Even a few words of a hundred thousand in each row are denser.
+_RARE_BYTES, _RARE_INFLATION = 2**30, 10_000
 
 
 def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V F"]:
@@ -33,10 +45,7 @@ def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V
     if array.shape == (array.shape[0], num_vertices) and len(array) != num_vertices:
         raise GraphError(f"features has shape {list(array.shape)}, [F, V]: expected one row per vertex, features.T")
     check_length("features", array, num_vertices, "one row per vertex")
-    with np.errstate(over="ignore"):  # a float64 too large for float32 becomes infinite, and is then refused
-        array = array.astype(np.float32, copy=False)
-    check_finite("features", array)
-    return array
+    return as_held("features", array, np.float32)
 
 
 def largest_column(features: Float32[np.ndarray, "V F"]) -> float:
@@ -44,3 +53,42 @@ def largest_column(features: Float32[np.ndarray, "V F"]) -> float:
     rows = features[:: max(1, -(-len(features) // _SAMPLE))]
     squares = np.einsum("vf,vf->f", rows, rows)  # without a copy of the rows
     return float(np.sqrt(squares.max() / len(rows))) if len(rows) else 0.0
+
+
+def dense_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    data: np.ndarray,
+    shape: tuple[int, int] | np.ndarray,
+    prefix: str = "features_",
+) -> Float32[np.ndarray, "V F"]:
+    """The matrix of compressed sparse rows, duplicates added up; `prefix` precedes the arrays' names in messages.
+
+    Raises:
+        GraphError: the arrays do not make a matrix of that shape, or it does not fit in memory.
+    """
+    from scipy.sparse import csr_array
+
+    sizes = as_integers(f"{prefix}shape", np.asarray(shape))
+    if len(sizes) != 2:
+        raise GraphError(f"{prefix}shape must be (V, F), two numbers, got {len(sizes)}")
+    check_range(f"{prefix}shape", sizes, MAX_VERTICES, "the largest number of rows or columns")
+    rows, columns = map(int, sizes)
+    as_integers(f"{prefix}indptr", indptr)
+    as_integers(f"{prefix}indices", indices)
+    check_numbers(f"{prefix}data", data, "N")
+    check_length(f"{prefix}indptr", indptr, rows + 1, f"one more than {prefix}shape[0]")
+    check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
+    check_offsets(f"{prefix}indptr", indptr, len(indices), f"{prefix}indices")
+    check_range(f"{prefix}indices", indices, columns, f"{prefix}shape[1]")
+    size, stored = 4 * rows * columns, indptr.nbytes + indices.nbytes + data.nbytes
+    check_room(f"{prefix}shape = ({rows:,}, {columns:,}), made dense,", size)
+    if size > _RARE_BYTES and size > _RARE_INFLATION * stored:
+        raise GraphError(
+            f"{prefix}shape = ({rows:,}, {columns:,}) makes {gibibytes(size)} of {stored:,} bytes: where that is meant, "
+            "store the features dense"
+        )
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite; `Dataset` refuses that
+        values = data.astype(np.float32, copy=False)
+    dense: np.ndarray = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()
+    return dense

@@ -15,7 +15,8 @@ from dorylax.graph.array_names import EDGE_IDS, MASKS, ORDER, edge_names, featur
 from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.data_shape import DataShape, InputShape
 from dorylax.graph.datasets import communities
-from dorylax.graph.datasets.registry import PUBLISHED, is_cached, stored_path
+from dorylax.graph.datasets.published import PUBLISHED
+from dorylax.graph.datasets.registry import is_cached, stored_path
 from dorylax.graph.inputs import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, named_labels, stored_labels
 from dorylax.graph.splits import one_split

@@ -295,14 +295,9 @@ def _shared_groups(size: np.ndarray, row: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups: int, threads: int) -> int:
-    """What `BlockModel.row_blocks` holds at its peak, the result apart.
+    """Estimate the peak memory of `BlockModel.row_blocks` without its result.
 
-    Args:
-        num_vertices: V.
-        num_edges: E.
-        exponent: of `power_law_propensities`.
-        groups: of a tile, about: communities that have vertices on both sides, and 1.
-        threads: that draw.
+    `groups` is the approximate number of groups of a tile: communities that have vertices on both sides, and 1.
     """
     mean = float(_propensity((np.arange(4096) + 0.5) / 4096, num_vertices, exponent).mean())
     per_vertex = 4 + mean  # `_Block.vertices`, `_Block.fours`
@@ -314,15 +309,9 @@ def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups:
 
 
 def power_law_propensities(num_vertices: int, exponent: float, seed: int) -> UInt16[np.ndarray, " V"]:
-    """Integers from a bounded Pareto distribution, density ∝ θ^-exponent.
+    """Integers from a bounded Pareto distribution, density ∝ θ^-exponent (> 1; degrees of social graphs: 2 to 3).
 
-    Args:
-        num_vertices: V.
-        exponent: of the density, > 1; degrees of social graphs lie between 2 and 3.
-        seed: of the random stream, ≥ 0.
-
-    Returns:
-        uint16 `[V]`, from 4 on, largest to smallest at most 100 or √V, whichever is less.
+    They range from 4 to at most 400 or 4 √V, whichever is less.
     """
     stream = Stream(seed, _PROPENSITY_STREAM)
     rounded = np.empty(num_vertices, np.uint16)

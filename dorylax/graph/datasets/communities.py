@@ -151,18 +151,13 @@ class Communities:
         )
 
     def bytes_in_parts(self, threads: int) -> int:
-        """What drawing the parts one after another takes at its peak, where rows and features are taken away as they come.
-
-        Args:
-            threads: that draw.
-        """
-        working = working_bytes(
-            self.shape, threads, self._options.degree_exponent, self._num_communities, self._options.order
-        )
+        """Peak memory of drawing the parts one after another by so many threads, with rows and features taken away."""
+        exponent, order = self._options.degree_exponent, self._options.order
+        working = working_bytes(self.shape, threads, exponent, self._num_communities, order)
         return max(working._replace(labels=working.labels + (4 + 3) * self.shape.num_vertices))
 
     def block_model(self) -> BlockModel:
-        """What draws the graph."""
+        """Return the model that draws the graph."""
         options, shape = self._options, self.shape
         propensities = power_law_propensities(shape.num_vertices, options.degree_exponent, options.seed)
         return BlockModel(self._communities, propensities, shape.num_edges, options.homophily, options.seed)
@@ -176,10 +171,8 @@ class Communities:
 
     def labels(self) -> Int32[np.ndarray, " V"]:
         """The labels, -1 where there is none."""
-        options = self._options
-        return noisy_labels(
-            self._communities, self.shape.num_classes, options.label_noise, options.seed, self._num_labelled
-        )
+        options, classes = self._options, self.shape.num_classes
+        return noisy_labels(self._communities, classes, options.label_noise, options.seed, self._num_labelled)
 
     def split(self, labels: Int32[np.ndarray, " V"]) -> Split:
         """Training, validation and test vertices."""
@@ -187,7 +180,7 @@ class Communities:
 
 
 class Working(NamedTuple):
-    """Bytes that drawing takes at its peak, beside what is drawn: of rows, of features, of labels and masks."""
+    """Peak memory of drawing in bytes, beside the result: of rows, of features, of labels and masks."""
 
     rows: int
     features: int
@@ -201,15 +194,7 @@ def working_bytes(
     num_communities: int | None = None,
     order: Order = Options.order,
 ) -> Working:
-    """What drawing takes beside its result.
-
-    Args:
-        shape: of the data set.
-        threads: that draw.
-        exponent: of the power law of degrees.
-        num_communities: K; by default as many as classes.
-        order: of the vertices.
-    """
+    """Estimate the memory of drawing by so many threads, beside the result; by default as many communities as classes."""
     V, K = shape.num_vertices, num_communities or shape.num_classes
     communities = np.min_scalar_type(K - 1).itemsize * V
     groups = 1 + (K if order == "random" else min(K, 2))
@@ -229,32 +214,31 @@ def _checked_options(given: Mapping[str, Any]) -> Options:
             raise DatasetError(
                 f"communities has no option {name!r}.{near_matches(name, [*known, 'size', 'split_seed'])}"
             )
-        if name in _NUMBERS:
-            options[name] = _number(name, value)
-        elif name == "order":
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        if name == "order":
             orders = typing.get_args(Order)
             _require(name, value, value in orders, " or ".join(orders))
-        elif value is not None or known[name].default is not None:
-            _require(name, value, isinstance(value, int) and not isinstance(value, bool), "an integer")
+        elif value is None and known[name].default is None:
+            continue
+        elif name in _NUMBERS:
+            _require(name, value, is_whole or isinstance(value, float), "a number")
+            _require(name, value, math.isfinite(value) and value >= 0, "finite and ≥ 0")
+            options[name] = float(value)
+        else:
+            _require(name, value, is_whole, "an integer")
     return Options(**options)
 
 
 def _shape(size: Size, options: Options) -> Size:
-    num_vertices = size.num_vertices if options.num_vertices is None else options.num_vertices
-    num_edges = options.num_edges
-    if num_edges is not None and options.average_degree is not None:
+    if options.num_edges is not None and options.average_degree is not None:
         raise DatasetError("give num_edges or average_degree of communities, not both")
-    if num_edges is None:
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(size)}
+    shape = dataclasses.replace(size, **{name: value for name, value in given.items() if value is not None})
+    if options.num_edges is None:
         degree = options.average_degree
-        if degree is None:
-            degree = size.num_edges / size.num_vertices
-        num_edges = 2 * round(num_vertices * degree / 2)
-    return Size(
-        num_vertices,
-        num_edges,
-        size.num_features if options.num_features is None else options.num_features,
-        size.num_classes if options.num_classes is None else options.num_classes,
-    )
+        degree = size.num_edges / size.num_vertices if degree is None else degree
+        shape = dataclasses.replace(shape, num_edges=2 * round(shape.num_vertices * degree / 2))
+    return shape
 
 
 def _check(shape: Size, num_communities: int, num_labelled: int | None, options: Options) -> None:
@@ -274,22 +258,15 @@ def _check(shape: Size, num_communities: int, num_labelled: int | None, options:
     _require("num_communities", K, K <= V, f"at most num_vertices, {V}")
     if num_labelled is not None:
         _require("num_labelled", num_labelled, 1 <= num_labelled <= V, f"from 1 to num_vertices, {V}")
-    for name, low, high in (
-        ("homophily", 1 / K, 1.0),
-        ("signal", 0.0, 1e6),
-        ("label_noise", 0.0, 1.0),
-        ("degree_exponent", 1.01, 100.0),
-    ):
+    limits = {
+        "homophily": (1 / K, 1.0),
+        "signal": (0.0, 1e6),
+        "label_noise": (0.0, 1.0),
+        "degree_exponent": (1.01, 100.0),
+    }
+    for name, (low, high) in limits.items():
         value = getattr(options, name)
         _require(name, value, low <= value <= high, f"from {low:g} to {high:g}")
-
-
-def _number(name: str, value: Any) -> float | None:
-    if value is None and name == "average_degree":
-        return None
-    _require(name, value, isinstance(value, int | float) and not isinstance(value, bool), "a number")
-    _require(name, value, math.isfinite(value) and value >= 0, "finite and ≥ 0")
-    return float(value)
 
 
 def _require(name: str, value: Any, holds: bool, expected: str) -> None:

@@ -45,17 +45,9 @@ def noisy_labels(
     seed: int,
     num_labelled: int | None = None,
 ) -> Int32[np.ndarray, " V"]:
-    """The class of each vertex' community, or a random one with probability `fraction`.
+    """The class k mod C of each vertex' community k, or a random one with probability `fraction`.
 
-    Args:
-        communities: of each vertex, `[V]`.
-        num_classes: C; the class of community k is k mod C.
-        fraction: of wrong labels, about.
-        seed: of the random streams.
-        num_labelled: vertices that have a label; None for all.
-
-    Returns:
-        int32 `[V]`, -1 where there is none.
+    With a number of labelled vertices, all others get -1.
     """
     uniform, wrong_classes = Stream(seed, _LABEL_STREAM), Stream(seed, _LABEL_STREAM)
     wrong_classes.skip(len(communities))  # they come after all of the others
@@ -74,13 +66,8 @@ def feature_blocks(
 ) -> Iterator[Float32[np.ndarray, "n F"]]:
     """The features, block by block: centroid of the class plus noise of variance 1 in each feature.
 
-    Args:
-        communities: of each vertex, `[V]`.
-        num_classes: C; the class of community k is k mod C.
-        num_features: F.
-        signal: length of the centroids, whose directions are random.
-        seed: of the random streams.
-        threads: how many draw; `feature_bytes` says what they hold.
+    The class of community k is k mod C. `signal` is the length of the centroids, whose directions are random.
+    `feature_bytes` estimates the memory of the threads.
     """
     centroids = _centroids(num_classes, num_features, signal, seed)
 

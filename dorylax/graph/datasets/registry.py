@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from dorylax.graph.array_names import MASKS
 from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets import communities, community_archive, download, local, ogb, planetoid, reddit, shchur
+from dorylax.graph.datasets import communities, community_archive, download
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
 from dorylax.graph.datasets.community_archive import Progress
+from dorylax.graph.datasets.published import PUBLISHED
+from dorylax.graph.from_libraries import Imported, by_role
 from dorylax.graph.graph import Graph
-from dorylax.graph.importers.base import Imported
-from dorylax.graph.importers.roles import by_role
 from dorylax.graph.labels import Labels
 from dorylax.graph.manifest import is_array_folder, is_data_path
 from dorylax.graph.splits import default_split
@@ -25,10 +26,6 @@ from dorylax.graph.validate import GraphError
 from dorylax.settings.byte_sizes import parse_bytes
 
 _LOG = logging.getLogger(__name__)
-
-PUBLISHED: dict[str, Published] = {
-    entry.name: entry for entry in (*planetoid.PUBLISHED, *shchur.PUBLISHED, *reddit.PUBLISHED, *ogb.PUBLISHED)
-}
 
 
 def load(
@@ -104,10 +101,9 @@ def _of_object(value: Any, **options: Any) -> Dataset:
             "load takes a name, a path, a PyG Data, a DGL or networkx graph, or a SciPy sparse matrix, got "
             f"{type(value).__name__}: dorylax.Dataset takes arrays"
         )
-    usual: dict[str, Any] = dict.fromkeys(("features", "labels", "num_classes", "multilabel"))
     masks = {mask: options.pop(mask) for mask in MASKS if options.get(mask) is not None}
-    read = Imported(Graph.from_scipy(value), masks, {})
-    return Dataset(**by_role(options.pop("name", "scipy"), read, (), **usual | options))
+    name = options.pop("name", "scipy")
+    return Dataset(**by_role(name, Imported(Graph.from_scipy(value), masks), **options))
 
 
 def generate(
@@ -165,7 +161,7 @@ def _user_path(name: str) -> Path | None:
     Raises:
         DatasetError: The name means a folder here and another data set.
     """
-    found = None if name == communities.NAME else local.find(name)
+    found = None if name == communities.NAME else _local(name)
     if not is_data_path(name):
         return found
     path = Path(name)
@@ -178,7 +174,7 @@ def _user_path(name: str) -> Path | None:
 def names() -> list[str]:
     """Names that `load` knows: the generator, the published data sets, and those in `$DORYLAX_DATA`."""
     known = [communities.NAME, *PUBLISHED]
-    return known + [name for name in local.names() if name not in known]
+    return known + [name for name in _local_names() if name not in known]
 
 
 def describe() -> list[Description]:
@@ -189,7 +185,7 @@ def describe() -> list[Description]:
         )
         for size_name, size in communities.SIZES.items()
     ]
-    here = set(local.names())
+    here = set(_local_names())
     for entry in PUBLISHED.values():
         cached = download.is_cached(entry.sources) or is_array_folder(_parsed(entry))
         origin = "DORYLAX_DATA" if entry.name in here else "cache" if cached else "download"
@@ -231,6 +227,34 @@ def _parsed(entry: Published) -> Path:
 def is_cached(path: Path) -> bool:
     """Whether a folder is a copy in the cache, which `load` makes again if it is damaged."""
     return path.parent == cache_directory() / "parsed-2"
+
+
+def _folder() -> Path | None:
+    """The directory that DORYLAX_DATA names; None where it is not set."""
+    value = os.environ.get("DORYLAX_DATA")
+    if not value:
+        return None
+    path = Path(os.path.expanduser(value))
+    if not path.is_dir():
+        raise DatasetError(f"DORYLAX_DATA names {value!r}, which is not a directory: correct or unset it")
+    return path
+
+
+def _local(name: str) -> Path | None:
+    """Return the folder or archive of a name in DORYLAX_DATA; None if there is none."""
+    folder = _folder()
+    if folder is None or not name or Path(name).name != name:  # a name is never a path out of the directory
+        return None
+    if is_array_folder(folder / name):
+        return folder / name
+    file = folder / f"{name}.npz"
+    return file if file.is_file() else None
+
+
+def _local_names() -> list[str]:
+    folder = _folder()
+    found = [] if folder is None else [path for path in folder.iterdir() if not path.name.startswith(".")]
+    return sorted({path.name.removesuffix(".npz") for path in found if path.suffix == ".npz" or is_array_folder(path)})
 
 
 def _hint(name: str) -> str:

@@ -1,0 +1,198 @@
+"""Published data sets: a row of a table each, and the formats that consist of arrays (`planetoid` has the pickles).
+
+- amazon-photo, amazon-computers, coauthor-cs, coauthor-physics: O. Shchur et al., "Pitfalls of graph neural network
+  evaluation", 2018 (arXiv:1811.05868). An npz archive each, with the adjacency matrix and the features in compressed sparse
+  rows. The archives also hold pickled Python objects (names of vertices and the like): these are never opened. Undirected
+  here: an edge in either direction counts as both.
+- reddit: posts joined where the same user commented on both; the class is the community a post is in. W. Hamilton,
+  R. Ying, J. Leskovec, "Inductive representation learning on large graphs", NeurIPS 2017. One zip archive with
+  `reddit_data.npz` (feature, label, node_types: 1 train, 2 validation, 3 test) and `reddit_graph.npz` (a SciPy COO matrix).
+- ogbn-arxiv, ogbn-products: W. Hu et al., "Open Graph Benchmark: datasets for machine learning on graphs", NeurIPS 2020. A
+  zip archive of gzipped tables: `raw/edge.csv.gz` (source, target), `raw/node-feat.csv.gz`, `raw/node-label.csv.gz`,
+  `raw/num-node-list.csv.gz`, and the official split, `split/<by>/{train,valid,test}.csv.gz`. Undirected here, as the papers
+  that report on them have it: a citation counts in both directions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import io
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dorylax.graph import npz
+from dorylax.graph.datasets import planetoid
+from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size, Source, mask_of
+from dorylax.graph.features import dense_rows
+from dorylax.graph.graph import Graph
+
+
+def _read_shchur(files: Mapping[str, Path]) -> Contents:
+    """Raises a GraphError if the file is not an npz archive, lacks arrays, or they do not fit each other."""
+    (file,) = files.values()
+    with npz.open_npz(file) as archive:
+        indptr, indices, labels = (archive.fetch(name) for name in ("adj_indptr", "adj_indices", "labels"))
+        if "attr_matrix" in archive:
+            features = archive.fetch("attr_matrix")
+        else:
+            parts = ("indptr", "indices", "data", "shape")
+            starts, columns, values, shape = (archive.fetch(f"attr_{part}") for part in parts)
+            features = dense_rows(starts, columns, values, shape, "attr_")
+        # Which direction the rows are in does not matter: the edges are made symmetric.
+        graph = Graph.from_csr(indptr, indices, symmetric=False, edge_ids=False).symmetrise()
+        return Contents(graph, features, labels.astype(np.int32), int(labels.max()) + 1)
+
+
+def _read_reddit(files: Mapping[str, Path]) -> Contents:
+    """Raises a DatasetError for other files, a GraphError if an array is missing, or arrays do not fit each other."""
+    (file,) = files.values()
+    with _zipped(file, "the reddit data set") as archive:
+        data = _arrays(archive, file, "reddit_data.npz", ("feature", "label", "node_types"))
+        edges = _arrays(archive, file, "reddit_graph.npz", ("row", "col"))
+    labels, kind = data["label"].astype(np.int32), data["node_types"]
+    graph = Graph.from_coo(edges["row"], edges["col"], len(labels), edge_ids=False)
+    return Contents(graph, data["feature"], labels, int(labels.max()) + 1, (kind == 1, kind == 2, kind == 3))
+
+
+def _arrays(archive: zipfile.ZipFile, file: Path, member: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    # An npz archive is read by seeking, which in a compressed member of another archive would be very slow.
+    with (
+        tempfile.TemporaryDirectory(dir=file.parent) as folder,
+        npz.open_npz(archive.extract(member, folder)) as arrays,
+    ):
+        return {name: arrays.fetch(name) for name in names}
+
+
+def _read_ogb(folder: str, split: str, files: Mapping[str, Path]) -> Contents:
+    """Reads an archive whose tables lie below `folder` and whose official split is called `split`."""
+    (file,) = files.values()
+    with _zipped(file, "an OGB data set") as archive:
+        num_vertices = int(_table(archive, f"{folder}/raw/num-node-list.csv.gz", np.int64)[0, 0])
+        labels = _table(archive, f"{folder}/raw/node-label.csv.gz", np.int32)[:, 0]
+        features = _table(archive, f"{folder}/raw/node-feat.csv.gz", np.float32)
+        edges = _table(archive, f"{folder}/raw/edge.csv.gz", np.int32, columns=2)
+        train, validation, test = (
+            mask_of(_table(archive, f"{folder}/split/{split}/{part}.csv.gz", np.int64, columns=1)[:, 0], num_vertices)
+            for part in ("train", "valid", "test")
+        )
+    graph = Graph.from_coo(edges[:, 0], edges[:, 1], num_vertices, edge_ids=False).symmetrise()
+    return Contents(graph, features, labels, int(labels.max()) + 1, (train, validation, test))
+
+
+def _table(archive: zipfile.ZipFile, member: str, dtype: Any, columns: int | None = None) -> np.ndarray:
+    """A gzipped table of numbers, `[rows, columns]`."""
+    with archive.open(member) as packed, gzip.open(packed) as raw, io.TextIOWrapper(raw, "ascii") as text:
+        try:
+            table = np.loadtxt(text, dtype=dtype, delimiter=",", ndmin=2)
+        except ValueError as error:
+            raise DatasetError(f"{archive.filename}: {member} is not a table of numbers: {error}") from error
+    return table if columns is None else table.reshape(-1, columns)
+
+
+@contextlib.contextmanager
+def _zipped(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise DatasetError(f"{file} is not the archive of {what}: {error}") from error
+
+
+_PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data/"
+_SHCHUR = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
+_OGB = "http://snap.stanford.edu/ogb/data/nodeproppred/"
+
+
+def _citations(name: str, summary: str, size: Size) -> Published:
+    files = [f"ind.{name}.{part}" for part in planetoid.PARTS]
+    sources = tuple(Source(f"planetoid/{file}", _PLANETOID + file) for file in files)
+    return Published(name, summary, size, sources, planetoid.read)
+
+
+def _shchur(name: str, summary: str, size: Size, file: str, sha256: str) -> Published:
+    return Published(name, summary, size, (Source(f"shchur/{file}", _SHCHUR + file, sha256),), _read_shchur)
+
+
+_ENTRIES = (
+    _citations("cora", "citations between machine learning papers, words", Size(2_708, 10_556, 1_433, 7)),
+    _citations("citeseer", "citations between computer science papers, words", Size(3_327, 9_228, 3_703, 6)),
+    _citations("pubmed", "citations between papers on diabetes, TF-IDF of words", Size(19_717, 88_651, 500, 3)),
+    _shchur(
+        "amazon-photo",
+        "products bought together, words of reviews",
+        Size(7_650, 238_163, 745, 8),
+        "amazon_electronics_photo.npz",
+        "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a",
+    ),
+    _shchur(
+        "amazon-computers",
+        "products bought together, words of reviews",
+        Size(13_752, 491_722, 767, 10),
+        "amazon_electronics_computers.npz",
+        "736ba1d9fd85eac2da83a5ad25c463f04b0031a6ca01563f90a7099d9e8ffb2c",
+    ),
+    _shchur(
+        "coauthor-cs",
+        "authors who wrote together, keywords of papers",
+        Size(18_333, 163_788, 6_805, 15),
+        "ms_academic_cs.npz",
+        "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
+    ),
+    _shchur(
+        "coauthor-physics",
+        "authors who wrote together, keywords of papers",
+        Size(34_493, 495_924, 8_415, 5),
+        "ms_academic_phy.npz",
+        "e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375",
+    ),
+    Published(
+        "reddit",
+        "posts with a common commenter, word vectors",
+        Size(232_965, 114_615_892, 602, 41),
+        (
+            Source(
+                "reddit/reddit.zip",
+                "https://data.dgl.ai/dataset/reddit.zip",
+                "9a16353c28f8ddd07148fc5ac9b57b818d7911ea0fbe9052d66d49fc32b372bf",
+            ),
+        ),
+        _read_reddit,
+        slow=True,
+    ),
+    *(
+        Published(
+            name,
+            summary,
+            size,
+            (Source(f"ogb/{folder}.zip", f"{_OGB}{folder}.zip", sha256),),
+            functools.partial(_read_ogb, folder, split),
+            slow=True,
+        )
+        for name, summary, size, folder, split, sha256 in (
+            (
+                "ogbn-arxiv",
+                "citations between papers (made undirected), word vectors, split by year",
+                Size(169_343, 2_315_598, 128, 40),
+                "arxiv",
+                "time",
+                "49f85c801589ecdcc52cfaca99693aaea7b8af16a9ac3f41dd85a5f3193fe276",
+            ),
+            (
+                "ogbn-products",
+                "products bought together, words of descriptions, split by sales rank",
+                Size(2_449_029, 123_718_152, 100, 47),
+                "products",
+                "sales_ranking",
+                "5ea0a112edaec2141c0a2a612dd4aed58df97ff3e1ab1a0ca8238f43cbbb50a8",
+            ),
+        )
+    ),
+)
+PUBLISHED = {entry.name: entry for entry in _ENTRIES}
