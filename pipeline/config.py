@@ -8,8 +8,8 @@ from annotated_types import Unit
 from pydantic import Field, InstanceOf, model_validator
 
 from dorylax.cost import ClusterError, find_cluster
-from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.partition.simple import Balance
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import BACKENDS, ELSEWHERE
 from dorylax.serverless.config import TensorConfig

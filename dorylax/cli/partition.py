@@ -16,8 +16,8 @@ from rich.table import Table
 from dorylax.cli.budget import Memory, memory_option
 from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
-from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.partitioners import Method
+from dorylax.graph.partition.simple import Balance
 from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import data_size

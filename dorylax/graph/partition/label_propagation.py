@@ -48,14 +48,7 @@ LABEL = (1 << LABEL_BITS) - 1
 
 
 class Block(NamedTuple):
-    """Consecutive rows of a graph.
-
-    Attributes:
-        first, last: which.
-        offsets: where each begins in `neighbours`, int64 `[last - first + 1]`.
-        neighbours: int32 `[n]`.
-        joins: how often each pair is joined, int32 `[n]`; None: once.
-    """
+    """Rows `first:last` of a graph; `joins` is the multiplicity of each pair, or None where all are joined once."""
 
     first: int
     last: int
@@ -66,12 +59,7 @@ class Block(NamedTuple):
 
 @runtime_checkable
 class Blocks(Protocol):
-    """A graph whose rows come block by block, in the same blocks every time.
-
-    Attributes:
-        weights: of the vertices, int64 `[V]`; None: all 1.
-        num_vertices: V.
-    """
+    """A graph whose rows come block by block, in the same blocks every time; without weights all weigh 1."""
 
     weights: Int64[np.ndarray, " V"] | None
     num_vertices: int
@@ -106,13 +94,7 @@ class Rows:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Grouping:
-    """Groups of labels.
-
-    Attributes:
-        group: of each label, int64 `[L]`; None: each is its own.
-        filled: what vertices with labels of a group weigh, `[G]`.
-        limit: what they may weigh.
-    """
+    """Groups of labels, None where each label is its own group, with the weight of each group and its limit."""
 
     group: Int64[np.ndarray, " L"] | None
     filled: Integer[np.ndarray, " G"]
@@ -123,34 +105,23 @@ class _Grouping:
         return labels if self.group is None else self.group[labels]
 
 
-def communities_by_labels(
-    offsets: Int64[np.ndarray, " V1"], neighbours: Int32[np.ndarray, " N"], num_parts: int, *, seed: int
-) -> Int32[np.ndarray, " V"]:
-    """The part of each vertex, int32 `[V]`, in 0 … num_parts-1; near parts have near numbers.
+def cluster_limit(num_vertices: int, num_parts: int) -> int:
+    """The largest weight of a cluster of a graph without weights."""
+    return max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
+
+
+def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | None = None) -> Int32[np.ndarray, " V"]:
+    """The part of each vertex, in 0 … num_parts-1; near parts have near numbers.
 
     Args:
-        offsets: of rows without loops and duplicates that list u in v and v in u, int64 `[V+1]`.
-        neighbours: int32 `[N]`.
+        rows: Undirected graph, which may have weights.
         num_parts: P ≥ 1.
-        seed: of METIS's random choices.
+        limit: Largest weight of a cluster of several vertices.
+        seed: Seed of METIS's random choices.
+        most: Entries to keep of a contracted row; by default `HEAVIEST`.
 
     Raises:
         PartitionError: METIS cannot hold the contracted graph.
-    """
-    num_vertices = len(offsets) - 1
-    limit = max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
-    return parts_of(Rows(offsets, neighbours, None, None), num_parts, limit, seed)
-
-
-def parts_of(rows: Rows, num_parts: int, limit: int, seed: int, most: int | None = None) -> Int32[np.ndarray, " V"]:
-    """The part of each vertex, int32 `[V]`.
-
-    Args:
-        rows: of a graph that may have weights.
-        num_parts: P ≥ 1.
-        limit: what a cluster may weigh.
-        seed: of METIS's random choices.
-        most: entries that are kept of a contracted row; by default `HEAVIEST`.
     """
     graphs = [rows]
     clusters: list[Int32[np.ndarray, " V"]] = []
@@ -162,15 +133,8 @@ def parts_of(rows: Rows, num_parts: int, limit: int, seed: int, most: int | None
         graphs.append(coarse)
         clusters.append(found)
     last = graphs[-1]
-    parts = cut(
-        last.offsets,
-        last.neighbours,
-        num_parts,
-        seed=seed,
-        bisect=True,
-        weights=last.weights,
-        edge_weights=last.joins,
-    )
+    weights = {"weights": last.weights, "edge_weights": last.joins}
+    parts = cut(last.offsets, last.neighbours, num_parts, seed=seed, bisect=True, **weights)
     while clusters:
         parts = parts[clusters.pop()]
         graphs.pop()
@@ -252,7 +216,9 @@ def heaviest(
 def refine(graph: Blocks, parts: Int32[np.ndarray, " V"], num_parts: int) -> None:
     """Moves vertices, in place, to the parts where their neighbours are."""
     total = graph.num_vertices if graph.weights is None else int(graph.weights.sum())
-    filled = _sizes(parts, graph.weights, num_parts)
+    filled = count_values(parts, num_parts)
+    if graph.weights is not None:
+        filled = np.bincount(parts, weights=graph.weights, minlength=num_parts).astype(np.int64)
     groupings = []
     num_groups = 1
     while num_groups < num_parts:
@@ -376,14 +342,6 @@ def _hash(ones: np.ndarray, others: np.ndarray) -> Int64[np.ndarray, " N"]:
     mixed = ones.astype(np.int64) * 0x9E3779B1 + others.astype(np.int64) * 0x85EBCA77
     mixed ^= mixed >> 15
     return (mixed * 0x2C1B3C6D >> 24) & ((1 << _TIE_BITS) - 1)
-
-
-def _sizes(
-    parts: Int32[np.ndarray, " V"], weights: Int64[np.ndarray, " V"] | None, num_parts: int
-) -> Int64[np.ndarray, " P"]:
-    if weights is None:
-        return count_values(parts, num_parts)
-    return np.bincount(parts, weights=weights, minlength=num_parts).astype(np.int64)
 
 
 def _weighing(weights: Int64[np.ndarray, " V"] | None, vertices: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:

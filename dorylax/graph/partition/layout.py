@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import final
 
 import numpy as np
-from jaxtyping import Bool, Int32, Int64, Integer
+from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
@@ -105,16 +105,7 @@ def lay_out(
 def choose_intervals(
     labels: Int32[np.ndarray, " n"], degrees: Int64[np.ndarray, " n"], counts: Int64[np.ndarray, " k"]
 ) -> Int64[np.ndarray, " n"]:
-    """The interval of each row of a server.
-
-    Args:
-        labels: communities, equal ones together, int32 `[n]`.
-        degrees: in-edges of each row, int64 `[n]`.
-        counts: rows of each interval, int64 `[k]`, n together.
-
-    Returns:
-        int64 `[n]`.
-    """
+    """The interval of each row of a server, by communities (equal ones together), in-degrees, and sizes of intervals."""
     return _evened(_deal(labels, degrees, counts), degrees, len(counts))
 
 
@@ -131,17 +122,13 @@ def _deal(
         start, stop = int(starts[run]), int(starts[run] + sizes[run])
         while start < stop:
             fits = free >= stop - start
-            interval = _lightest(loads, fits) if fits.any() else int(np.argmax(free))
+            interval = int(np.argmin(np.where(fits, loads, np.inf)) if fits.any() else np.argmax(free))
             taken = min(int(free[interval]), stop - start)
             chosen[start : start + taken] = interval
             free[interval] -= taken
             loads[interval] += degrees[start : start + taken].sum()
             start += taken
     return chosen
-
-
-def _lightest(loads: np.ndarray, among: Bool[np.ndarray, " k"]) -> int:
-    return int(np.argmin(np.where(among, loads, np.inf)))
 
 
 def _evened(

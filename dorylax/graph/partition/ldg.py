@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from dorylax.graph.compressed import Adjacency, CompressedGraph, as_int64
-from dorylax.graph.partition.balance import Balance, vertex_weights
+from dorylax.graph.partition.simple import Balance, vertex_weights
 from dorylax.graph.rows import all_rows
 
 # Small graphs come in many blocks, so that they come in random order; of large ones a block has some megabytes of entries,
@@ -28,14 +28,8 @@ _BLOCKS, _BLOCK = 256, 4096
 def ldg(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
     """Fewer cut edges than at random, in one pass over the edges.
 
-    Args:
-        graph: the graph; in- and out-neighbours count alike, multiple edges by their number.
-        num_parts: P ≥ 1.
-        balance: what the parts have capacity for; the capacity is the mean, which a heavy vertex may exceed.
-        seed: of the order in which blocks come.
-
-    Returns:
-        The part of each vertex, int32 `[V]`; a part may be empty where vertices are few.
+    In- and out-neighbours count alike, multiple edges by their number. The capacity of a part is the mean, which a heavy
+    vertex may exceed; a part may be empty where vertices are few. The seed decides the order of blocks.
     """
     num_vertices = graph.num_vertices
     weights = vertex_weights(graph, balance)

@@ -11,14 +11,11 @@ labels found nothing in that time. Around METIS it does: `label_propagation`, fo
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.errors import PartitionError
-from dorylax.graph.partition.label_propagation import communities_by_labels
-from dorylax.graph.partition.metis import cut
-from dorylax.graph.partition.undirected import joined
+from dorylax.graph.partition.label_propagation import Rows, cluster_limit, parts_of
+from dorylax.graph.partition.metis import cut, joined
 from dorylax.graph.rows import spans
 
 COMMUNITY = 1024
@@ -37,26 +34,13 @@ VERSION = 1
 """Raised when the same graph gets other communities than before: orders that were kept are then no longer read."""
 
 
-def locality_order(graph: CompressedGraph, *, within: npt.ArrayLike | None = None) -> Int64[np.ndarray, " V"]:
-    """Rows by community, in the graph's order inside one.
-
-    Args:
-        graph: the graph.
-        within: a group of each row, integers `[V]`: rows of a group stay together, groups in ascending order.
+def locality_order(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
+    """Rows by community, in the graph's order inside one; the same graph gives the same order.
 
     Returns:
-        `order`, int64 `[V]`, for `Graph.reorder`: row `order[i]` comes to row i. The same graph gives the same order.
-
-    Raises:
-        PartitionError: `within` is not of this graph's length.
+        `order`, int64 `[V]`, for `Graph.reorder`: row `order[i]` comes to row i.
     """
-    labels = communities(graph)
-    if within is None:
-        return np.argsort(labels, kind="stable").astype(np.int64, copy=False)
-    groups = np.asarray(within)
-    if groups.shape != labels.shape:
-        raise PartitionError(f"within must have shape [{len(labels)}], one per vertex, got {list(groups.shape)}")
-    return np.lexsort((labels, groups)).astype(np.int64, copy=False)
+    return np.argsort(communities(graph), kind="stable").astype(np.int64, copy=False)
 
 
 def communities(graph: CompressedGraph) -> Int32[np.ndarray, " V"]:
@@ -73,7 +57,8 @@ def communities_of_sample(
     num_communities = min(-(-num_vertices // COMMUNITY), MOST_COMMUNITIES)
     offsets, neighbours = joined(rows, sources, num_vertices)
     if num_vertices > MOST_FOR_METIS:
-        return communities_by_labels(offsets, neighbours, num_communities, seed=_SEED)
+        limit = cluster_limit(num_vertices, num_communities)
+        return parts_of(Rows(offsets, neighbours, None, None), num_communities, limit, seed=_SEED)
     return cut(offsets, neighbours, num_communities, seed=_SEED, bisect=True)
 
 

@@ -17,23 +17,21 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.balance import Balance, vertex_weights
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
-from dorylax.graph.partition.undirected import undirected
+from dorylax.graph.partition.simple import Balance, vertex_weights
+from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, positions_where
+from dorylax.graph.transpose import compress
+
+MOST_BISECTED = 8
+"""Largest number of parts for recursive bisection; METIS's manual advises k-way for more."""
 
 
 def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
     """Few cut edges; the same arguments give the same parts.
 
-    Args:
-        graph: the graph; directions and multiplicities of edges do not count.
-        num_parts: P ≥ 1.
-        balance: what is even, to within a few percent where no single vertex is too heavy.
-        seed: of METIS's random choices.
-
-    Returns:
-        The part of each vertex, int32 `[V]`; a part may be empty where vertices are few.
+    Directions and multiplicities of edges do not count. Parts are even to within a few percent where no single vertex is
+    too heavy, and may be empty where vertices are few.
 
     Raises:
         PartitionError: METIS cannot hold the graph.
@@ -55,13 +53,13 @@ def cut(
     """METIS on undirected rows.
 
     Args:
-        offsets: int64 `[V+1]`.
-        neighbours: int32 `[N]`, without loops and duplicates.
+        offsets: Of rows without loops and duplicates.
+        neighbours: Of each row.
         num_parts: P ≥ 1.
-        seed: of METIS's random choices.
-        bisect: recursive bisection, whose part numbers are an order: near parts have near numbers. Otherwise k-way.
-        weights: of the vertices, int64 `[V]`; None: all 1.
-        edge_weights: of the entries, the same in both directions, int32 `[N]`; None: all 1.
+        seed: Seed of METIS's random choices.
+        bisect: Recursive bisection, whose part numbers are an order: near parts have near numbers. Otherwise k-way.
+        weights: Weights of the vertices; None: all 1.
+        edge_weights: Weights of the entries, the same in both directions; None: all 1.
 
     Raises:
         PartitionError: METIS cannot hold the graph.
@@ -87,6 +85,32 @@ def cut(
         _give_back_heap()
 
 
+def undirected(graph: CompressedGraph) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+    """Offsets and neighbours of rows, ascending, that list u in v and v in u once for each joined pair u ≠ v."""
+    offsets, sources = graph.host_rows()
+    if graph.symmetric:
+        return _simple(offsets, sources)
+    return joined(sources, all_rows(offsets), graph.num_vertices)
+
+
+def joined(
+    ends: Int32[np.ndarray, " E"], others: Int32[np.ndarray, " E"], num_vertices: int
+) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+    """As `undirected`, of the pairs `(ends[k], others[k])`."""
+    both = np.concatenate([ends, others]), np.concatenate([others, ends])
+    offsets, neighbours, _ = compress(*both, num_vertices, with_positions=False)
+    return _simple(offsets, neighbours)
+
+
+def _simple(
+    offsets: Int64[np.ndarray, " V1"], neighbours: Int32[np.ndarray, " E"]
+) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " N"]]:
+    """Sorted rows without duplicates and loops."""
+    keep = first_of_equals(offsets, neighbours)
+    keep[positions_where(np.equal, offsets, neighbours)] = False
+    return offsets_without(offsets, np.flatnonzero(~keep)), neighbours[keep]
+
+
 def _with_signals(*arguments: Any, **options: Any) -> np.ndarray:
     """`partition_here`, after which SIGTERM acts.
 
@@ -108,10 +132,6 @@ def _with_signals(*arguments: Any, **options: Any) -> np.ndarray:
             raise failure
         if found is not None and not terminated:
             return found
-
-
-MOST_BISECTED = 8
-"""Parts that recursive bisection makes; k-way makes more, as METIS's manual advises."""
 
 
 def _index_type() -> np.dtype[np.integer]:

@@ -22,19 +22,13 @@ def rand_is_shared() -> bool:
 
 
 def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
-    """Partitions.
+    """Calls METIS, which may raise a MemoryError or RuntimeError.
 
     Args:
-        arrays: offsets, neighbours, and weights of vertices and entries or None, of METIS's own integers.
+        arrays: Offsets, neighbours, and weights of vertices and entries or None, of METIS's own integers.
         num_parts: P ≥ 2.
-        recursive: by bisection; else k-way.
-        seed: of METIS's random choices.
-
-    Returns:
-        The part of each vertex.
-
-    Raises:
-        MemoryError, RuntimeError: METIS refuses.
+        recursive: Recursive bisection; else k-way.
+        seed: Seed of METIS's random choices.
     """
     import pymetis
 

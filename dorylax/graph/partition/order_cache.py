@@ -37,11 +37,7 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 def cached_locality_order(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
     """`locality_order(graph)`, from `<cache>/orders-1` where it is there, and put there where it was not.
 
-    Args:
-        graph: the graph; one of less than `WORTH_KEEPING` vertices is not worth a file.
-
-    Returns:
-        `order`, int64 `[V]`; the same whether it was kept or computed.
+    Graphs of less than `WORTH_KEEPING` vertices are not worth a file.
     """
     if graph.num_vertices < max(WORTH_KEEPING, locality.COMMUNITY + 1):
         return locality.locality_order(graph)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import typing
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
 from jaxtyping import Int32
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.balance import Balance
 from dorylax.graph.partition.base import Partition, graph_digest
 from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.ldg import ldg
 from dorylax.graph.partition.metis import metis
-from dorylax.graph.partition.simple import random, ranges
+from dorylax.graph.partition.simple import Balance, random, ranges
 
 Method = Literal["metis", "ldg", "range", "random"]
+_MAKERS: dict[str, Callable[[CompressedGraph, int, Balance, int], Int32[np.ndarray, " V"]]] = {
+    "metis": metis,
+    "ldg": ldg,
+    "range": ranges,
+    "random": random,
+}
 
 
 def partition(
@@ -47,23 +53,15 @@ def partition(
         )
     if not 0 <= seed < 2**31:
         raise PartitionError(f"seed must be in 0 … {2**31 - 1}, got {seed}")
-    if method == "metis":
-        parts = _without_empty(metis(graph, num_parts, balance, seed), num_parts)
-    elif method == "ldg":
-        parts = _without_empty(ldg(graph, num_parts, balance, seed), num_parts)
-    elif method == "range":
-        parts = ranges(graph, num_parts, balance)
-    else:
-        parts = random(graph, num_parts, balance, seed)
+    parts = _without_empty(_MAKERS[method](graph, num_parts, balance, seed), num_parts)
     return Partition(parts, num_parts, method, balance, seed, graph_digest(graph))
 
 
 def _without_empty(parts: Int32[np.ndarray, " V"], num_parts: int) -> Int32[np.ndarray, " V"]:
     """Gives each empty part the last vertex of the largest: heuristics leave parts empty where vertices are few."""
     sizes = np.bincount(parts, minlength=num_parts)
-    if sizes.all():
-        return parts
-    parts = parts.copy()
+    if not sizes.all():
+        parts = parts.copy()
     for empty in np.flatnonzero(sizes == 0):
         largest = int(np.argmax(sizes))
         parts[np.flatnonzero(parts == largest)[-1]] = empty

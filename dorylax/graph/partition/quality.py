@@ -14,7 +14,7 @@ from typing import Any, Literal, final
 import numpy as np
 from jaxtyping import Bool, Int32, Int64
 
-from dorylax.graph.compressed import CompressedGraph, as_int64
+from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
 from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.layout import Layout
@@ -63,11 +63,9 @@ class PartitionReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Attributes and properties as plain values."""
-        fields = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(self).items()
-        }
-        derived = ("cut_share", "vertex_balance", "edge_balance")
-        return fields | {name: getattr(self, name) for name in derived}
+        derived = {name: getattr(self, name) for name in ("cut_share", "vertex_balance", "edge_balance")}
+        fields = dataclasses.asdict(self) | derived
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
 def report(
@@ -86,15 +84,23 @@ def report(
     """
     partition.check(graph)
     parts, servers = partition.parts, partition.num_parts
-    offsets = as_int64(graph.incoming.offsets)
-    sources = np.asarray(graph.incoming.neighbours)
+    offsets, sources = graph.host_rows()
     edges = np.bincount(parts, np.diff(offsets), servers).astype(np.int64)
-    into = exchanged(offsets, sources, parts, servers, "in")
-    out = into if graph.symmetric else exchanged(offsets, sources, parts, servers, "out")
+
+    def exchanged(direction: Literal["in", "out"]) -> Int64[np.ndarray, "P P"]:
+        """Rows that server q sends to server p in one exchange, at `[p, q]`."""
+        needed = ghosts(offsets, sources, parts, servers, direction)
+        return np.stack([np.bincount(parts[row], minlength=servers) for row in needed])
+
+    into = exchanged("in")
+    out = into if graph.symmetric else exchanged("out")
     moved = into * sum(forward) + out * sum(backward)
     return PartitionReport(
         num_edges=int(graph.num_edges),
-        cut_edges=_cut_edges(offsets, sources, parts),
+        cut_edges=sum(
+            int(np.count_nonzero(parts[rows_between(offsets, start, stop)] != parts[sources[start:stop]]))
+            for start, stop in spans(len(sources))
+        ),
         vertices=_tuple(np.bincount(parts, minlength=servers)),
         edges=_tuple(edges),
         ghosts_in=_tuple(into.sum(1)),
@@ -116,18 +122,6 @@ def interval_balance(graph: CompressedGraph, layout: Layout) -> float:
     return max(_max_over_mean(np.diff(ends[list(bounds)]).tolist()) for bounds in layout.interval_bounds)
 
 
-def exchanged(
-    offsets: Int64[np.ndarray, " V1"],
-    sources: Int32[np.ndarray, " E"],
-    parts: Int32[np.ndarray, " V"],
-    num_parts: int,
-    direction: Literal["in", "out"],
-) -> Int64[np.ndarray, "P P"]:
-    """Rows that server q sends to server p in one exchange, at `[p, q]`; int64 `[P, P]`."""
-    needed = ghosts(offsets, sources, parts, num_parts, direction)
-    return np.stack([np.bincount(parts[row], minlength=num_parts) for row in needed])
-
-
 def ghosts(
     offsets: Int64[np.ndarray, " V1"],
     sources: Int32[np.ndarray, " E"],
@@ -145,15 +139,6 @@ def ghosts(
             needed[parts[ends], targets] = True
     needed[parts, np.arange(len(parts))] = False
     return needed
-
-
-def _cut_edges(
-    offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarray, " E"], parts: Int32[np.ndarray, " V"]
-) -> int:
-    return sum(
-        int(np.count_nonzero(parts[rows_between(offsets, start, stop)] != parts[sources[start:stop]]))
-        for start, stop in spans(len(sources))
-    )
 
 
 def _max_over_mean(values: Sequence[int]) -> float:

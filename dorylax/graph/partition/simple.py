@@ -1,15 +1,26 @@
-"""Partitions that do not look at edges: consecutive ranges of rows, and random parts."""
+"""Weights of vertices, and partitions that do not look at edges: consecutive ranges of rows, and random parts."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
-from jaxtyping import Int32, Int64, Integer
+from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.balance import Balance, vertex_weights
+from dorylax.graph.normalise import in_degrees
+
+Balance = Literal["vertices", "edges"]
 
 
-def ranges(graph: CompressedGraph, num_parts: int, balance: Balance) -> Int32[np.ndarray, " V"]:
+def vertex_weights(graph: CompressedGraph, balance: Balance) -> Int64[np.ndarray, " V"]:
+    """Weights for balancing: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
+    if balance == "vertices":
+        return np.broadcast_to(np.int64(1), graph.num_vertices)  # takes no memory
+    return in_degrees(graph) + 1
+
+
+def ranges(graph: CompressedGraph, num_parts: int, balance: Balance, _seed: int = 0) -> Int32[np.ndarray, " V"]:
     """Consecutive rows, of equal number (to within one) or of about equal in-edges; none empty if P ≤ V."""
     return _ranges(vertex_weights(graph, balance), num_parts)
 
@@ -37,8 +48,4 @@ def _ranges(weights: Int64[np.ndarray, " V"], num_parts: int) -> Int32[np.ndarra
     # No part without a vertex, in front of a heavy vertex or behind it.
     cuts = np.maximum.accumulate(np.maximum(cuts, 1) - numbers) + numbers
     cuts = np.minimum(cuts, size - num_parts + numbers)
-    return np.repeat(np.arange(num_parts, dtype=np.int32), _sizes(cuts, size))
-
-
-def _sizes(cuts: Integer[np.ndarray, " C"], size: int) -> Integer[np.ndarray, " P"]:
-    return np.diff(cuts, prepend=0, append=size)
+    return np.repeat(np.arange(num_parts, dtype=np.int32), np.diff(cuts, prepend=0, append=size))

@@ -29,6 +29,7 @@ from dorylax.graph.partition.label_propagation import (
     Block,
     Blocks,
     Rows,
+    cluster_limit,
     counted,
     find_clusters,
     heaviest,
@@ -46,7 +47,6 @@ from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12
 _SEED = 0
-_CLUSTERS_PER_PART = 8
 # Neighbours of a cluster: at the least, and those for which another level on disk is worth its while.
 _LEAST_HEAVIEST, _HELD_HEAVIEST = 4, 16
 IN_MEMORY_BYTES_PER_VERTEX = 3000
@@ -77,18 +77,18 @@ def communities_within(
 def streamed_communities(
     rows: EdgeRows, scratch: Path, room: int, told: Callable[[int, int], object] = lambda *_: None
 ) -> Int32[np.ndarray, " V"]:
-    """The community of each vertex, int32 `[V]`; near numbers are near each other.
+    """The community of each vertex; near numbers are near each other.
 
     Args:
-        rows: of the graph, in either direction.
-        scratch: a folder for files of up to 8 bytes for each of 12 neighbours of a vertex; nothing is left in it.
-        room: bytes that this may hold.
-        told: is told how many entries of how many have been passed over.
+        rows: Rows of the graph, in either direction.
+        scratch: Folder for files of up to 8 bytes for each of 12 neighbours of a vertex; they are removed.
+        room: Bytes of memory to use.
+        told: Called with the numbers of entries that have been read and will be read.
 
     Raises:
-        GraphError: the rows are none, or there is too little room.
+        GraphError: The rows are damaged, or there is too little room.
         PartitionError: METIS cannot hold the graph of clusters.
-        OSError: the disk is full, or fails.
+        OSError: The disk is full, or fails.
     """
     num_vertices = rows.num_vertices
     if num_vertices <= COMMUNITY:
@@ -101,7 +101,7 @@ def streamed_communities(
             f"takes, and {room >> 20:,} MiB are left: give more (--memory)"
         )
     num_parts = min(-(-num_vertices // COMMUNITY), MOST_COMMUNITIES)
-    limit = max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
+    limit = cluster_limit(num_vertices, num_parts)
     graphs: list[Blocks] = [_Sample(rows, told, CLUSTER_ROUNDS + 1 + REFINE_ROUNDS)]
     clusters: list[Int32[np.ndarray, " V"]] = []
     while True:
@@ -122,7 +122,8 @@ def streamed_communities(
         graphs.append(coarse)
     held = coarse.held(_heaviest_that_fit(left, coarse.num_vertices))
     coarse.remove()
-    parts = parts_of(held, num_parts, limit, _SEED, _heaviest_that_fit(left, min(held.num_vertices, COARSE)))
+    most = _heaviest_that_fit(left, min(held.num_vertices, COARSE))
+    parts = parts_of(held, num_parts, limit, seed=_SEED, most=most)
     del held
     while clusters:
         parts = parts[clusters.pop()]

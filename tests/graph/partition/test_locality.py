@@ -7,7 +7,7 @@ import pytest
 
 from dorylax.graph import Graph
 from dorylax.graph.datasets import load
-from dorylax.graph.partition import PartitionError, locality_order
+from dorylax.graph.partition import locality_order
 from dorylax.graph.partition.locality import communities
 
 
@@ -29,17 +29,6 @@ def test_cliques_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(order.tolist()) == list(range(256))
     assert np.count_nonzero(np.diff(clique[order])) == 7
     np.testing.assert_array_equal(order, locality_order(graph))
-
-
-def test_groups_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dorylax.graph.partition.locality.COMMUNITY", 32)
-    graph, clique = _hidden_cliques(8, 32)
-    groups = np.random.default_rng(1).integers(0, 3, 256)
-    order = locality_order(graph, within=groups)
-    assert (np.diff(groups[order]) >= 0).all()
-    assert np.count_nonzero(np.diff(clique[order])) <= 3 * 8
-    with pytest.raises(PartitionError, match=r"within must have shape \[256\], one per vertex, got \[255\]"):
-        locality_order(graph, within=groups[1:])
 
 
 def test_neighbours_come_nearer() -> None:

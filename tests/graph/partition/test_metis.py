@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pymetis
 import pytest
+from support.graphs import messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.partition import PartitionError
-from dorylax.graph.partition.metis import metis
+from dorylax.graph.partition.metis import metis, undirected
 from dorylax.terminal.terminations import Terminated, terminations
 
 # Two cliques joined by an edge, one way; vertex 0 has many in-edges.
@@ -102,3 +103,18 @@ def test_metis_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pymetis.part_graph", fail)
     with pytest.raises(PartitionError, match=r"26 entries here \(METIS_ERROR_MEMORY\): use the method 'ldg'"):
         metis(CLIQUES, 2, "vertices", 0)
+
+
+DIRECTED = messy_graph(20, 80)
+_ROWS = np.repeat(np.arange(20), np.diff(DIRECTED.incoming.offsets))
+_BOTH = np.concatenate([DIRECTED.incoming.neighbours, _ROWS]), np.concatenate([_ROWS, DIRECTED.incoming.neighbours])
+
+
+@pytest.mark.parametrize("graph", [DIRECTED, Graph.from_coo(*_BOTH, 20)], ids=["directed", "symmetric, multiple edges"])
+def test_the_undirected_view_has_each_pair_once_and_no_loops(graph: Graph) -> None:
+    near: list[set[int]] = [set() for _ in range(20)]
+    for u, v in zip(*(ends.tolist() for ends in _BOTH), strict=True):
+        if u != v:
+            near[u].add(v)
+    offsets, neighbours = undirected(graph)
+    assert [row.tolist() for row in np.split(neighbours, offsets[1:-1])] == [sorted(row) for row in near]
