@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Wanted, checked_values, values_described
+from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Values, Wanted, checked_values, values_described
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.text import packed_as
 from dorylax.graph.mapped import release
@@ -54,27 +53,22 @@ class ArrayEdges(EdgeFile):
 
     def load(self, database: Database) -> None:
         """See `EdgeFile`."""
-        with database.transaction():
-            for start, stop in spans(self.estimate, _PIECE):
-                columns = {end: self._end(array, start, stop) for end, array in zip("st", self._ends, strict=True)}
-                for one, array in self._arrays.items():
-                    with np.errstate(over="ignore"):  # large values become infinite
-                        part = array[start:stop].astype(self.values[one].dtype)
-                    where = functools.partial(self._where_in, database, start, one)
-                    _check_finite(part, where, nonfinite=self._wanted.nonfinite)
-                    columns |= flat(part, len(columns) - 2)
-                database.append("edges", columns)
-                release(*self._ends, *self._arrays.values())
+        append_arrays(
+            database,
+            "edges",
+            self._arrays,
+            lambda row, one: f"{self.where(database, row)}: {one}",
+            kinds=self.values,
+            ends=dict(zip("st", self._ends, strict=True)),
+            as_end=self._end,
+            nonfinite=self._wanted.nonfinite,
+        )
 
     def where(self, database: Database, row: int) -> str:  # noqa: ARG002
         """See `EdgeFile`."""
         return f"{self.shown}, edge {row:,}: {tuple(end[row].item() for end in self._ends)}"
 
-    def _where_in(self, database: Database, start: int, one: str, k: int) -> str:
-        return f"{self.where(database, start + k)}: {one}"
-
-    def _end(self, array: np.ndarray, start: int, stop: int) -> np.ndarray:
-        part = np.ascontiguousarray(array[start:stop])
+    def _end(self, part: np.ndarray, start: int) -> np.ndarray:
         if self._wanted.ids == "names":
             names = [
                 one.decode() if isinstance(one, bytes) else None if one is None else str(one) for one in part.tolist()
@@ -88,18 +82,48 @@ class ArrayEdges(EdgeFile):
         return part.astype(np.int64)
 
 
-def append_values(database: Database, table: str, array: np.ndarray, what: str, first: int, *, nonfinite: bool) -> None:
-    """Append values `[E, …]` as the columns v`first`, … to a table without other columns.
+def append_arrays(
+    database: Database,
+    table: str,
+    arrays: Mapping[str, np.ndarray],
+    where: Callable[[int, str], str],
+    *,
+    kinds: Mapping[str, Values],
+    ends: Mapping[str, np.ndarray] = {},
+    as_end: Callable[[np.ndarray, int], np.ndarray] = lambda part, _: part,
+    first: int = 0,
+    nonfinite: bool,
+) -> None:
+    """Append rows to a table: columns of ends, and values `[E, …]` as the columns v`first`, ….
 
-    Raises:
-        GraphError: A value is not finite, unless that is allowed.
+    Args:
+        database: Holds the table.
+        table: Its name.
+        arrays: Values by name.
+        where: Describes the place of a value by its row and name.
+        kinds: Types to keep the values in.
+        ends: Other columns.
+        as_end: Converts a piece of an end, given its first row.
+        first: Number of the first column of values.
+        nonfinite: Whether values may be infinite or NaN; a GraphError names the first that may not.
     """
+    every = [*ends.values(), *arrays.values()]
     with database.transaction():
-        for start, stop in spans(len(array), _PIECE):
-            part = array[start:stop]
-            _check_finite(part, functools.partial(_edge_of, what, start), nonfinite=nonfinite)
-            database.append(table, flat(part, first))
-            release(array)
+        for start, stop in spans(len(every[0]), _PIECE):
+            columns = {end: as_end(np.ascontiguousarray(array[start:stop]), start) for end, array in ends.items()}
+            number = first
+            for one, array in arrays.items():
+                with np.errstate(over="ignore"):  # large values become infinite
+                    part = array[start:stop].astype(kinds[one].dtype)
+                if part.dtype.kind == "f" and not nonfinite and not np.isfinite(part).all():
+                    row = start + int(np.argwhere(~np.isfinite(part))[0][0])
+                    raise GraphError(f"{where(row, one)} has a value that is not finite: {ALLOW}")
+                held = part.astype(np.float64) if part.dtype.kind == "f" else part  # types that DuckDB stores
+                for values in held.reshape(len(held), -1).T:
+                    columns[f"v{number}"] = np.ascontiguousarray(values)
+                    number += 1
+            database.append(table, columns)
+            release(*every)
 
 
 def mapped_array(path: Path, shown_as: str | None = None) -> np.ndarray:
@@ -216,19 +240,3 @@ def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values
     return ArrayEdges(
         shown_as, kind, ends, values, wanted, num_vertices=entries.shape[0] if wanted.ids == "numbers" else None
     )
-
-
-def _edge_of(what: str, start: int, k: int) -> str:
-    return f"{what}, edge {start + k:,}"
-
-
-def _check_finite(part: np.ndarray, where: Callable[[int], str], *, nonfinite: bool) -> None:
-    if part.dtype.kind == "f" and not nonfinite and not np.isfinite(part).all():
-        raise GraphError(f"{where(int(np.argwhere(~np.isfinite(part))[0][0]))} has a value that is not finite: {ALLOW}")
-
-
-def flat(part: np.ndarray, first: int) -> dict[str, np.ndarray]:
-    """Values `[n, …]` as columns v`first`, …, in types that DuckDB stores."""
-    part = part.astype(np.float64) if part.dtype.kind == "f" else part.astype(part.dtype.newbyteorder("="))
-    columns = part.reshape(len(part), -1)
-    return {f"v{first + k}": np.ascontiguousarray(columns[:, k]) for k in range(columns.shape[1])}

@@ -7,7 +7,7 @@ same edges, whatever the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -15,8 +15,8 @@ from jaxtyping import Int64
 
 from dorylax.graph.array_folder import ArrayWriter, FolderWriter
 from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORIGINAL_IDS
+from dorylax.graph.assemble import pair_fingerprint
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
-from dorylax.graph.fingerprint import pair_fingerprint
 from dorylax.graph.from_files.columns import EdgeFile, Ids, Values, required
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.rows import spans
@@ -88,7 +88,7 @@ def number_vertices(
     known: int | None,
     values: Mapping[str, Values],
 ) -> int:
-    """Make the table `numbered` of edges by vertex numbers, and the table `ids` of ids and their numbers.
+    """Make the table `numbered` of edges by vertex numbers, and the table `ids` of ids and their numbers; return V.
 
     Integers are numbered in ascending order. Names are numbered as they first occur in the edges, the source of an edge
     before its target, and then in tables of vertices.
@@ -100,9 +100,6 @@ def number_vertices(
         more: Queries for (id, row) of tables of vertices.
         known: V where the user or a file states it, else None.
         values: Values of edges under their names.
-
-    Returns:
-        V.
 
     Raises:
         GraphError: There are too many vertices, or an end is out of range or not a permitted name.
@@ -146,33 +143,28 @@ def write_ids(database: Database, folder: FolderWriter, ids: Ids, num_vertices: 
 
 
 def write_edges(
-    folder: FolderWriter, database: Database, shape: Shape, *, num_vertices: int, num_given: int
-) -> Iterator[int | Made]:
-    """Write the arrays of a graph.
-
-    Args:
-        folder: Gets the arrays.
-        database: Has the table `numbered`.
-        shape: Values and options.
-        num_vertices: V.
-        num_given: Number of edges in the files.
-
-    Yields:
-        The number of records taken so far; at the end the facts.
+    folder: FolderWriter,
+    database: Database,
+    shape: Shape,
+    told: Callable[[float], object],
+    *,
+    num_vertices: int,
+    num_given: int,
+) -> Made:
+    """Write the arrays of a graph from the table `numbered`; `told` is called with the finished share.
 
     Raises:
         GraphError: Edges have values and are more than have ids, or a sum exceeds its type.
         OSError: The file system refuses.
     """
-    columns = _Columns(folder, shape, num_vertices, num_given)
-    taken = 0
+    columns, taken = _Columns(folder, shape, num_vertices, num_given), 0
     for part in _whole_groups(_sorted(database, shape), shape):
         taken += len(part.keys)
         kept = part if shape.keeps_all else _kept(part, shape)
         for start, stop in spans(len(kept.keys)):
             columns.add(kept.take(slice(start, stop)))
-        yield taken
-    yield columns.finish()
+        told(taken / max(1, num_given * (1 + shape.symmetrise)))
+    return columns.finish()
 
 
 def _sorted(database: Database, shape: Shape) -> Iterator[_Records]:

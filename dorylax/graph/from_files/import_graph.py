@@ -19,12 +19,11 @@ from dorylax.folder_lock import FolderHeldError, clear_work_folder, work_folder
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
-from dorylax.graph.from_files.arrays import append_values, mapped_array
+from dorylax.graph.from_files.arrays import append_arrays, mapped_array
 from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_values, table_columns, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Made, Shape, number_vertices, write_edges, write_ids
-from dorylax.graph.from_files.ogb_folder import ogb_folder
-from dorylax.graph.from_files.sources import check_states, expand, local_name, open_edges
+from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
     VertexTable,
@@ -193,7 +192,10 @@ def import_graph(
             sizes = [num_vertices, *(one.num_vertices for one in files)]
             known = max((size for size in sizes if size is not None), default=None)
             tables = open_vertices(database, vertices, wanted.ids)
-            known = _known_vertices(known, tables, vertices)
+            rows = rows_said(tables)
+            if known is not None and rows not in (None, known):
+                raise GraphError(f"arrays of vertices have {rows:,} rows, and num_vertices is {known:,}")
+            known = rows if known is None and not vertices.key else known
             estimate = _estimate(files, shape, wanted, known=known, tables=tables, path=path)
             expected(estimate)
             counts = _load(database, files, given, wanted, tell)
@@ -213,12 +215,7 @@ def import_graph(
             def fill(folder: FolderWriter) -> None:
                 nonlocal made
                 tell.stage = "sort"
-                for done in write_edges(folder, database, shape, num_vertices=num, num_given=sum(counts)):
-                    tell.stage = "arrays"
-                    if isinstance(done, Made):
-                        made = done
-                    else:
-                        tell.share(done / max(1, sum(counts) * (2 if symmetrise else 1)))
+                made = write_edges(folder, database, shape, tell.sorted, num_vertices=num, num_given=sum(counts))
                 if name is not None:
                     folder.add("name", np.array(name))
                 write_vertices(folder, tables, vertices, num)
@@ -241,6 +238,11 @@ class _Teller:
     def share(self, done: float) -> None:
         """Take the finished share of a statement."""
         self._progress(Progress(self.stage, min(1.0, self.done + self.part * done), self.edges))
+
+    def sorted(self, done: float) -> None:
+        """Take the written share of the sorted edges."""
+        self.stage = "arrays"
+        self.share(done)
 
 
 @contextlib.contextmanager
@@ -293,13 +295,6 @@ def _check_arguments(shape: Shape, num_vertices: int | None, wanted: Wanted) -> 
         check_num_vertices(num_vertices)
         if wanted.ids != "numbers":
             raise GraphError(f"num_vertices is given, and so are ids={wanted.ids!r}, which are counted: omit one")
-
-
-def _known_vertices(known: int | None, tables: Mapping[str, VertexTable], vertices: VertexFiles) -> int | None:
-    rows = rows_said(tables)
-    if known is not None and rows not in (None, known):
-        raise GraphError(f"arrays of vertices have {rows:,} rows, and num_vertices is {known:,}")
-    return rows if known is None and not vertices.key else known
 
 
 def _estimate(
@@ -367,7 +362,15 @@ def _load(
             raise GraphError(f"--edge-data {one} has {len(array):,} rows, and there are {tell.edges:,} edges")
         kept = Values(array.dtype.newbyteorder("="), array.shape[1:])
         database.run(f"CREATE TABLE given ({', '.join(value_columns([kept], first))})")
-        append_values(database, "given", array, f"--edge-data {one}", first, nonfinite=wanted.nonfinite)
+        append_arrays(
+            database,
+            "given",
+            {one: array},
+            lambda row, one: f"--edge-data {one}, edge {row:,}",
+            kinds={one: kept},
+            first=first,
+            nonfinite=wanted.nonfinite,
+        )
         database.run(
             "CREATE TABLE joined AS SELECT e.*, g.* FROM edges e JOIN given g ON e.rowid = g.rowid ORDER BY e.rowid"
         )

@@ -1,291 +1,342 @@
-"""Edges from tables: lines of text, lines of JSON, and Parquet. Fields of text are checked in DuckDB, and explained here."""
+"""Files as tables of columns c0, c1, … in DuckDB: lines of text, lines of JSON, and Parquet.
+
+DuckDB's CSV reader takes text whose first lines are regular. Files that it refuses, or whose values are no numbers, are read
+again line by line, which also takes runs of blanks, comments between rows and mixed line ends, and which locates a wrong
+line. Fields of text and JSON stay text, because DuckDB's casts accept 1.5, 1e3, 0x10 and 1_000 as integers.
+"""
 
 from __future__ import annotations
 
-import math
+import abc
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import NamedTuple, final
 
 import duckdb
-import numpy as np
 
-from dorylax.graph.from_files.columns import (
-    ALLOW,
-    EdgeFile,
-    Ids,
-    Values,
-    Wanted,
-    checked_values,
-    required,
-    roles,
-    stored,
-    values_described,
-)
 from dorylax.graph.from_files.database import Database, name, text
 from dorylax.graph.from_files.text import (
     COMMENTS,
-    INTEGER,
-    NUMBER,
     check_packed,
-    damage,
+    detected_header,
+    detected_separator,
+    fields_of,
     packed_as,
-    read_head,
     shown,
 )
 from dorylax.graph.validate import GraphError
 
-_LIMITS = {2: 65520.0, 4: 3.4028235677973366e38, 8: math.inf}  # values that round to infinity, by bytes
+_HEAD = 1000  # lines
+_RATIO = 4  # of text to its compressed form, for estimates
 
 
-@final
-class TextEdges(EdgeFile):
-    """Lines of text."""
+class Row(NamedTuple):
+    """Row of a table in a message: its place, its fields, the line it stands in, and advice."""
 
-    def __init__(self, database: Database, path: Path, shown_as: str, wanted: Wanted) -> None:
-        self._wanted = wanted
-        known = [one for one in (wanted.source, wanted.target, *(wanted.values or ())) if one]
-        self._table = table = read_head(
-            database,
-            path,
-            shown_as,
-            separator=wanted.separator,
-            header=wanted.header,
-            columns=wanted.columns,
-            comments=wanted.comments,
-            named_columns=known,
-            names=wanted.ids == "names",
-        )
-        columns = table.names or ("source", "target")
-        if table.names is None and table.width not in (0, 2):
-            raise GraphError(
-                f"{shown_as} has {table.width} column{'s' * (table.width != 1)}, expected 2: say what they are, as "
-                "--columns source,target,weight (- skips one), or --header if its first line does"
-            )
-        if table.names is None:
-            self._table = table = table._replace(names=columns)
-        source, target, values = roles(shown_as, columns, wanted)
-        self._ends = columns.index(source), columns.index(target)
-        self.values = {one: Values(np.dtype(np.float32) if kind is None else kind) for one, kind in values.items()}
-        self._places = [columns.index(one) for one in values]
-        self.shown, self.estimate = shown_as, table.estimate
-        self.described = f"{table.described()}, {_roles_described(source, target, self.values, wanted)}"
-        if wanted.ids == "numbers":
-            ends = [row[k] for row in table.rows for k in self._ends if k < len(row)]
-            self.largest = max((int(end) for end in ends if re.fullmatch(r"\d{1,10}", end)), default=-1)
+    place: str
+    fields: Sequence[str | None]
+    line: str = ""
+    advice: str = ""
 
-    def load(self, database: Database) -> None:
-        """See `EdgeFile`."""
-        check_packed(Path(self._table.path), self.shown)
-        first = database.value("SELECT count(*) FROM edges")
-        for careful in (False, True) if self._table.regular else (True,):
+
+class Table(abc.ABC):
+    """A file as a table.
+
+    Attributes:
+        path: Name that DuckDB opens.
+        shown: Its name in messages.
+        names: Names of the columns; None if neither the file nor the user names them.
+        types: DuckDB's type of each column; None if fields are text.
+        rows: Fields of the first rows of text.
+        estimate: Approximate number of rows.
+        described: Detected layout, with the options that override it.
+    """
+
+    path: Path
+    shown: str
+    names: Sequence[str] | None
+    types: Mapping[str, str] | None = None
+    rows: Sequence[Sequence[str]] = ()
+    estimate: int
+    described: str
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return len(self.names or (self.rows[0] if self.rows else ()))
+
+    @abc.abstractmethod
+    def queries(self) -> list[str]:
+        """Return queries for the columns c0, c1, …; each takes files that the one before it refuses."""
+
+    @abc.abstractmethod
+    def row(self, database: Database, number: int) -> Row:
+        """Return a row for a message."""
+
+    @abc.abstractmethod
+    def damage(self, error: duckdb.Error) -> str:
+        """Describe a failure to read the file."""
+
+    def label(self, column: int) -> str:
+        """Return the name of a column for a message."""
+        return (self.names or ())[column]
+
+    def fill(self, take: Callable[[str], int | None]) -> int | None:
+        """Call a function with each query until one takes all rows, and return the number of the first row that none takes.
+
+        Raises:
+            GraphError: The file is damaged.
+        """
+        check_packed(self.path, self.shown)
+        *_, last = queries = self.queries()
+        for query in queries:
             try:
-                columns = _fields_as(
-                    [f"c{k}" for k in self._ends], [f"c{k}" for k in self._places], self.values, self._wanted
-                )
-                query = _checked(
-                    f"SELECT {columns} FROM ({self._table.query(careful=careful)})", self.values, self._wanted
-                )
-                bad = database.insert("edges", query, required(self.values))
+                bad = take(query)
             except duckdb.Error as error:
-                if careful:
-                    raise GraphError(f"{self.shown} {damage(error)}") from None
+                if query is last:
+                    raise GraphError(f"{self.shown} {self.damage(error)}") from None
                 continue
-            if bad is None:
-                break
-            if careful:
-                number, line = self._table.line(database, bad)
-                raise GraphError(f"{self.shown}, line {number:,}, {self._fault(line, number)}")
-        if self._wanted.ids == "names" and self._wanted.comments is None and 0 in self._ends:
-            test = " OR ".join(f"starts_with({'st'[self._ends.index(0)]}, '{mark}')" for mark in COMMENTS)
-            row = database.value(f"SELECT min(rowid) FROM edges WHERE rowid >= {first} AND ({test})")
-            if row is not None:
-                raise GraphError(
-                    f"{self.where(database, row - first)} may be a comment or an edge: --comments '#%' skips such lines, "
-                    "--comments '' reads them"
-                )
-
-    def where(self, database: Database, row: int) -> str:
-        """See `EdgeFile`."""
-        number, line = self._table.line(database, row)
-        return f"{self.shown}, line {number:,}: {shown(line)}"
-
-    def _fault(self, line: str, number: int) -> str:
-        fields, width = self._table.fields(line), self._table.width
-        advice = ""
-        if number == self._table.skip + 1 and not self._table.header:
-            advice = ": --header if this line names the columns"
-        elif self._wanted.ids != "names":
-            advice = ": --ids names if vertices have names"
-        if line.lstrip()[:1] in ("#", "%"):
-            advice = ": --comments '#%' skips such lines"
-        if len(fields) != width:
-            return f"has {len(fields)} column{'s' * (len(fields) != 1)}, expected {width}: {shown(line)}{advice}"
-        for end in self._ends:
-            if (reason := end_fault(fields[end], self._wanted.ids)) is not None:
-                return f"has in column {end + 1} {reason}: {shown(line)}{advice}"
-        for place, (one, kind) in zip(self._places, self.values.items(), strict=True):
-            if (reason := _value_fault(one, fields[place], kind.dtype)) is not None:
-                return f"has in column {place + 1} {reason}: {shown(line)}"
-        return f"cannot be split into columns (is a quote not closed?): {shown(line)}"
+            if bad is None or query is last:
+                return bad
+        return None
 
 
-@final
-class TableEdges(EdgeFile):
-    """Parquet, or lines of JSON."""
+def open_table(
+    database: Database,
+    path: Path,
+    shown_as: str,
+    *,
+    separator: str | None = None,
+    header: bool | None = None,
+    columns: Sequence[str] | None = None,
+    comments: str | None = None,
+    named_columns: Sequence[str] = (),
+    any_text: bool = False,
+) -> Table:
+    """Open a file in the format that its name tells; text if it tells none. Options apply to text only.
 
-    def __init__(self, database: Database, path: Path, shown_as: str, wanted: Wanted, function: str) -> None:
-        self._wanted, self._json, self.shown = wanted, function.startswith("read_json"), shown_as
-        kind = "file of JSON lines" if self._json else "Parquet file"
-        self._kind, self._from, json = kind, function, self._json
-        try:
-            types = {row[0]: row[1] for row in database.rows(f"DESCRIBE SELECT * FROM {function}")}
-            source, target, values = roles(shown_as, list(types), wanted)
-            if json:
-                used = ", ".join(f"{text(one)}: 'VARCHAR'" for one in (source, target, *values))
-                self._from = f"{function[:-1]}, columns = {{{used}}})"
-                self.estimate = path.stat().st_size // 32
-            else:
-                rows = f"SELECT sum(num_rows) FROM parquet_file_metadata({text(str(path))})"
-                self.estimate = int(database.value(rows) or 0)
-        except duckdb.Error as error:
-            raise GraphError(f"{shown_as} is no {kind}, or is damaged ({_first_line(error)}): get it again") from None
-        if not json and wanted.ids != "names":
-            for column in (source, target):
-                if not types[column].endswith(("INT", "INTEGER")):
-                    advice = ": --ids names if vertices have names" if types[column] == "VARCHAR" else ""
-                    raise GraphError(f"{shown_as}: {column} must hold integers, got {types[column]}{advice}")
-        self.values = {
-            one: checked_values(f"{shown_as}: {one}", np.dtype(np.float32) if json else _dtype(types[one]), (), kept)
-            for one, kept in values.items()
-        }
-        self._columns = [source, target, *values]
-        self.described = f"{shown_as}: {kind}, {_roles_described(source, target, self.values, wanted)}"
-
-    def load(self, database: Database) -> None:
-        """See `EdgeFile`."""
-        ends, values = self._columns[:2], self._columns[2:]
-        if self._json:
-            columns = _fields_as(list(map(name, ends)), list(map(name, values)), self.values, self._wanted)
-        else:
-            kind = "VARCHAR" if self._wanted.ids == "names" else "BIGINT"
-            parts = [f"try_cast({name(one)} AS {kind}) AS {end}" for one, end in zip(ends, "st", strict=True)]
-            parts += [f"try_cast({name(one)} AS {stored(self.values[one])}) AS v{k}" for k, one in enumerate(values)]
-            columns = ", ".join(parts)
-        query = _checked(f"SELECT {columns} FROM {self._from}", self.values, self._wanted)
-        try:
-            bad = database.insert("edges", query, required(self.values))
-        except duckdb.Error as error:
-            raise GraphError(
-                f"{self.shown} is no {self._kind}, or is damaged ({_first_line(error)}): get it again"
-            ) from None
-        if bad is not None:
-            found = self._row(database, bad)
-            faults = [end_fault(found[k], self._wanted.ids) for k in (0, 1)]
-            faults += [_value_fault(one, found[2 + k], self.values[one].dtype) for k, one in enumerate(values)]
-            k, reason = next((k, one) for k, one in enumerate([*faults, "a value that is not read"]) if one)
-            raise GraphError(f"{self.shown}, row {bad + 1:,}, has in column {([*self._columns, ''])[k]} {reason}")
-
-    def where(self, database: Database, row: int) -> str:
-        """See `EdgeFile`."""
-        return f"{self.shown}, row {row + 1:,}: {', '.join(map(str, self._row(database, row)))}"
-
-    def _row(self, database: Database, row: int) -> list[str | None]:
-        columns = ", ".join(f"{name(one)}::VARCHAR" for one in self._columns)
-        return list(database.rows(f"SELECT {columns} FROM {self._from} LIMIT 1 OFFSET {row}")[0])
-
-
-def table_function(path: Path, shown_as: str) -> str | None:
-    """Return the function of DuckDB that reads a file of Parquet or of JSON lines; None for other files.
+    Args:
+        database: Reads the first rows.
+        path: The file.
+        shown_as: Its name in messages.
+        separator: Character between fields; None to detect it.
+        header: Whether a line names the columns; None to detect it.
+        columns: Names of the columns; None to take them from the file.
+        comments: Characters at the beginning of lines to skip; None for `COMMENTS`.
+        named_columns: Names whose occurrence in the first row makes it a header.
+        any_text: Whether fields may be any text, so that comments may be rows.
 
     Raises:
-        GraphError: A compressed file is damaged.
+        GraphError: The file is damaged, compressed in an unknown way, no text, or contradicts an argument.
         OSError: The file cannot be read.
     """
-    suffixes = Path(shown_as).suffixes
-    while suffixes and suffixes[-1] in (".gz", ".zst"):
-        suffixes.pop()
-    if suffixes and suffixes[-1] in (".parquet", ".pq"):
-        return f"read_parquet({text(str(path))})"
-    if suffixes and suffixes[-1] in (".jsonl", ".ndjson"):
-        check_packed(path, shown_as)
-        packed = packed_as(path, shown_as)
-        return f"read_json({text(str(path))}, format = 'newline_delimited', compression = '{packed}')"
-    return None
-
-
-def end_fault(field: str | None, ids: Ids) -> str | None:
-    """Return why a field is no end of an edge; None if it is one."""
-    field = (field or "").strip()
-    if ids == "names":
-        return None if field else "no name"
-    if not re.fullmatch(INTEGER, field):
-        return "not an integer"
-    return None if -(2**63) <= int(field) < 2**63 else "an integer that does not fit 64 bits"
-
-
-def _value_fault(one: str, field: str | None, dtype: np.dtype[Any]) -> str | None:
-    field = (field or "").strip().replace("true", "1").replace("false", "0")
-    if dtype.kind in "iu":
-        if not re.fullmatch(INTEGER, field):
-            return "not an integer"
-        info = np.iinfo(dtype)
-        return None if info.min <= int(field) <= info.max else f"a {one} that {dtype} does not hold: say {one}:int64"
-    if not re.fullmatch(NUMBER, field):
-        return "not a number"
-    return None if abs(float(field)) < _LIMITS.get(dtype.itemsize, math.inf) else f"a {one} that is not finite: {ALLOW}"
-
-
-def _fields_as(ends: Sequence[str], fields: Sequence[str], values: Mapping[str, Values], wanted: Wanted) -> str:
-    """Fields of text as the columns s, t, v0, …; NULL for one that is none."""
-
-    def number(column: str, pattern: str, kind: str) -> str:
-        return f"CASE WHEN regexp_full_match({column}, '{pattern}') THEN try_cast({column} AS {kind}) END"
-
-    names = wanted.ids == "names"
-    found = [f"trim({end}, ' \t\r')" if names else number(end, INTEGER, "BIGINT") for end in ends]
-    for field, kept in zip(fields, values.values(), strict=True):
-        found.append(number(field, NUMBER if kept.dtype.kind == "f" else INTEGER, stored(kept)))
-    return ", ".join(f"{one} AS {column}" for one, column in zip(found, required(values), strict=True))
-
-
-def _checked(query: str, values: Mapping[str, Values], wanted: Wanted) -> str:
-    """The columns s, t, v0, … with NULL for empty names and for values that their types do not hold."""
-    columns = ["nullif(s, '')", "nullif(t, '')"] if wanted.ids == "names" else ["s", "t"]
-    for k, kept in enumerate(values.values()):
-        test = ""
-        if kept.dtype.kind in "iu":
-            test = f"v{k} BETWEEN {np.iinfo(kept.dtype).min} AND {np.iinfo(kept.dtype).max}"
-        elif kept.dtype.kind == "f" and not wanted.nonfinite:
-            limit = _LIMITS[kept.dtype.itemsize]
-            test = f"isfinite(v{k})" if limit == math.inf else f"abs(v{k}) < {limit!r}"
-        columns.append(f"CASE WHEN {test} THEN v{k} END" if test else f"v{k}")
-    return f"SELECT {', '.join(columns)} FROM ({query})"
-
-
-def _dtype(kind: str) -> np.dtype[Any]:
-    """The NumPy type of a type of DuckDB; object for those that hold no numbers."""
-    kind = "DOUBLE" if kind.startswith("DECIMAL") else kind
-    found = {
-        "FLOAT": "f4",
-        "DOUBLE": "f8",
-        "BOOLEAN": "?",
-        "TINYINT": "i1",
-        "SMALLINT": "i2",
-        "INTEGER": "i4",
-        "BIGINT": "i8",
-    }
-    found |= {"UTINYINT": "u1", "USMALLINT": "u2", "UINTEGER": "u4", "UBIGINT": "u8"}
-    return np.dtype(found.get(kind, "O"))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
-
-
-def _roles_described(source: str, target: str, values: Mapping[str, Values], wanted: Wanted) -> str:
-    return (
-        f"sources {source} (--source), targets {target} (--target), {values_described(values)}, "
-        f"vertices are {wanted.ids} (--ids)"
+    suffixes = [one for one in Path(shown_as).suffixes if one not in (".gz", ".zst")] or [""]
+    if suffixes[-1] in (".parquet", ".pq", ".jsonl", ".ndjson"):
+        return FileTable(database, path, shown_as, is_json=suffixes[-1] in (".jsonl", ".ndjson"))
+    return TextTable(
+        database,
+        path,
+        shown_as,
+        separator=separator,
+        header=header,
+        columns=columns,
+        comments=comments,
+        named_columns=named_columns,
+        any_text=any_text,
     )
+
+
+@final
+class TextTable(Table):
+    """Lines of text, whose layout the first 1,000 show; arguments as for `open_table`."""
+
+    def __init__(
+        self,
+        database: Database,
+        path: Path,
+        shown_as: str,
+        *,
+        separator: str | None,
+        header: bool | None,
+        columns: Sequence[str] | None,
+        comments: str | None,
+        named_columns: Sequence[str],
+        any_text: bool,
+    ) -> None:
+        self.path, self.shown, self._any_text = path, shown_as, any_text
+        self._packed = packed = packed_as(path, shown_as)
+        marks = COMMENTS if comments is None else comments
+        try:
+            lines = [line or "" for (line,) in database.rows(f"SELECT line FROM {self._lines()} LIMIT {_HEAD}")]
+        except duckdb.Error as error:
+            raise GraphError(f"{shown_as} {self.damage(error)}") from None
+        is_row = [bool(line.strip()) and not line.lstrip(" \t").startswith(tuple(marks)) for line in lines]
+        first = is_row.index(True) if any(is_row) else len(lines)
+        rows = [line for line, taken in zip(lines, is_row, strict=True) if taken]
+        mark = detected_separator(rows, Path(shown_as), packed) if separator is None else separator
+        self._separator = mark
+        fields = [fields_of(line, mark) for line in rows]
+        before = [line for line in lines[:first] if line.strip()]
+        line, is_first = detected_header(
+            shown_as,
+            rows,
+            fields,
+            before,
+            mark,
+            wanted=header,
+            columns=columns,
+            known=named_columns,
+            any_text=any_text,
+        )
+        width = len(fields[0]) if fields else 0
+        if any_text and comments is None and not line:
+            for comment in before:
+                if comment[1:2].strip() and len(fields_of(comment, mark)) == width:
+                    raise GraphError(
+                        f"{shown_as}: {shown(comment)} may be a comment or an edge: --comments '#%' skips such lines, "
+                        "--comments '' reads them, --header takes the last one before the first edge as names of the "
+                        "columns"
+                    )
+        rows, fields = rows[is_first:], fields[is_first:]
+        found = fields_of(line if is_first else line.strip(" \t").lstrip(COMMENTS), mark) if line else None
+        if columns is not None and fields and len(columns) != width:
+            raise GraphError(
+                f"{shown_as} has {width} columns, and --columns names {len(columns)}, {','.join(columns)}: name each, "
+                "- for one to skip"
+            )
+        regular = bool(mark) or all(" ".join(one) == row for one, row in zip(fields, rows, strict=True))
+        regular &= not any(text.strip() for text, taken in zip(lines[first:], is_row[first:], strict=True) if not taken)
+        self._regular = regular and not (any_text and comments)
+        self.names = tuple(columns) if columns is not None else tuple(found) if found else None
+        self._skip, self._header, self.rows = first + is_first, line, fields
+        self._comments = "" if any_text and comments is None else marks
+        mean = sum(len(row.encode()) + 1 for row in rows) / max(1, len(rows))
+        size = path.stat().st_size * (1 if packed == "none" else _RATIO)
+        self.estimate = len(rows) if len(lines) < _HEAD else round(size / mean)
+        told = {"": "blanks", "\t": "tabs"}.get(mark, f"{mark!r}")
+        skipped = len(before) - bool(line and not is_first)
+        self.described = (
+            f"{shown_as}: text{'' if packed == 'none' else f' ({packed})'}, fields separated by {told} (--separator), "
+            f"{f'header {shown(line)}' if line else 'no header'} (--header)"
+            + (f", {skipped} comment lines skipped (--comments)" if skipped else "")
+        )
+
+    def label(self, column: int) -> str:
+        """See `Table`."""
+        return str(column + 1)
+
+    def queries(self) -> list[str]:
+        """See `Table`: by the CSV reader where the first lines are regular, and by splitting lines."""
+        width = self.width
+        fields = f"CASE WHEN len(fields) = {width} THEN fields END"
+        unquoted = "CASE WHEN starts_with(x, '\"') THEN replace(x[2:-2], '\"\"', '\"') ELSE x END"
+        columns = ", ".join(f"nullif(fields[{k + 1}], '') AS c{k}" for k in range(width))
+        split = f"SELECT [{unquoted} FOR x IN [trim(y, {self._blanks}) FOR y IN {self._split()}]] AS fields"
+        careful = f"SELECT {columns} FROM (SELECT {fields} AS fields FROM ({split} FROM ({self._data()})))"
+        if not self._regular:
+            return [careful]
+        typed = ", ".join(f"'c{k}': 'VARCHAR'" for k in range(width))
+        options = f", skip = {self._skip}, delim = {text(self._separator or ' ')}, quote = '\"', escape = '\"')"
+        return [f"SELECT * FROM {self._reading(typed, options)}", careful]
+
+    def row(self, database: Database, number: int) -> Row:
+        """See `Table`."""
+        found = database.rows(f"SELECT number, line FROM ({self._data()}) LIMIT 1 OFFSET {number}")
+        place, line = found[0] if found else (0, "")
+        advice = "" if self._any_text else ": --ids names if vertices have names"
+        if place == self._skip + 1 and not self._header:
+            advice = ": --header if this line names the columns"
+        if line.lstrip()[:1] in ("#", "%"):
+            advice = ": --comments '#%' skips such lines"
+        return Row(f"line {place:,}", fields_of(line, self._separator), shown(line), advice)
+
+    def damage(self, error: duckdb.Error) -> str:
+        """See `Table`."""
+        told = str(error)
+        if "unicode" in told or "utf-8" in told:
+            return "is no text in UTF-8: convert it, as iconv -f latin1 -t utf8 does"
+        if "GZIP" in told or "ZSTD" in told or "decompress" in told or "frame" in told:
+            return f"is damaged, or cut off ({told.splitlines()[0]}): get it again"
+        if "line size" in told:
+            return "has a line of more than 2,000,000 bytes: is it text?"
+        lines = [line for line in told.splitlines() if line.strip()]
+        return f"cannot be read ({'; '.join(lines[:3])})"
+
+    def _lines(self) -> str:
+        """The lines of the file as column `line`; NULL for empty ones."""
+        # No character separates fields: U+001F does not occur in text.
+        options = ", delim = '\x1f', quote = '', escape = '', comment = '', strict_mode = false)"
+        return self._reading("'line': 'VARCHAR'", options)
+
+    def _reading(self, columns: str, options: str) -> str:
+        return (
+            f"read_csv({text(str(self.path))}, auto_detect = false, header = false, compression = '{self._packed}', "
+            f"columns = {{{columns}}}{options}"
+        )
+
+    def _data(self) -> str:
+        """Lines that hold rows, with their numbers."""
+        skipped = "".join(f" AND NOT starts_with(ltrim(line), {text(mark)})" for mark in self._comments)
+        numbered = f"SELECT row_number() OVER () AS number, line FROM {self._lines()}"
+        return (
+            f"SELECT number, line FROM ({numbered}) WHERE number > {self._skip} AND trim(line, ' \t\r') <> ''{skipped}"
+        )
+
+    @property
+    def _blanks(self) -> str:
+        return text(" \t\r".replace(self._separator, "") if self._separator else " \t\r")
+
+    def _split(self) -> str:
+        mark, blank, quoted = re.escape(self._separator), f"[{self._blanks[1:-1]}]", '"(?:[^"]|"")*"'
+        if self._separator:
+            plain, line = f"string_split(line, {text(self._separator)})", f"{text(self._separator)} || line"
+            one = f'{mark}{blank}*({quoted}|[^"{mark}]*)'
+            whole, group = f"({one}{blank}*)+", 1
+        else:
+            plain, line = f"string_split_regex(trim(line, {self._blanks}), '{blank}+')", "line"
+            one = f'({quoted}|[^"{blank[1:-1]}]+)'
+            whole, group = f"{blank}*({one}({blank}+|$))+", 1
+        found = f"WHEN regexp_full_match({line}, {text(whole)}) THEN regexp_extract_all({line}, {text(one)}, {group})"
+        return f"CASE WHEN NOT contains(line, '\"') THEN {plain} {found} END"
+
+
+@final
+class FileTable(Table):
+    """Parquet, whose fields keep their types, or lines of JSON."""
+
+    def __init__(self, database: Database, path: Path, shown_as: str, *, is_json: bool) -> None:
+        self.path, self.shown = path, shown_as
+        self._kind = "file of JSON lines" if is_json else "Parquet file"
+        self.described = f"{shown_as}: {self._kind}"
+        self._from = f"read_parquet({text(str(path))})"
+        if is_json:
+            packed = packed_as(path, shown_as)
+            self._from = f"read_json({text(str(path))}, format = 'newline_delimited', compression = '{packed}')"
+        try:
+            found = {row[0]: row[1] for row in database.rows(f"DESCRIBE SELECT * FROM {self._from}")}
+            rows = f"SELECT sum(num_rows) FROM parquet_file_metadata({text(str(path))})"
+            self.estimate = path.stat().st_size // 32 if is_json else int(database.value(rows) or 0)
+        except duckdb.Error as error:
+            raise GraphError(f"{shown_as} {self.damage(error)}") from None
+        self.names = tuple(found)
+        if is_json:
+            columns = ", ".join(f"{text(one)}: 'VARCHAR'" for one in found)
+            self._from = f"{self._from[:-1]}, columns = {{{columns}}})"
+        else:
+            self.types = found
+
+    def queries(self) -> list[str]:
+        """See `Table`."""
+        columns = ", ".join(f"{name(one)} AS c{k}" for k, one in enumerate(self.names or ()))
+        return [f"SELECT {columns} FROM {self._from}"]
+
+    def row(self, database: Database, number: int) -> Row:
+        """See `Table`."""
+        columns = ", ".join(f"{name(one)}::VARCHAR" for one in self.names or ())
+        found = database.rows(f"SELECT {columns} FROM {self._from} LIMIT 1 OFFSET {number}")[0]
+        return Row(f"row {number + 1:,}", found)
+
+    def damage(self, error: duckdb.Error) -> str:
+        """See `Table`."""
+        return f"is no {self._kind}, or is damaged ({str(error).strip().splitlines()[0]}): get it again"

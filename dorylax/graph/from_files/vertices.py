@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-import duckdb
 import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter
@@ -19,13 +18,13 @@ from dorylax.graph.array_names import CLASS_NAMES, MASKS, VERTEX_PREFIX
 from dorylax.graph.from_files.arrays import mapped_array, member_array, pieces
 from dorylax.graph.from_files.columns import Ids
 from dorylax.graph.from_files.database import Database, name
-from dorylax.graph.from_files.tables import table_function
-from dorylax.graph.from_files.text import INTEGER, NUMBER, check_packed, damage, read_head
+from dorylax.graph.from_files.tables import open_table
+from dorylax.graph.from_files.text import INTEGER, NUMBER
 from dorylax.graph.inputs import check_name, held_dtype
-from dorylax.graph.labels import checked_labels
+from dorylax.graph.labels import named_labels
 from dorylax.graph.masks import checked_masks
 from dorylax.graph.names import stored_names
-from dorylax.graph.validate import GraphError, check_finite
+from dorylax.graph.validate import GraphError, as_held
 from dorylax.near_matches import did_you_mean
 
 _MEMBER = re.compile(r"(?P<file>.+\.(npz|csv|tsv|txt|parquet|pq|jsonl|ndjson)(\.gz|\.zst)?):(?P<columns>[^/]+)")
@@ -124,9 +123,8 @@ class VertexTable:
         whole = what != "features" and bool(self._columns) and self._all(_SHORT)
         self.dtype = np.dtype(object) if is_text else np.dtype(np.int64 if whole else np.float64)
         self.row = (len(self._columns),)
-        self.size = None if key else int(database.value(f"SELECT count(*) FROM {self._table}"))
         rows = int(database.value(f"SELECT count(*) FROM {self._table}"))
-        self.bytes = 4 * rows * len(self._columns)
+        self.size, self.bytes = None if key else rows, 4 * rows * len(self._columns)
         labels = ", ".join(self._known[int(column[1:])] for column in self._columns[:_LISTED])
         more = f", … ({len(self._columns)} in all)" if len(self._columns) > _LISTED else ""
         joined = f"joined by {key} (--key)" if key else "in the order of the vertices (--key joins)"
@@ -147,15 +145,13 @@ class VertexTable:
         if self._array is not None:
             yield from pieces(self._array)
             return
-        kind = {"O": "VARCHAR", "i": "BIGINT", "f": "DOUBLE"}[self.dtype.kind]
-        columns = ", ".join(f"{self._as(column, kind)} AS {column}" for column in self._columns)
         order = f"FROM {self._table} ORDER BY rowid"
         if self._key is not None:
             order = f"FROM ids LEFT JOIN {self._table} r ON ids.id = r.key ORDER BY number"
             absent = f"SELECT id FROM ids WHERE id NOT IN (SELECT key FROM {self._table}) ORDER BY number LIMIT 1"
             if (found := self._database.value(absent)) is not None:
                 raise GraphError(f"{self.shown} has no row for vertex {found!r} ({self._key}): add one for each vertex")
-        for chunk in self._database.chunks(f"SELECT {columns} {order}"):
+        for chunk in self._database.chunks(f"SELECT {', '.join(self._values())} {order}"):
             yield np.stack(list(chunk.values()), axis=1)
 
     def whole(self, num_vertices: int, missing: Any = None) -> np.ndarray:
@@ -164,74 +160,58 @@ class VertexTable:
             empty = np.zeros((0, *self.row), self.dtype)
             return np.concatenate([empty, *(piece.copy() for piece in self.pieces())])
         found = np.full((num_vertices, max(1, len(self._columns))), missing, self.dtype)
-        kind = {"O": "VARCHAR", "i": "BIGINT", "f": "DOUBLE"}[self.dtype.kind]
-        columns = "".join(f", {self._as(column, kind)}" for column in self._columns) or ", 1"
-        query = f"SELECT number{columns} FROM {self._table} r JOIN ids ON ids.id = r.key ORDER BY number"
+        columns = ", ".join(self._values() or ["1"])
+        query = f"SELECT number, {columns} FROM {self._table} r JOIN ids ON ids.id = r.key ORDER BY number"
         for chunk in self._database.chunks(query):
             number, *values = chunk.values()
             for k, value in enumerate(values):
                 found[number, k] = value
         return found
 
-    @staticmethod
-    def _as(column: str, kind: str) -> str:
-        missing = {"BIGINT": "-1", "VARCHAR": "''"}.get(kind, "NULL")
-        return f"coalesce(try_cast({column} AS {kind}), {missing})"
+    def _values(self) -> list[str]:
+        """The columns in the type of the elements, in SQL."""
+        kind, missing = {"O": ("VARCHAR", "''"), "i": ("BIGINT", "-1"), "f": ("DOUBLE", "NULL")}[self.dtype.kind]
+        return [f"coalesce(try_cast({column} AS {kind}), {missing}) AS {column}" for column in self._columns]
 
     def _load(self, file: Path, columns: list[str] | None, ids: Ids, what: str, others: frozenset[str]) -> None:
         """Make a table of text columns c0, c1, …, and key."""
         database, key = self._database, self._key
-        try:
-            link = database.link(file)
-            if (source := table_function(link, str(file))) is not None:
-                known = names = [row[0] for row in database.rows(f"DESCRIBE SELECT * FROM {source}")]
-                fields = ", ".join(f"{name(one)}::VARCHAR AS c{k}" for k, one in enumerate(known))
-                sources = [f"SELECT {fields} FROM {source}"]
-            else:
-                check_packed(link, str(file))
-                # --key and FILE:COLUMN name columns of a header.
-                named = [one for one in (key, *(columns or ())) if one]
-                head = read_head(
-                    database, link, str(file), named_columns=named, header=bool(named) or None, names=ids == "names"
-                )
-                names = list(head.names or ())
-                known = names or list(map(str, range(head.width)))
-                sources = [head.query(careful=careful) for careful in ((False, True) if head.regular else (True,))]
-            for one in [*([key] if key else []), *(columns or ())]:
-                if one not in known:
-                    raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
-            taken = columns or [one for one in known if one != key and one not in others]
-            self._columns, self._known = [f"c{known.index(one)}" for one in taken], known
-            self.names = taken if names else None
-            if not taken and what not in MASKS:
-                raise GraphError(f"{self.shown} has no column for {what}")
-            trimmed = [f"nullif(trim({column}), '') AS {column}" for column in self._columns]
-            if what in MASKS:
-                words = "WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE nullif(trim({0}), '')"
-                trimmed = [f"CASE lower(trim({{0}})) {words} END AS {{0}}".format(column) for column in self._columns]
-            if key:
-                trimmed.append(f"{_key(f'c{known.index(key)}', ids)} AS key")
-            for number, source in enumerate(sources):
-                try:
-                    query = f"SELECT {', '.join(trimmed) or '1 AS one'} FROM ({source})"
-                    database.run(f"CREATE OR REPLACE TABLE {self._table} AS {query}")
-                    break
-                except duckdb.Error:
-                    if number == len(sources) - 1:
-                        raise
-        except duckdb.Error as error:
-            raise GraphError(f"{self.shown} {damage(error)}") from None
+        # --key and FILE:COLUMN name columns of a header.
+        named = [one for one in (key, *(columns or ())) if one]
+        table = open_table(
+            database,
+            database.link(file),
+            str(file),
+            named_columns=named,
+            header=bool(named) or None,
+            any_text=ids == "names",
+        )
+        known = list(table.names or map(str, range(table.width)))
+        for one in named:
+            if one not in known:
+                raise GraphError(f"{self.shown} has no column {one!r}: {did_you_mean(one, known)}")
+        taken = columns or [one for one in known if one != key and one not in others]
+        self._columns, self._known = [f"c{known.index(one)}" for one in taken], known
+        self.names = taken if table.names else None
+        if not taken and what not in MASKS:
+            raise GraphError(f"{self.shown} has no column for {what}")
+        field = "nullif(trim({0}::VARCHAR), '')"
+        if what in MASKS:
+            field = f"CASE lower(trim({{0}}::VARCHAR)) WHEN 'true' THEN '1' WHEN 'false' THEN '0' ELSE {field} END"
+        fields = [f"{field.format(column)} AS {column}" for column in self._columns]
+        if key:
+            column = f"c{known.index(key)}::VARCHAR"
+            integer = f"CASE WHEN regexp_full_match({column}, '{INTEGER}') THEN try_cast({column} AS BIGINT) END"
+            name_of = f"nullif(trim({column}, ' \t\r'), '')"
+            fields.append(f"{name_of if ids == 'names' else integer} AS key")
+        made = f"CREATE OR REPLACE TABLE {self._table} AS SELECT {', '.join(fields) or '1 AS one'}"
+        table.fill(lambda query: database.run(f"{made} FROM ({query})"))
 
     def _all(self, pattern: str) -> bool:
         """Whether all fields match a pattern or are missing."""
         tests = [f"bool_and({column} IS NULL OR regexp_full_match({column}, '{pattern}'))" for column in self._columns]
         query = f"SELECT {', '.join(tests) or 'true'} FROM {self._table}"
         return all(one is not False for one in self._database.rows(query)[0])
-
-    def _has_gaps(self) -> bool:
-        """Whether a field is missing."""
-        tests = " OR ".join(f"{column} IS NULL" for column in self._columns) or "false"
-        return self._database.value(f"SELECT 1 FROM {self._table} WHERE {tests} LIMIT 1") is not None
 
     def _check_rows(self, what: str, ids: Ids) -> None:
         """Raise at the first missing or wrong field, and at the first key that is missing or repeated."""
@@ -246,10 +226,8 @@ class VertexTable:
                 raise GraphError(
                     f"{self.shown} has {twice[0][0]!r} twice in column {self._key}: give each vertex one row"
                 )
-        if self.dtype.kind == "O" or (self._all(NUMBER) and (what == "labels" or not self._has_gaps())):
-            return
-        # A label that is missing is none.
-        for column in self._columns:
+        # Text is no number, and a label that is missing is none.
+        for column in self._columns if self.dtype.kind != "O" else ():
             missing = "false" if what == "labels" else f"{column} IS NULL"
             wrong = f"{missing} OR NOT regexp_full_match({column}, '{NUMBER}')"
             found = self._database.rows(
@@ -331,22 +309,14 @@ def _write_labels(
     keyed = files.key is not None
     missing = {"O": None, "i": -1}.get(table.dtype.kind, np.nan)
     given = table.whole(num_vertices, missing if keyed and table.dtype.kind != "O" else "" if keyed else None)
-    num_classes = files.num_classes
-    names: list[str] | None = None
     if given.dtype.kind in "OSU":
-        flat = given.reshape(len(given)).astype(object)
-        flat = np.array([one.decode() if isinstance(one, bytes) else "" if one is None else str(one) for one in flat])
-        found_names, codes = np.unique(flat[flat != ""], return_inverse=True)
-        given = np.full(len(flat), -1)
-        given[flat != ""] = codes
-        names = found_names.tolist()
-        num_classes = len(names) if num_classes is None else num_classes
+        flat = given.reshape(len(given)).tolist()
+        given = np.array([one.decode() if isinstance(one, bytes) else one for one in flat], object)
     elif given.dtype.kind == "f" and files.nan_is_unlabelled:
         given = np.where(np.isnan(given), -1, given).astype(np.int64)
-    labels = checked_labels(given, num_vertices, num_classes, files.multilabel)
+    labels = named_labels(given, num_vertices, files.num_classes, files.multilabel)
     folder.add("labels", labels.array)
-    if names is None and labels.multilabel:
-        names = table.names
+    names = table.names if labels.multilabel else labels.class_names
     if names is not None:
         folder.add(CLASS_NAMES, stored_names(CLASS_NAMES, names))
     if files.masks:
@@ -375,16 +345,7 @@ def _stream(folder: FolderWriter, what: str, table: VertexTable, dtype: np.dtype
     column = folder.open(what, dtype, (num_vertices, *table.row))
     count = 0
     for piece in table.pieces():
-        if dtype == np.int32 and piece.dtype != np.int32:
-            for extreme in (int(piece.min()), int(piece.max())):
-                if not -(2**31) <= extreme < 2**31:
-                    raise GraphError(
-                        f"{what} holds {extreme}, which int32 does not: renumber, or give floating numbers"
-                    )
-        with np.errstate(over="ignore"):  # values too large for float32 become infinite, and are then refused
-            held = piece.astype(dtype)
-        if dtype.kind == "f":
-            check_finite(f"{what}[{count}:]" if count else what, held)
+        held = as_held(f"{what}[{count}:]" if count else what, piece, dtype)
         count += len(held)
         if count > num_vertices:
             break
@@ -394,9 +355,3 @@ def _stream(folder: FolderWriter, what: str, table: VertexTable, dtype: np.dtype
         raise GraphError(
             f"{table.shown}: {what} has {more}{min(count, num_vertices):,} rows, expected {num_vertices:,}"
         )
-
-
-def _key(column: str, ids: Ids) -> str:
-    if ids == "names":
-        return f"nullif(trim({column}, ' \t\r'), '')"
-    return f"CASE WHEN regexp_full_match({column}, '{INTEGER}') THEN try_cast({column} AS BIGINT) END"

@@ -9,7 +9,7 @@ import pytest
 
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.from_files.import_graph import import_graph
-from dorylax.graph.from_files.ogb_folder import ogb_folder
+from dorylax.graph.from_files.sources import ogb_folder
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
 
