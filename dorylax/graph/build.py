@@ -4,8 +4,8 @@ Duplicate edges are kept (a `Graph` is a multigraph) unless `coalesce` is asked 
 edge's id is its place in the arrays given, whatever order they are in, and `edge_data` are in that order. The permutation
 from there to rows is kept only where it is neither of two that follow from the rows: sorted by target, or by source.
 
-Other formats are `dorylax.graph.importers`' and `archive`'s. Users call the constructors of `Graph`, where arguments are
-described.
+Users call the constructors of `Graph`, which describe the arguments. `kind` is the class of the graph, and `names` are
+those of the arrays in messages.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from jaxtyping import Int32, Int64, Integer
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import AnyGraph, SelfLoops
 from dorylax.graph.edge_data import checked_edge_data
-from dorylax.graph.edge_order import sorted_by
 from dorylax.graph.rows import all_rows, spans
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.transform import coalesce as coalesced
-from dorylax.graph.transpose import compress, edge_ids_fit, transpose
+from dorylax.graph.transpose import compress, edge_ids_fit, sorted_by, transpose
 from dorylax.graph.validate import (
     GraphError,
     as_integers,
@@ -43,19 +42,7 @@ def from_incoming(
     edge_ids: bool = True,
     **known: Any,
 ) -> AnyGraph:
-    """A graph of compressed rows by destination; see `Graph.from_csr`.
-
-    Args:
-        kind: the class of the graph.
-        offsets: integers `[V+1]`.
-        sources: integers `[E]`.
-        edge_data: values of the edges by name, `[E, …]`, in order of `sources`.
-        edge_ids: whether edges have ids.
-        **known: what `assemble` need not find out.
-
-    Raises:
-        GraphError: the arrays do not make rows.
-    """
+    """A graph of compressed rows by destination; see `Graph.from_csr`. `known` is what `assemble` need not find out."""
     row_offsets, ids = _valid_rows(
         as_integers("offsets", offsets), as_integers("sources", sources), ("offsets", "sources")
     )
@@ -80,18 +67,10 @@ def from_outgoing(
 ) -> AnyGraph:
     """A graph of compressed rows by source; an edge's id is its place in `targets`, sorted or not.
 
-    Args:
-        kind: the class of the graph.
-        offsets: integers `[V+1]`.
-        targets: integers `[E]`.
-        names: what messages call these two.
-        edge_data: values of the edges by name, `[E, …]`, in order of `targets`.
-        symmetric: True where rows by source are said to be rows by target too, which is checked.
-        self_loops: what they are known to have where they are known to be symmetric, too: saves two passes over the edges.
-        edge_ids: whether edges have ids.
+    Rows that are said to be `symmetric` are checked. They may come with their `self_loops`, which saves two passes.
 
     Raises:
-        GraphError: the arrays do not make rows, or say that they are symmetric and are not.
+        GraphError: the arrays do not make rows, or are said to be symmetric and are not.
     """
     row_offsets, ids = _valid_rows(as_integers(names[0], offsets), as_integers(names[1], targets), names)
     is_sorted, num_vertices = _rows_are_sorted(row_offsets, ids), len(row_offsets) - 1
@@ -121,23 +100,7 @@ def from_pairs(
     ids: Integer[np.ndarray, " E"] | None = None,
     finite: bool = True,
 ) -> AnyGraph:
-    """A graph of the edges `sources[k]` → `targets[k]`; see `Graph.from_coo`.
-
-    Args:
-        kind: the class of the graph.
-        sources: integers `[E]`.
-        targets: integers `[E]`.
-        names: what messages call these two.
-        num_vertices: V or None.
-        edge_data: values of the edges by name, `[E, …]`.
-        coalesce: what becomes of equal edges.
-        edge_ids: whether edges have ids.
-        ids: the id of each edge, ascending; None for its place.
-        finite: Whether to refuse values that are not finite.
-
-    Raises:
-        GraphError: as `Graph.from_coo`.
-    """
+    """A graph of the edges `sources[k]` → `targets[k]`; see `Graph.from_coo`. `ids`, ascending, are places by default."""
     if coalesce is True or (coalesce is not False and coalesce not in get_args(Coalesce)):
         raise GraphError(
             'coalesce must be False, "first" (keep the first of equal edges) or "sum" (add their values), '

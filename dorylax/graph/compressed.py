@@ -30,8 +30,15 @@ from typing import Any, Literal, TypeVar, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
-from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, places_of_slots
-from dorylax.graph.transpose import edge_ids_fit, transpose, transposed_positions
+from dorylax.graph.transpose import (
+    BySlot,
+    EdgeOrder,
+    edge_ids_fit,
+    inverse_permutation,
+    places_of_slots,
+    transpose,
+    transposed_positions,
+)
 from dorylax.graph.validate import GraphError
 
 SelfLoops = Literal["none", "some", "all"]

@@ -16,13 +16,12 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import Adjacency, CompressedGraph
-from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.quality import ghosts
 from dorylax.graph.reorder import permuted
 from dorylax.graph.rows import spans
 from dorylax.graph.shard import Direction, Shard
-from dorylax.graph.transpose import transpose
+from dorylax.graph.transpose import inverse_permutation, transpose
 
 
 @final

@@ -14,10 +14,9 @@ from dorylax.aligned import ALIGNMENT
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import Adjacency, SelfLoops
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
 from dorylax.graph.mapped import mapping_of
-from dorylax.graph.transpose import edge_ids_fit
+from dorylax.graph.transpose import BySlot, edge_ids_fit
 
 Origin = Literal["generated", "archive", "published"]
 """How it comes into memory: drawn by `communities`, read from an npz archive, made from published files."""

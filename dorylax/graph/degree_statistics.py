@@ -140,10 +140,10 @@ class DegreeStatistics:
 
         Args:
             server: s.
-            reads: of `ShardSummary`.
-            ghosts: how many it has of each interval of the graph.
-            wanted: by peer: how many rows of each own interval the peer has as ghosts, and sends sums for.
-            edges: between the server and one peer.
+            reads: As for `ShardSummary`.
+            ghosts: Number of ghosts of each interval of the graph.
+            wanted: By peer, the number of rows of each own interval that the peer has as ghosts, and sends sums for.
+            edges: Number of edges between the server and one peer.
         """
         intervals = len(reads)
         chosen = [_sample(count, intervals) for count in ghosts.tolist()]

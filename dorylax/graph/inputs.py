@@ -13,7 +13,7 @@ import numpy as np
 
 from dorylax.graph.arrays import as_array
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.validate import GraphError, check_finite, check_length
+from dorylax.graph.validate import GraphError, as_held, check_length
 
 # What a model is called with already: positions, the flags that say whether it trains, and Flax's own keywords.
 RESERVED = frozenset(
@@ -91,13 +91,4 @@ def _rows(name: str, value: Any, num_rows: int, per: str) -> np.ndarray:
     check_length(name, array, num_rows, per)
     if array.size == 0 and num_rows:
         raise GraphError(f"{name} has shape {list(array.shape)}: expected at least one number per row")
-    held = held_dtype(array.dtype)
-    if held == np.int32 and array.dtype != np.int32 and array.size:
-        for extreme in (int(array.min()), int(array.max())):
-            if not -(2**31) <= extreme < 2**31:
-                raise GraphError(f"{name} holds {extreme}, which int32 does not: renumber, or give floating numbers")
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
-        array = array.astype(held, copy=False)
-    if held == np.float32:
-        check_finite(name, array)
-    return array
+    return as_held(name, array, held_dtype(array.dtype))

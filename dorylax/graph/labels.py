@@ -13,9 +13,9 @@ from jaxtyping import Bool
 from dorylax.graph.array_names import CLASS_NAMES
 from dorylax.graph.arrays import as_array, class_codes
 from dorylax.graph.names import shown_names, stored_names
-from dorylax.graph.rows import spans
+from dorylax.graph.rows import row_spans, spans
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.validate import MAX_CLASSES, GraphError, check_binary, check_finite, check_length
+from dorylax.graph.validate import MAX_CLASSES, GraphError, as_held, check_binary, check_length
 
 _FORMS = "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T]"
 _TEXT = "number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])"
@@ -93,15 +93,10 @@ def named_labels(
 
 
 def renumbered(codes: np.ndarray, names: np.ndarray, class_names: np.ndarray) -> np.ndarray:
-    """Codes of classes `[V]` in another numbering.
-
-    Args:
-        codes: Positions in `names`, -1 for no class.
-        names: Names by old number.
-        class_names: Names by new number.
+    """Codes of classes `[V]`, positions in `names` or -1 for no class, as positions in `class_names`.
 
     Raises:
-        GraphError: A class that occurs has no new number.
+        GraphError: A class that occurs is not one of `class_names`.
     """
     number = {name: code for code, name in enumerate(class_names.tolist())}
     table = np.array([*(number.get(name, -2) for name in names.tolist()), -1], np.int32)
@@ -234,22 +229,13 @@ def _raise_no_class(array: np.ndarray, k: int, limit: int, limit_name: str) -> N
 def _targets(array: np.ndarray) -> Labels:
     if array.ndim == 2 and array.shape[1] == 0:
         raise GraphError(f"labels has shape {list(array.shape)}: expected at least one column of targets")
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, and is then refused
-        array = array.astype(np.float32, copy=False)
-    if not _is_blank(array):
-        check_finite(
-            "labels", array, "give any number and leave the vertex out of all masks (of classes: -1, and num_classes)"
-        )
-    return Labels(array, None, multilabel=False)
+    remedy = "give any number and leave the vertex out of all masks (of classes: -1, and num_classes)"
+    held = array.astype(np.float32) if _is_blank(array) else as_held("labels", array, np.float32, remedy)
+    return Labels(held, None, multilabel=False)
 
 
 def _is_binary(array: np.ndarray) -> bool:
-    return all(((chunk == 0) | (chunk == 1)).all() for chunk in _chunks(array))
-
-
-def _chunks(array: np.ndarray) -> Any:
-    width = max(1, array.shape[1])
-    return (array[start:stop] for start, stop in spans(len(array), max(1, (1 << 20) // width)))
+    return all(np.isin(array[start:stop], (0, 1)).all() for start, stop in row_spans(array))
 
 
 def _indicators(array: np.ndarray, given: int | None, multilabel: bool | None) -> Labels:
@@ -272,8 +258,8 @@ def _indicators(array: np.ndarray, given: int | None, multilabel: bool | None) -
 def _check_not_one_hot(array: np.ndarray) -> None:
     """One class each, written as rows of zeros and ones, would be trained with another loss than its writer expects."""
     ones = 0
-    for chunk in _chunks(array):
-        counts = np.count_nonzero(chunk, axis=1)
+    for start, stop in row_spans(array):
+        counts = np.count_nonzero(array[start:stop], axis=1)
         if (counts > 1).any():
             return
         ones += int(counts.sum())

@@ -153,16 +153,16 @@ def keys_of_links(graph: Graph, pairs: Int32[np.ndarray, "N 2"]) -> Int64[np.nda
 def pairs_without_links(
     graph: Graph, links: Int64[np.ndarray, " M"], wanted: int, seed: Sequence[int]
 ) -> Int32[np.ndarray, "N 2"]:
-    """Distinct pairs of vertices that are neither these links nor loops, in random order: the same for the same seed.
+    """Distinct pairs of vertices that are neither these links nor loops, in an order drawn from a seed.
 
     Args:
-        graph: says how many vertices there are, and whether a pair has a direction.
-        links: of `keys_of_links`.
-        wanted: how many.
-        seed: numbers ≥ 0.
+        graph: Defines the number of vertices, and whether a pair has a direction.
+        links: Result of `keys_of_links`.
+        wanted: Number of pairs.
+        seed: Numbers ≥ 0.
 
     Raises:
-        GraphError: there are not so many.
+        GraphError: There are not so many.
     """
     # Listing all pairs takes a second, and this is done in every epoch; drawing is slow only where few are left.
     found = _no_edges(graph, links, wanted, seed, listed=min(_FEW_PAIRS, 4 * (wanted + len(links))))

@@ -60,7 +60,7 @@ class Merge(Sums):
         return np.bincount(blocks, minlength=own + self.size - first_received)
 
     def stand_for(self, ghosts: np.ndarray) -> int:
-        """How many rows are sent for these ghosts."""
+        """Number of rows to send for these ghosts."""
         return len(ghosts)
 
     @property

@@ -16,8 +16,8 @@ from jaxtyping import Int32, Int64, Integer
 
 from dorylax.aligned import empty
 from dorylax.graph.compressed import AnyGraph, CompressedGraph
-from dorylax.graph.edge_order import BySlot, EdgeOrder, inverse_permutation, places_of_slots
 from dorylax.graph.rows import SPAN
+from dorylax.graph.transpose import BySlot, EdgeOrder, inverse_permutation, places_of_slots
 from dorylax.graph.validate import as_integers, check_permutation
 
 MOST_THREADS = 8
@@ -80,18 +80,10 @@ def permuted(
     *,
     with_positions: bool = False,
 ) -> tuple[Int64[np.ndarray, " R1"], Int32[np.ndarray, " e"]]:
-    """Some rows of a graph whose vertices get other numbers.
+    """Offsets and sources of some rows, in the order given, of a graph whose vertices get the new numbers `place`.
 
-    Args:
-        offsets: int64 `[V+1]`.
-        sources: ascending inside a row, int32 `[E]`.
-        rows: which, in the order in which they are wanted, `[R]`.
-        place: the new number of each vertex, int32 `[V]`.
-        with_positions: whether positions are wanted in the place of sources.
-
-    Returns:
-        Offsets, int64 `[R+1]`, and sources by their new numbers, ascending inside a row again, or where in `sources` each
-        of them stood, equal ones in their order; int32 `[e]`.
+    Sources ascend inside a row, before and after. With positions, those in `sources` come in their place, equal ones in
+    their order.
     """
     new_offsets = empty((len(rows) + 1,), np.int64)
     new_offsets[0] = 0

@@ -21,6 +21,11 @@ def spans(num_entries: int, size: int = SPAN) -> Iterator[tuple[int, int]]:
         yield start, min(start + size, num_entries)
 
 
+def row_spans(matrix: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Cuts the rows of `[V, …]` into spans of about `SPAN` elements, a row at least."""
+    return spans(len(matrix), max(1, SPAN // max(1, matrix[:1].size)))
+
+
 def rows_between(offsets: Int64[np.ndarray, " R1"], start: int, stop: int) -> Int32[np.ndarray, " N"]:
     """The row of each entry in `start:stop`, int32 `[stop - start]`."""
     first = int(np.searchsorted(offsets, start, side="right")) - 1
@@ -47,12 +52,12 @@ def count_rows_where(chosen: Int64[np.ndarray, " N"], offsets: Int64[np.ndarray,
     return np.diff(np.searchsorted(chosen, offsets)).astype(np.int64, copy=False)
 
 
-def positions_of_loops(
-    offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndarray, " E"]
+def positions_where(
+    compare: np.ufunc, offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndarray, " E"]
 ) -> Int64[np.ndarray, " N"]:
-    """Positions, ascending, of the entries that join a vertex to itself, int64 `[N]`."""
+    """Positions, ascending, of the entries with `compare(neighbour, row)`: `np.equal` gives loops."""
     found = [
-        np.flatnonzero(neighbours[start:stop] == rows_between(offsets, start, stop)) + start
+        np.flatnonzero(compare(neighbours[start:stop], rows_between(offsets, start, stop))) + start
         for start, stop in spans(len(neighbours))
     ]
     return np.concatenate(found) if found else np.zeros(0, np.int64)
@@ -60,7 +65,7 @@ def positions_of_loops(
 
 def rows_with_loops(offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndarray, " E"]) -> Bool[np.ndarray, " R"]:
     """Whether each row lists its own vertex, bool `[R]`."""
-    return count_rows_where(positions_of_loops(offsets, neighbours), offsets) > 0
+    return count_rows_where(positions_where(np.equal, offsets, neighbours), offsets) > 0
 
 
 def first_of_equals(offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndarray, " E"]) -> Bool[np.ndarray, " E"]:

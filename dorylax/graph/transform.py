@@ -17,19 +17,17 @@ from jaxtyping import Bool, Int32, Int64, Integer
 from dorylax.graph.assemble import assemble
 from dorylax.graph.compressed import Adjacency, AnyGraph, CompressedGraph
 from dorylax.graph.edge_data import EdgeData, check_sums, map_values, require_ids_for, sums_of_runs, wider
-from dorylax.graph.edge_order import BySlot
 from dorylax.graph.reorder import reorder, user_order
 from dorylax.graph.rows import (
     all_rows,
     count_rows_where,
     first_of_equals,
     offsets_without,
-    positions_of_loops,
+    positions_where,
     rows_between,
     rows_with_loops,
-    spans,
 )
-from dorylax.graph.transpose import compress, edge_ids_fit
+from dorylax.graph.transpose import BySlot, compress, edge_ids_fit
 from dorylax.graph.validate import GraphError, check_finite
 
 Coalesce = Literal["first", "sum"]
@@ -100,25 +98,23 @@ def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None)
         raise GraphError(f"loop_data {fault}: say what self-loops get, with_self_loops({{{example}}})")
     if graph.self_loops == "all" or graph.num_vertices == 0:
         return graph
+    num_edges, num_vertices = graph.num_edges, graph.num_vertices
     offsets, sources = graph.host_rows()
     lacking = np.flatnonzero(~rows_with_loops(offsets, sources))
-    below = count_rows_where(_positions_below_diagonal(offsets, sources), offsets)
-    places = offsets[lacking] + below[lacking]  # after the sources smaller than v, so that rows stay sorted
-    added = np.zeros(len(offsets), np.int64)
-    added[lacking + 1] = 1
-    rows = offsets + np.cumsum(added), np.insert(sources, places, lacking.astype(np.int32))
-    known: dict[str, Any] = {"symmetric": graph.symmetric, "self_loops": "all"}
-    num_ids = graph.num_edge_ids + graph.num_vertices
-    if not _keeps_ids(graph, num_ids, data):
-        return assemble(type(graph), *rows, **known, without_edge_ids=True)
-    order = np.insert(_order(graph), places, np.arange(len(lacking), dtype=np.int32) + len(sources))
-    loops = {name: _of_loops(name, given[name], array, lacking, graph.num_vertices) for name, array in data.items()}
-    return assemble(
-        type(graph),
-        *rows,
-        **known | _ids(np.concatenate([_all_ids(graph), graph.num_edge_ids + lacking]), num_ids),
-        placed=order,
-        edge_data=_carried(graph, {name: np.concatenate([array, loops[name]]) for name, array in data.items()}),
+    below = count_rows_where(positions_where(np.less, offsets, sources), offsets)
+    slots = offsets[lacking] + below[lacking]  # after the sources smaller than v, so that rows stay sorted
+    rows = offsets + np.searchsorted(lacking, np.arange(num_vertices + 1)), np.insert(sources, slots, lacking)
+    num_ids = graph.num_edge_ids + num_vertices
+    return _with_edges(
+        graph,
+        rows,
+        np.insert(_order(graph), slots, num_edges + lacking) if _keeps_ids(graph, num_ids, data) else None,
+        num_ids,
+        data,
+        new_data=lambda loops: {name: _of_loops(name, given[name], data[name], loops, num_vertices) for name in data},
+        new_ids=lambda loops: graph.num_edge_ids + loops,
+        symmetric=graph.symmetric,
+        self_loops="all",
     )
 
 
@@ -128,7 +124,7 @@ def without_self_loops(graph: AnyGraph) -> AnyGraph:
     if graph.self_loops == "none":
         return graph
     keep = np.ones(graph.num_edges, bool)
-    keep[positions_of_loops(*graph.host_rows())] = False
+    keep[positions_where(np.equal, *graph.host_rows())] = False
     return part(graph, keep, _data(graph), symmetric=graph.symmetric, self_loops="none")
 
 
@@ -148,28 +144,22 @@ def symmetrise(graph: AnyGraph) -> AnyGraph:
     targets = all_rows(offsets)
     both = np.concatenate([sources, targets]), np.concatenate([targets, sources])
     offsets, sources, origin = compress(*both, graph.num_vertices, with_positions=with_ids)
-    keep = first_of_equals(
-        offsets, sources
-    )  # the sort is stable: edges before reverse edges, lower ids before higher ones
-    offsets, sources = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
-    if not with_ids:
-        return assemble(
-            type(graph), offsets, sources, symmetric=True, self_loops=graph.self_loops, without_edge_ids=True
-        )
-    origin = origin[keep]
-    reverse, slots = origin >= num_edges, origin % num_edges
-    places = _order(graph)[slots] + reverse * np.int64(num_edges)
-    chosen, order = _ranked(places, 2 * num_edges)
-    twins = chosen % num_edges
-    return assemble(
-        type(graph),
-        offsets,
-        sources,
+    # The sort is stable: edges before reverse edges, lower ids before higher ones.
+    keep = first_of_equals(offsets, sources)
+    places = None
+    if with_ids:
+        origin = origin[keep]
+        places = _order(graph)[origin % num_edges] + (origin >= num_edges) * np.int64(num_edges)
+    return _with_edges(
+        graph,
+        (offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]),
+        places,
+        num_ids,
+        data,
+        new_data=lambda twins: map_values(data, lambda array: array[twins]),
+        new_ids=lambda twins: graph.num_edge_ids + _all_ids(graph)[twins],
         symmetric=True,
         self_loops=graph.self_loops,
-        placed=order,
-        **_ids(_all_ids(graph)[twins] + (chosen >= num_edges) * graph.num_edge_ids, num_ids),
-        edge_data=_carried(graph, map_values(data, lambda array: array[twins])),
     )
 
 
@@ -208,7 +198,7 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
     known: dict[str, Any] = {"without_edge_ids": True}
     places = np.zeros(0, np.int64)
     if graph.edge_ids_fit:
-        places, ranks = _ranked(_order(graph)[kept], graph.num_edges)
+        places, ranks = _ranked(_order(graph)[kept])
         known = {"placed": BySlot(ranks), "edge_ids": _all_ids(graph)[places].astype(np.int32)}
     ids = np.arange(graph.num_vertices, dtype=np.int32) if graph.vertex_ids is None else np.asarray(graph.vertex_ids)
     part = assemble(
@@ -223,25 +213,9 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
     return part, places
 
 
-def _positions_below_diagonal(
-    offsets: Int64[np.ndarray, " V1"], sources: Int32[np.ndarray, " E"]
-) -> Int64[np.ndarray, " N"]:
-    """Positions, ascending, of the entries whose source is smaller than their row."""
-    found = [
-        np.flatnonzero(sources[start:stop] < rows_between(offsets, start, stop)) + start
-        for start, stop in spans(len(sources))
-    ]
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-
 def _data(graph: CompressedGraph) -> EdgeData:
     """The edges' values; none for a graph that came through JAX, which does not know them."""
     return dict(graph.edge_data) if graph.knows_edge_data else {}
-
-
-def _carried(graph: CompressedGraph, data: EdgeData) -> EdgeData | None:
-    """What the changed graph is to know of values."""
-    return data if graph.knows_edge_data else None
 
 
 def _keeps_ids(graph: CompressedGraph, num_ids: int, data: EdgeData) -> bool:
@@ -260,22 +234,16 @@ def _all_ids(graph: CompressedGraph) -> Int64[np.ndarray, " E"]:
     return np.arange(graph.num_edges) if ids is None else np.asarray(ids, np.int64)
 
 
-def _ids(ids: Int64[np.ndarray, " E"], num_ids: int) -> dict[str, Any]:
-    """What `Graph` is told of ids, ascending."""
-    contiguous = len(ids) == 0 or ids[-1] == len(ids) - 1
-    return {"edge_ids": None if contiguous else ids.astype(np.int32), "num_edge_ids": num_ids}
-
-
-def _ranked(places: Integer[np.ndarray, " N"], size: int) -> tuple[Int64[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
-    """Places of 0 … size-1, each at most once: those there are, ascending, and the rank of each."""
-    there = np.zeros(size, bool)
+def _ranked(places: Integer[np.ndarray, " N"]) -> tuple[Int64[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
+    """Distinct places, ascending, and the rank of each."""
+    there = np.zeros(int(places.max(initial=-1)) + 1, bool)
     there[places] = True
     ranks = np.cumsum(there, dtype=np.int64) - 1
     return np.flatnonzero(there), ranks[places].astype(np.int32)
 
 
 def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> AnyGraph:
-    """The graph of the edges whose slots are kept, which keep their ids.
+    """The graph, in the user's order, of the edges whose slots are kept, which keep their ids.
 
     Args:
         graph: the graph, in the user's order.
@@ -286,18 +254,55 @@ def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known:
     offsets, sources = graph.host_rows()
     rows = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
     if not graph.edge_ids_fit:
-        return assemble(type(graph), *rows, **known, without_edge_ids=True)
-    slots = np.flatnonzero(keep)
+        return _with_edges(graph, rows, None, graph.num_edge_ids, data, **known)
     order = graph.edge_order
-    chosen, ranks = _ranked(slots if order is None else np.asarray(order)[slots], graph.num_edges)
-    # A part of what is sorted is sorted.
-    placed = "target" if order is None else ranks if isinstance(graph.placed, BySlot | np.ndarray) else graph.placed
+    if order is None:
+        known["placed"] = "target"  # a part of what is sorted is sorted
+    elif isinstance(graph.placed, str):
+        known["placed"] = graph.placed
+    return _with_edges(graph, rows, _order(graph)[keep], graph.num_edge_ids, data, **known)
+
+
+def _with_edges(
+    graph: AnyGraph,
+    rows: tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " e"]],
+    places: Integer[np.ndarray, " e"] | None,
+    num_ids: int,
+    data: EdgeData,
+    *,
+    new_data: Callable[[Int64[np.ndarray, " n"]], EdgeData] | None = None,
+    new_ids: Callable[[Int64[np.ndarray, " n"]], Int64[np.ndarray, " n"]] | None = None,
+    **known: Any,
+) -> AnyGraph:
+    """The graph with other edges on the same vertices, some of which it had.
+
+    Args:
+        graph: the graph, in the user's order; E edges.
+        rows: offsets and sources of the new edges.
+        places: for each of them the place it had, or E + the number of a new one; None: edges get no ids.
+        num_ids: ids that are given out then.
+        data: values of all edges that the graph had.
+        new_data: values of new edges by their numbers.
+        new_ids: ids of new edges by their numbers.
+        **known: what `assemble` need not find out.
+    """
+    if places is None:
+        return assemble(type(graph), *rows, **known, without_edge_ids=True)
+    chosen, ranks = _ranked(places)
+    kept, new = np.split(chosen, [np.searchsorted(chosen, graph.num_edges)])
+    ids, values = _all_ids(graph)[kept], map_values(data, lambda array: array[kept])
+    if new_data is not None and new_ids is not None:
+        more = new_data(new - graph.num_edges)
+        ids = np.concatenate([ids, new_ids(new - graph.num_edges)])
+        values = {name: np.concatenate([array, more[name]]) for name, array in values.items()}
+    contiguous = len(ids) == 0 or ids[-1] == len(ids) - 1
     return assemble(
         type(graph),
         *rows,
-        **known | _ids(_all_ids(graph)[chosen], graph.num_edge_ids),
-        placed=placed,
-        edge_data=_carried(graph, map_values(data, lambda array: array[chosen])),
+        **{"placed": ranks} | known,
+        edge_ids=None if contiguous else ids.astype(np.int32),
+        num_edge_ids=num_ids,
+        edge_data=values if graph.knows_edge_data else None,
     )
 
 

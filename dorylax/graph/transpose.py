@@ -1,4 +1,9 @@
-"""Counting sorts of edges: transposing compressed sparse rows, and compressing loose edges into them.
+"""Positions of edges: counting sorts into compressed sparse rows and their transposes, slots, and places.
+
+A *slot* is a position in the incoming rows: primitives, kernels and programs count edges by slots. A *place* is a position
+in the arrays `[E, …]` that users give and get; places follow the edges' ids. `EdgeOrder` describes the permutation between
+them. Memory order (`Graph.reorder`) changes slots and never places, so the permutation refers to the vertices' own ids and
+is computed for a memory order on first use.
 
 All sorts are stable and take O(V + E) time; the loops are SciPy's (compiled; SciPy comes with JAX). SciPy sees a
 matrix, but only its structure is of interest: duplicate entries are different edges and must never be added up.
@@ -6,15 +11,32 @@ matrix, but only its structure is of interest: duplicate entries are different e
 
 from __future__ import annotations
 
+from typing import Any, Literal, NamedTuple
+
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
 from dorylax.aligned import empty
-from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.rows import SPAN, all_rows, spans
 
 # Edge ids are int32 inside JAX, which without x64 would silently narrow anything wider. Graphs may have more edges than
 # this; their edges then have no ids, and only operators that do not need them apply (see `Graph.edge_ids_fit`).
 MAX_EDGE_IDS = 2**31 - 1
+
+
+class BySlot(NamedTuple):
+    """Places said slot by slot, as JAX carries them.
+
+    Attributes:
+        places: the place of the edge in each slot, int32 `[E]`; None where slot k is place k.
+    """
+
+    places: Any = None
+
+
+EdgeOrder = Literal["target", "source"] | np.ndarray | BySlot
+"""The places of a graph's edges: ranks by (target, source) or by (source, target) of the vertices' own ids, equal edges as
+they lie in the rows; or, int32 `[E]`, the place of each edge where edges are ranked by (target, source); or `BySlot`."""
 
 
 def edge_ids_fit(num_edges: int) -> bool:
@@ -31,16 +53,10 @@ def transpose(
 ) -> tuple[Int64[np.ndarray, " C1"], Int32[np.ndarray, " E"], Int32[np.ndarray, " E"] | None]:
     """Rows by the other end.
 
-    Args:
-        offsets: int64 `[R+1]`.
-        neighbours: int32 `[E]`, each in 0 … num_columns-1.
-        num_columns: C, the number of rows of the result.
-        with_positions: whether the third result is wanted; without it the sort moves 5 bytes an edge instead of 8.
-
     Returns:
-        `(offsets, neighbours, edges)` of the transposed structure: int64 `[C+1]`, int32 `[E]` (the row each entry came
-        from, ascending inside a row) and the position each entry came from, int32 `[E]`: an edge id, so None past
-        `MAX_EDGE_IDS` edges, and where not wanted.
+        `(offsets, neighbours, edges)` of the transposed structure. Neighbours are the rows the entries came from, ascending
+        inside a row; edges their positions, edge ids, so None past `MAX_EDGE_IDS` edges, and without `with_positions`
+        (which saves 3 of 8 bytes an edge in the sort).
     """
     from scipy.sparse import csr_array
 
@@ -50,19 +66,15 @@ def transpose(
     carried = np.arange(num_edges, dtype=np.int32) if with_positions else np.zeros(num_edges, np.int8)
     by_column = csr_array((carried, neighbours, offsets), shape=shape).tocsc()
     targets = by_column.indices.astype(np.int32, copy=False)
-    return _offsets(by_column.indptr), targets, by_column.data if with_positions else None
+    return by_column.indptr.astype(np.int64, copy=False), targets, by_column.data if with_positions else None
 
 
 def transposed_positions(
     offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndarray, " E"]
 ) -> Int32[np.ndarray, " E"]:
-    """The third result of `transpose` where the transposed rows are known to be the same rows.
+    """The third result of `transpose` for rows that equal their transpose.
 
     The counting sort goes span by span, so that memory beyond the result does not grow with the edges.
-
-    Args:
-        offsets: int64 `[R+1]`.
-        neighbours: int32 `[E]`, E ≤ `MAX_EDGE_IDS`.
     """
     from scipy.sparse import csr_array
 
@@ -90,28 +102,46 @@ def compress(
 ) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"], Integer[np.ndarray, " E"]]:
     """Rows by target, sources ascending inside a row; equal edges keep their order.
 
-    Args:
-        sources: int32 `[E]`, each in 0 … V-1.
-        targets: int32 `[E]`, each in 0 … V-1.
-        num_vertices: V.
-        with_positions: whether the third result is wanted; without it the sort moves 5 bytes an edge instead of 8.
-
     Returns:
-        `(offsets, sources, positions)`: int64 `[V+1]`, int32 `[E]`, and where each entry stood in the arguments, int32
-        `[E]` (int64 past 2³¹ edges; zeros, int8, when not wanted).
+        `(offsets, sources, positions)`: positions are those of the entries in the arguments, int32 (int64 past 2³¹ edges;
+        zeros, int8, without `with_positions`).
     """
     from scipy.sparse import coo_array
 
-    carried = _positions(len(sources)) if with_positions else np.zeros(len(sources), np.int8)
+    dtype = np.int8 if not with_positions else np.int32 if edge_ids_fit(len(sources)) else np.int64
+    carried = np.arange(len(sources), dtype=dtype) if with_positions else np.zeros(len(sources), dtype)
     edges = coo_array((carried, (sources, targets)), shape=(num_vertices, num_vertices))
     edges.has_canonical_format = True  # keeps tocsr() from adding up duplicates
     by_target = edges.tocsr().tocsc()  # by source first: the second sort, being stable, leaves sources ascending
-    return _offsets(by_target.indptr), by_target.indices.astype(np.int32, copy=False), by_target.data
+    offsets = by_target.indptr.astype(np.int64, copy=False)
+    return offsets, by_target.indices.astype(np.int32, copy=False), by_target.data
 
 
-def _offsets(indptr: np.ndarray) -> Int64[np.ndarray, " R1"]:
-    return indptr.astype(np.int64, copy=False)
+def places_of_slots(
+    order: Literal["target", "source"] | np.ndarray,
+    offsets: Int64[np.ndarray, " V1"],
+    sources: Int32[np.ndarray, " E"],
+    vertex_ids: Int32[np.ndarray, " V"],
+) -> Integer[np.ndarray, " E"]:
+    """The place of the edge in each slot of rows whose vertices have other ids, by two counting sorts, O(V + E)."""
+    sources, targets = vertex_ids[sources], vertex_ids[all_rows(offsets)]
+    major, minor = (sources, targets) if isinstance(order, str) and order == "source" else (targets, sources)
+    _, _, slots = compress(minor, major, len(offsets) - 1)
+    ranks = inverse_permutation(slots)
+    return ranks if isinstance(order, str) else order[ranks]
 
 
-def _positions(num_edges: int) -> Integer[np.ndarray, " E"]:
-    return np.arange(num_edges, dtype=np.int32 if edge_ids_fit(num_edges) else np.int64)
+def sorted_by(major: Integer[np.ndarray, " E"], minor: Integer[np.ndarray, " E"]) -> bool:
+    """Whether pairs ascend by (major, minor), equal ones allowed."""
+    for start, stop in spans(len(major)):
+        a, b = major[max(start, 1) - 1 : stop], minor[max(start, 1) - 1 : stop]
+        if not ((a[1:] > a[:-1]) | ((a[1:] == a[:-1]) & (b[1:] >= b[:-1]))).all():
+            return False
+    return True
+
+
+def inverse_permutation(order: Integer[np.ndarray, " N"]) -> Integer[np.ndarray, " N"]:
+    """The permutation p with `p[order[i]] = i`, of the same type."""
+    inverse = empty((len(order),), order.dtype)
+    inverse[order] = np.arange(len(order), dtype=order.dtype)
+    return inverse

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.rows import row_spans, spans
 
 MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
 MAX_CLASSES = int(np.iinfo(np.int32).max)  # labels are int32
@@ -98,17 +98,32 @@ def check_numbers(name: str, array: np.ndarray, axes: str) -> None:
 
 def check_finite(name: str, matrix: np.ndarray, remedy: str = "replace or drop it") -> None:
     """No NaN, no infinity, in `[V, …]`; `remedy` says what to do about one."""
-    width = max(1, matrix[:1].size)
-    for start, stop in spans(len(matrix), max(1, SPAN // width)):
+    for start, stop in row_spans(matrix):
         finite = np.isfinite(matrix[start:stop])
         if not finite.all():
             _raise_at(name, matrix, np.argwhere(~finite)[0], start, f"is not finite: {remedy}")
 
 
+def as_held(name: str, array: np.ndarray, dtype: npt.DTypeLike, remedy: str = "replace or drop it") -> np.ndarray:
+    """`array` as bool, int32 or float32, without a copy where it is that already.
+
+    Raises:
+        GraphError: A number is not finite, or does not fit; `remedy` says what to do about the former.
+    """
+    if dtype == np.int32 and array.dtype != np.int32 and array.size:
+        for extreme in (int(array.min()), int(array.max())):
+            if not -(2**31) <= extreme < 2**31:
+                raise GraphError(f"{name} holds {extreme}, which int32 does not: renumber, or give floating numbers")
+    with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, and is then refused
+        held = array.astype(dtype, copy=False)
+    if held.dtype.kind == "f":
+        check_finite(name, held, remedy)
+    return held
+
+
 def check_binary(name: str, matrix: np.ndarray) -> None:
     """Every element is 0 or 1."""
-    width = max(1, matrix[:1].size)
-    for start, stop in spans(len(matrix), max(1, SPAN // width)):
+    for start, stop in row_spans(matrix):
         chunk = matrix[start:stop]
         binary = (chunk == 0) | (chunk == 1)
         if not binary.all():

@@ -1,4 +1,4 @@
-"""What is found out about a graph from its rows, against the dense adjacency matrix."""
+"""Symmetry and self-loops that a graph's rows show, against the dense adjacency matrix, and the hash of its edges."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph.graph import Graph
+from dorylax.graph import Graph, assemble
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -36,3 +36,22 @@ def test_no_edges(v):
     graph = Graph.from_coo([], [], v)
     assert (graph.num_vertices, graph.num_edges, graph.symmetric, graph.self_loops) == (v, 0, True, "none")
     assert graph.outgoing.offsets.tolist() == [0] * (v + 1)
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
+
+
+def _hashes(edges: list[tuple[int, int]]) -> tuple[int, int]:
+    pairs = np.array(edges, np.int64).reshape(-1, 2)
+    rows = Graph.from_coo(pairs[:, 0], pairs[:, 1], 6).incoming
+    return assemble.edge_fingerprint(rows.offsets, rows.neighbours)
+
+
+@given(EDGES, EDGES)
+def test_equal_multisets_and_only_these_have_equal_hashes_in_spans_of_any_length(edges, others):
+    assert (_hashes(edges) == _hashes(others)) == (sorted(edges) == sorted(others))
+    assert _hashes([(v, u) for u, v in edges]) == _hashes(edges)[::-1]
+    whole = _hashes(edges)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "_SPAN", 5)
+        assert _hashes(edges) == whole

@@ -48,7 +48,9 @@ def test_loops_counts_and_first_of_equals(degrees, data):
     with pytest.MonkeyPatch.context() as patch:
         whole = rows.spans
         patch.setattr(rows, "spans", lambda total, size=3: whole(total, 3))  # many spans, cutting through rows
-        np.testing.assert_array_equal(rows.positions_of_loops(offsets, neighbours), np.flatnonzero(owner == neighbours))
+        np.testing.assert_array_equal(
+            rows.positions_where(np.equal, offsets, neighbours), np.flatnonzero(owner == neighbours)
+        )
         looped = [v in row for v, row in enumerate(ids)]
         np.testing.assert_array_equal(rows.rows_with_loops(offsets, neighbours), looped)
         np.testing.assert_array_equal(rows.count_values(neighbours, v), np.bincount(neighbours, minlength=v))

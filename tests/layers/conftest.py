@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
+from dorylax.graph.transpose import BySlot
 
 MakeGraph = Callable[..., Graph]
 

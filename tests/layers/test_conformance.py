@@ -21,8 +21,8 @@ from flax import nnx
 from jax.test_util import check_grads
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
+from dorylax.graph.transpose import BySlot
 from dorylax.layers import (
     APPNP,
     GAT,

@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.aligned import empty
-from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.stream.buckets import MOST, Buckets
 from dorylax.graph.stream.edge_rows import ENTRIES, Cut, EdgeRows, RowBlock
 from dorylax.graph.stream.row_sources import BLOCK_BYTES, Source, ahead, blocks, row_bytes
+from dorylax.graph.transpose import inverse_permutation
 from dorylax.graph.validate import GraphError
 
 _BLOCK = 2 * ENTRIES

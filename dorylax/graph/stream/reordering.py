@@ -33,14 +33,13 @@ from dorylax.graph.array_names import (
     read_features,
     read_order,
 )
-from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.room import check_disk
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.stream.edge_rows import EdgeRows
 from dorylax.graph.stream.moving import Move, MovedEdges
 from dorylax.graph.stream.row_sources import Source, blocks, row_bytes, rows_of
-from dorylax.graph.transpose import edge_ids_fit
+from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_permutation
 from dorylax.machine import resident_bytes
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
+from dorylax.graph.transpose import BySlot
 from dorylax.jax_internals import (
     ClosedJaxpr,
     InconclusiveDimensionOperation,

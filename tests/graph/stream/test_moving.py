@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.graph.edge_order import inverse_permutation
 from dorylax.graph.reorder import permuted
 from dorylax.graph.stream import moving
 from dorylax.graph.stream.edge_rows import EdgeRows
 from dorylax.graph.stream.moving import Move, MovedEdges
 from dorylax.graph.stream.row_sources import HeldRows
+from dorylax.graph.transpose import inverse_permutation
 from dorylax.graph.validate import GraphError
 
 
