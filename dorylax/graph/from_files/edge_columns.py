@@ -47,22 +47,6 @@ class Shape(NamedTuple):
         return not (self.coalesce or self.symmetrise)
 
 
-class Made(NamedTuple):
-    """Facts about the written graph.
-
-    Attributes:
-        num_edges: E.
-        symmetric: Whether each edge comes with its reverse.
-        self_loops: "none", "some" or "all" vertices have an edge to themselves.
-        edge_ids: Whether edges have ids.
-    """
-
-    num_edges: int
-    symmetric: bool
-    self_loops: str
-    edge_ids: bool
-
-
 class _Records(NamedTuple):
     """Edges in order of their keys int64 `[n]`, with positions in the files int64 `[n]`, and values `[n, …]`."""
 
@@ -150,8 +134,11 @@ def write_edges(
     *,
     num_vertices: int,
     num_given: int,
-) -> Made:
+) -> tuple[int, bool, str, bool]:
     """Write the arrays of a graph from the table `numbered`; `told` is called with the finished share.
+
+    Returns:
+        The number of edges, whether each comes with its reverse, which vertices have self-loops, whether edges have ids.
 
     Raises:
         GraphError: Edges have values and are more than have ids, or a sum exceeds its type.
@@ -267,7 +254,7 @@ class _Columns:
             self._forward, self._backward = self._forward + forward, self._backward + backward
         self._written += len(sources)
 
-    def finish(self) -> Made:
+    def finish(self) -> tuple[int, bool, str, bool]:
         """Complete the columns, and write the properties of the graph."""
         for start, stop in spans(self._num_vertices + 1 - self._next_row):
             self._offsets.write(np.full(stop - start, self._written))
@@ -281,7 +268,7 @@ class _Columns:
         self_loops = "none" if not self._looped else "all" if self._looped == self._num_vertices else "some"
         self._folder.add("directed", np.array(not symmetric))
         self._folder.add("self_loops", np.array(self_loops))
-        return Made(self._written, symmetric, self_loops, has_ids)
+        return self._written, symmetric, self_loops, has_ids
 
 
 def _checked_range(

@@ -22,7 +22,7 @@ from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import append_arrays, mapped_array
 from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_values, table_columns, value_columns
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.edge_columns import Made, Shape, number_vertices, write_edges, write_ids
+from dorylax.graph.from_files.edge_columns import Shape, number_vertices, write_edges, write_ids
 from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
@@ -210,7 +210,7 @@ def import_graph(
             _with_room(
                 path, estimate._replace(edges=sum(counts), temporary_bytes=0, folder_bytes=size, free_bytes=free)
             )
-            made: Made | None = None
+            made: tuple[int, bool, str, bool] | None = None
 
             def fill(folder: FolderWriter) -> None:
                 nonlocal made
@@ -224,7 +224,7 @@ def import_graph(
 
             write_arrays(path, fill, provenance={"command": "dorylax import", "sources": paths})
             assert made is not None
-    return Imported(num, made.num_edges, sum(counts), *made[1:], estimate)
+    return Imported(num, made[0], sum(counts), *made[1:], estimate)
 
 
 class _Teller:
