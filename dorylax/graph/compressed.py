@@ -87,7 +87,7 @@ class CompressedGraph:
         symmetric: whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
         self_loops: whether no vertex, some vertices or all vertices have an edge to themselves.
         vertex_ids: the user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
-        placed: which place of per-edge arrays is whose; see `dorylax.graph.edge_order.EdgeOrder`.
+        placed: which place of per-edge arrays is whose; see `dorylax.graph.transpose.EdgeOrder`.
         edge_ids: see the property.
         num_edge_ids: N, where ids 0 … N-1 were given out, also to edges that are gone; by default just enough.
         edge_data: see the property; None where it is not known (inside JAX).
