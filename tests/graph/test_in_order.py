@@ -9,23 +9,6 @@ import pytest
 from dorylax.graph.in_order import in_order
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_are_in_the_order_of_items_and_few_are_made_before_they_are_taken(threads: int) -> None:
-    begun = 0
-    lock = threading.Lock()
-
-    def work(item: int) -> int:
-        nonlocal begun
-        with lock:
-            begun += 1
-        return item * item
-
-    for number, result in enumerate(in_order(work, range(50), threads)):
-        assert result == number**2
-        assert begun <= number + 1 + threads
-    assert begun == 50
-
-
 def test_an_error_is_raised_in_its_place_and_nothing_more_is_begun() -> None:
     begun = []
 

@@ -13,12 +13,6 @@ from dorylax.graph.partition import Partition, PartitionError, graph_digest, par
 GRAPH = messy_graph()
 
 
-def test_its_own_graph_passes() -> None:
-    made = partition(GRAPH, 3)
-    made.check(GRAPH)
-    made.check(Graph.from_csr(GRAPH.incoming.offsets.copy(), GRAPH.incoming.neighbours.copy()))
-
-
 def test_another_graph_is_refused(tmp_path: Path) -> None:
     made = partition(GRAPH, 3)
     with pytest.raises(PartitionError, match=r"the partition is of a graph of 20 vertices, this one has 21"):
