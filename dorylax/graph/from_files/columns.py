@@ -17,7 +17,7 @@ import numpy as np
 
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.tables import TextTable, open_table
-from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER
+from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, TextOptions
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
 
@@ -177,17 +177,10 @@ class TableEdges(EdgeFile):
     """Edges in rows of a table: lines of text or JSON, or Parquet."""
 
     def __init__(self, database: Database, path: Path, shown_as: str, wanted: Wanted) -> None:
-        self._table = table = open_table(
-            database,
-            path,
-            shown_as,
-            separator=wanted.separator,
-            header=wanted.header,
-            columns=wanted.columns,
-            comments=wanted.comments,
-            named_columns=[one for one in (wanted.source, wanted.target, *(wanted.values or ())) if one],
-            any_text=wanted.ids == "names",
-        )
+        named = [one for one in (wanted.source, wanted.target, *(wanted.values or ())) if one]
+        layout = wanted.separator, wanted.header, wanted.columns, wanted.comments
+        options = TextOptions(*layout, named, any_text=wanted.ids == "names")
+        self._table = table = open_table(database, path, shown_as, options)
         if isinstance(table, TextTable) and table.names is None:
             if table.width not in (0, 2):
                 raise GraphError(

@@ -8,6 +8,7 @@ line. Fields of text and JSON stay text, because DuckDB's casts accept 1.5, 1e3,
 from __future__ import annotations
 
 import abc
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ import duckdb
 from dorylax.graph.from_files.database import Database, name, text
 from dorylax.graph.from_files.text import (
     COMMENTS,
+    TextOptions,
     check_packed,
     detected_header,
     detected_separator,
@@ -89,81 +91,36 @@ class Table(abc.ABC):
             GraphError: The file is damaged.
         """
         check_packed(self.path, self.shown)
-        *_, last = queries = self.queries()
-        for query in queries:
-            try:
-                bad = take(query)
-            except duckdb.Error as error:
-                if query is last:
-                    raise GraphError(f"{self.shown} {self.damage(error)}") from None
-                continue
-            if bad is None or query is last:
-                return bad
-        return None
+        *others, last = self.queries()
+        for query in others:
+            with contextlib.suppress(duckdb.Error):
+                if take(query) is None:
+                    return None
+        try:
+            return take(last)
+        except duckdb.Error as error:
+            raise GraphError(f"{self.shown} {self.damage(error)}") from None
 
 
-def open_table(
-    database: Database,
-    path: Path,
-    shown_as: str,
-    *,
-    separator: str | None = None,
-    header: bool | None = None,
-    columns: Sequence[str] | None = None,
-    comments: str | None = None,
-    named_columns: Sequence[str] = (),
-    any_text: bool = False,
-) -> Table:
-    """Open a file in the format that its name tells; text if it tells none. Options apply to text only.
-
-    Args:
-        database: Reads the first rows.
-        path: The file.
-        shown_as: Its name in messages.
-        separator: Character between fields; None to detect it.
-        header: Whether a line names the columns; None to detect it.
-        columns: Names of the columns; None to take them from the file.
-        comments: Characters at the beginning of lines to skip; None for `COMMENTS`.
-        named_columns: Names whose occurrence in the first row makes it a header.
-        any_text: Whether fields may be any text, so that comments may be rows.
+def open_table(database: Database, path: Path, shown_as: str, options: TextOptions) -> Table:
+    """Open a file in the format that its name (`shown_as`) tells; text if it tells none.
 
     Raises:
-        GraphError: The file is damaged, compressed in an unknown way, no text, or contradicts an argument.
+        GraphError: The file is damaged, compressed in an unknown way, no text, or contradicts an option.
         OSError: The file cannot be read.
     """
     suffixes = [one for one in Path(shown_as).suffixes if one not in (".gz", ".zst")] or [""]
     if suffixes[-1] in (".parquet", ".pq", ".jsonl", ".ndjson"):
         return FileTable(database, path, shown_as, is_json=suffixes[-1] in (".jsonl", ".ndjson"))
-    return TextTable(
-        database,
-        path,
-        shown_as,
-        separator=separator,
-        header=header,
-        columns=columns,
-        comments=comments,
-        named_columns=named_columns,
-        any_text=any_text,
-    )
+    return TextTable(database, path, shown_as, options)
 
 
 @final
 class TextTable(Table):
-    """Lines of text, whose layout the first 1,000 show; arguments as for `open_table`."""
+    """Lines of text, whose layout the first 1,000 show."""
 
-    def __init__(
-        self,
-        database: Database,
-        path: Path,
-        shown_as: str,
-        *,
-        separator: str | None,
-        header: bool | None,
-        columns: Sequence[str] | None,
-        comments: str | None,
-        named_columns: Sequence[str],
-        any_text: bool,
-    ) -> None:
+    def __init__(self, database: Database, path: Path, shown_as: str, options: TextOptions) -> None:
+        columns, comments, any_text = options.columns, options.comments, options.any_text
         self.path, self.shown, self._any_text = path, shown_as, any_text
         self._packed = packed = packed_as(path, shown_as)
         marks = COMMENTS if comments is None else comments
@@ -174,21 +131,12 @@ class TextTable(Table):
         is_row = [bool(line.strip()) and not line.lstrip(" \t").startswith(tuple(marks)) for line in lines]
         first = is_row.index(True) if any(is_row) else len(lines)
         rows = [line for line, taken in zip(lines, is_row, strict=True) if taken]
-        mark = detected_separator(rows, Path(shown_as), packed) if separator is None else separator
+        mark = options.separator
+        mark = detected_separator(rows, Path(shown_as), packed) if mark is None else mark
         self._separator = mark
         fields = [fields_of(line, mark) for line in rows]
         before = [line for line in lines[:first] if line.strip()]
-        line, is_first = detected_header(
-            shown_as,
-            rows,
-            fields,
-            before,
-            mark,
-            wanted=header,
-            columns=columns,
-            known=named_columns,
-            any_text=any_text,
-        )
+        line, is_first = detected_header(shown_as, rows, before, mark, options)
         width = len(fields[0]) if fields else 0
         if any_text and comments is None and not line:
             for comment in before:

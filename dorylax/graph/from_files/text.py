@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from dorylax.durable import named
 from dorylax.graph.validate import GraphError
@@ -32,6 +32,26 @@ _MAGIC = {
     b"\4\x22\x4d\x18": "LZ4",
 }
 _READ = {"none", "gzip", "zstd"}
+
+
+class TextOptions(NamedTuple):
+    """Options for the layout of text.
+
+    Attributes:
+        separator: Character between fields, empty for blanks; None to detect it.
+        header: Whether a line names the columns; None to detect it.
+        columns: Names of the columns; None to take them from the file.
+        comments: Characters at the beginning of lines to skip; None for `COMMENTS`.
+        named: Names whose occurrence in the first row makes it a header.
+        any_text: Whether fields may be any text, so that comments may be rows.
+    """
+
+    separator: str | None = None
+    header: bool | None = None
+    columns: Sequence[str] | None = None
+    comments: str | None = None
+    named: Sequence[str] = ()
+    any_text: bool = False
 
 
 def check_packed(path: Path, shown_as: str) -> None:
@@ -132,16 +152,12 @@ def _is_number(field: str) -> bool:
 def detected_header(
     shown_as: str,
     rows: Sequence[str],
-    fields: Sequence[Sequence[str]],
     before: Sequence[str],
     mark: str,
-    *,
-    wanted: bool | None,
-    columns: Sequence[str] | None,
-    known: Sequence[str],
-    any_text: bool,
+    options: TextOptions,
 ) -> tuple[str, bool]:
     """The line that names the columns, empty if none does, and whether it is the first row instead of a comment."""
+    wanted, known, fields = options.header, options.named, [fields_of(row, mark) for row in rows]
     if wanted is False or not fields:
         return "", False
     first, rest = fields[0], fields[1:]
@@ -154,13 +170,15 @@ def detected_header(
     )
     lower = {field.lower() for field in first}
     is_named = (
-        {"source", "target"} <= lower or bool(known and set(known) <= set(first)) or list(columns or ()) == [*first]
+        {"source", "target"} <= lower
+        or bool(known and set(known) <= set(first))
+        or list(options.columns or ()) == [*first]
     )
     if is_named or differs:
         return rows[0], True
     if comment and (wanted or {"source", "target"} <= {one.lower() for one in fields_of(comment.strip("#% \t"), mark)}):
         return comment, False
-    if wanted and not any_text and all(map(_is_number, first)):
+    if wanted and not options.any_text and all(map(_is_number, first)):
         raise GraphError(
             f"{shown_as}: --header is given, but {shown(rows[0])} holds numbers and no names of columns: omit it"
         )

@@ -19,7 +19,7 @@ from dorylax.graph.from_files.arrays import mapped_array, member_array, pieces
 from dorylax.graph.from_files.columns import Ids
 from dorylax.graph.from_files.database import Database, name
 from dorylax.graph.from_files.tables import open_table
-from dorylax.graph.from_files.text import INTEGER, NUMBER
+from dorylax.graph.from_files.text import INTEGER, NUMBER, TextOptions
 from dorylax.graph.inputs import check_name, held_dtype
 from dorylax.graph.labels import named_labels
 from dorylax.graph.masks import checked_masks
@@ -178,14 +178,8 @@ class VertexTable:
         database, key = self._database, self._key
         # --key and FILE:COLUMN name columns of a header.
         named = [one for one in (key, *(columns or ())) if one]
-        table = open_table(
-            database,
-            database.link(file),
-            str(file),
-            named_columns=named,
-            header=bool(named) or None,
-            any_text=ids == "names",
-        )
+        options = TextOptions(named=named, header=bool(named) or None, any_text=ids == "names")
+        table = open_table(database, database.link(file), str(file), options)
         known = list(table.names or map(str, range(table.width)))
         for one in named:
             if one not in known:
