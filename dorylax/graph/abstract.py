@@ -9,18 +9,7 @@ from dorylax.graph.graph import Graph
 
 
 class AbstractData(NamedTuple):
-    """Shapes (`jax.ShapeDtypeStruct`) in the place of arrays; attributes are those of `Dataset`.
-
-    Attributes:
-        graph: of shapes.
-        features: float32 `[V, F]`.
-        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`.
-        num_features: F.
-        num_classes: C; None where labels are targets.
-        multilabel: whether labels are `[V, C]`.
-        vertex_inputs: name → `[V, …]`.
-        edge_inputs: name → `[E, …]`.
-    """
+    """Shapes (`jax.ShapeDtypeStruct`) in the place of arrays; attributes are those of `Dataset`."""
 
     graph: Graph
     features: Any

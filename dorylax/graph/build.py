@@ -1,8 +1,8 @@
-"""Building graphs from arrays of edges. Every function here validates what it is given and raises `GraphError`.
+"""Build graphs from arrays of edges. Every function validates its arguments and raises `GraphError`.
 
-Duplicate edges are kept (a `Graph` is a multigraph) unless `coalesce` is asked for. Vertices are 0 … V-1 everywhere. An
-edge's id is its place in the arrays given, whatever order they are in, and `edge_data` are in that order. The permutation
-from there to rows is kept only where it is neither of two that follow from the rows: sorted by target, or by source.
+Duplicate edges are kept (a `Graph` is a multigraph) without `coalesce`. Vertices are 0 … V-1 everywhere. An edge's id is its
+position in the given arrays, whatever their order, and `edge_data` are in that order. The permutation from ids to rows is
+stored only if it is neither of two that follow from the rows: sorted by target, or by source.
 
 Users call the constructors of `Graph`, which describe the arguments. `kind` is the class of the graph, and `names` are
 those of the arrays in messages.
@@ -133,7 +133,7 @@ def from_pairs(
 def _edges_known(
     edge_data: Mapping[str, Any] | None, num_edges: int, *, edge_ids: bool, finite: bool = True
 ) -> dict[str, Any]:
-    """What a graph is told of its edges' values and ids."""
+    """Arguments of a graph for its edges' values and ids."""
     if edge_data and not edge_ids:
         raise GraphError(
             f"edge_data {', '.join(map(str, edge_data))} with edge_ids=False: values per edge need edge ids"

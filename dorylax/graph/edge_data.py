@@ -15,16 +15,11 @@ EdgeData = dict[str, np.ndarray]
 
 
 def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int, *, finite: bool = True) -> EdgeData:
-    """Values by name as arrays `[E, …]`, without copies where they are arrays already.
-
-    Args:
-        edge_data: real numbers or truth values, in any form that `as_array` takes.
-        num_edges: E.
-        finite: Whether to refuse NaN and infinity.
+    """Real numbers or truth values by name as arrays `[E, …]`, without copies of arrays.
 
     Raises:
-        GraphError: a name that is no text, another length, values that are not real numbers or not finite, or more edges
-            than int32 counts.
+        GraphError: A name that is no text, another length, values that are not real numbers or (with `finite`) not finite,
+            or more edges than int32 counts.
     """
     if not edge_data:
         return {}
@@ -73,14 +68,9 @@ def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray
 
 
 def sums_of_runs(values: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, int | None]:
-    """Sums of consecutive values, in their dtype; float16 is added in float32.
+    """Sums `[R, …]` of consecutive values in their dtype, and the first run whose sum exceeds the dtype, or None.
 
-    Args:
-        values: Numbers `[N, …]`.
-        starts: Position of the first value of each run, int64 `[R]`, ascending.
-
-    Returns:
-        The sums `[R, …]`, and the first run whose sum exceeds the dtype, or None.
+    Runs begin at the ascending positions `starts`. Values of type float16 are added in float32.
     """
     floating = values.dtype.kind == "f"
     with np.errstate(over="ignore", invalid="ignore"):

@@ -12,14 +12,10 @@ Result = TypeVar("Result")
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """The results of `work`, in the order of items.
+    """The results of `work`, called on several threads, in the order of items.
 
-    At most as many as there are threads wait or are being made, beside the one that is taken.
-
-    Args:
-        work: is called on a thread; what it raises is raised where its result would be taken.
-        items: what it is called with.
-        threads: how many, ≥ 1.
+    At most as many results as threads wait or are in progress, beside the one that is taken. An error of `work` is raised
+    in the place of its result.
     """
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)

@@ -34,14 +34,14 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
     """Named arrays `[num_rows, …]`, checked and converted to bool, int32 or float32, sorted by name.
 
     Args:
-        group: the argument they were given as, for messages.
-        given: name → array, in any form that `as_array` takes.
+        group: Name of the argument, for messages.
+        given: Arrays by name, in any form that `as_array` takes.
         num_rows: V or E.
-        per: why they have that length, as "one row per vertex".
+        per: Reason of that length, as "one row per vertex".
 
     Raises:
-        GraphError: a name that no keyword can have or that means something else already, a wrong length or type, a number
-            that is not finite or does not fit.
+        GraphError: A name that no keyword can have or that has another meaning, a wrong length or type, or a number that
+            is not finite or does not fit.
     """
     _check_mapping(group, given)
     return {

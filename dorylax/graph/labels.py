@@ -63,8 +63,8 @@ def named_labels(
         num_vertices: V.
         num_classes: C; None takes the number of names, or as `checked_labels`.
         multilabel: As for `checked_labels`.
-        class_names: C names; None takes those that the labels come with.
-        targets: Shape of a row of targets, where labels are None and `num_classes` is, too.
+        class_names: C names; None takes those of the labels.
+        targets: Shape of a row of targets, if labels and `num_classes` are None.
 
     Raises:
         GraphError: As `checked_labels`, or names and classes differ in number.
@@ -139,16 +139,13 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
 
 
 def stored_labels(stored: StoredArrays, num_vertices: int, known: Labels | None = None) -> Labels:
-    """Return the labels in a folder or archive, with its `num_classes`, `multilabel` and `class_names` where it has them.
+    """The labels of an archive, with its `num_classes`, `multilabel` and `class_names` if it has them.
 
-    Args:
-        stored: An open folder or archive.
-        num_vertices: V.
-        known: Labels that a model was trained on. Their classes then apply here, matched by name if both have names, and
-            stored labels may be missing.
+    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by name if
+    both have names, and the archive needs no labels.
 
     Raises:
-        GraphError: as `checked_labels`, they are not there, or a class is not one of the known ones.
+        GraphError: As `checked_labels`, the archive lacks labels, or a class is not a known one.
     """
     labels = stored.fetch("labels") if known is None or "labels" in stored else None
     num_classes: Any = stored.fetch("num_classes") if "num_classes" in stored else None

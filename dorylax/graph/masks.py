@@ -21,12 +21,12 @@ def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
     array is both; of one or two, those that are both are refused.
 
     Args:
-        name: what messages call it.
+        name: Name in messages.
         value: bool `[V]` or `[V, 1]`, zeros and ones `[V]`, or vertex numbers `[N]`, in any form that `as_array` takes.
         num_vertices: V.
 
     Raises:
-        GraphError: it is neither, or could be both.
+        GraphError: It is neither, or could be both.
     """
     array = as_array(name, value)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -49,13 +49,11 @@ def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
 def checked_masks(given: Mapping[str, Any], labels: np.ndarray) -> dict[str, np.ndarray]:
     """The three masks of a data set, disjoint, each of labelled vertices, the first not empty if any vertex has a label.
 
-    Args:
-        given: those of `MASKS`, each as `as_mask` takes it or None. Without any, all labelled vertices train; otherwise
-            the training mask is needed, and one that is missing is empty.
-        labels: as `checked_labels` gives them, `[V, …]`.
+    Masks are given by the names of `MASKS`, as `as_mask` takes them, or as None. Without any, all labelled vertices train;
+    otherwise the training mask is needed, and one that is missing is empty.
 
     Raises:
-        GraphError: a mask is wrong, two overlap, one holds an unlabelled vertex, or none trains.
+        GraphError: A mask is wrong, two overlap, one holds an unlabelled vertex, or none trains.
     """
     num_vertices, known = len(labels), labelled(labels)
     masks = {

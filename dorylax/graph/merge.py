@@ -38,12 +38,12 @@ class Sums:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Merge(Sums):
-    """Those of a shard.
+    """Sums of a shard.
 
     Attributes:
-        rows: entries of the array that make up each local row, `[n + G_in]` rows, int32: for own rows those of own
+        rows: Entries of the array that make up each local row, `[n + G_in]` rows, int32: for own rows those of own
             intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
-        bounds: the server's intervals in local rows.
+        bounds: The server's intervals in local rows.
     """
 
     rows: Adjacency

@@ -11,14 +11,10 @@ from dorylax.graph.validate import GraphError
 
 
 def stored_names(what: str, names: Any) -> np.ndarray:
-    """Names as archives store them: integers `[N]`, or UTF-8 bytes `[N]`.
-
-    Args:
-        what: Argument or column, for messages.
-        names: N integers, or N values that `str` turns into text; stored names stay as they are.
+    """Names as archives store them: integers `[N]`, or texts as UTF-8 bytes `[N]`; stored names stay as they are.
 
     Raises:
-        GraphError: A name contains NUL, with which NumPy pads text, or is not valid Unicode.
+        GraphError: A name contains NUL, with which NumPy pads text, or is not valid Unicode; `what` names the argument.
     """
     if isinstance(names, np.ndarray) and names.dtype.kind in "iuS":
         return names

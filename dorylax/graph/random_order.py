@@ -22,12 +22,10 @@ _CHUNK = 1 << 16  # words that are drawn at a time: they stay in a core's cache
 
 
 def random_order(generator: Callable[[], np.random.BitGenerator], count: int) -> Iterator[Int64[np.ndarray, " N"]]:
-    """0 … count-1 in ascending order of random words, equal ones in their own order: pieces that follow each other.
+    """0 … count-1 in ascending order of random words, equal ones in their own order, in consecutive pieces.
 
-    Args:
-        generator: gives the stream from its beginning; its raw word i is that of thing i. NumPy promises that raw words
-            never change, and does not for its permutations.
-        count: of things.
+    The generator returns the stream from its beginning; its raw word i belongs to number i. NumPy promises that raw words
+    never change, and does not for its permutations.
     """
     pieces = math.ceil(count / _PIECE)
     if pieces <= 1:

@@ -146,15 +146,10 @@ def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0
 
 
 def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) -> dict[str, np.ndarray]:
-    """Masks of one split, where some may hold K splits.
-
-    Args:
-        masks: By name, each `[V]`, `[V, K]` or `[K, V]`; a mask `[V]` is the same in all splits.
-        num_vertices: V.
-        split: Which split, 0 … K-1; None where there is one.
+    """Masks of one split; a mask may hold K splits, `[V, K]` or `[K, V]`, and a mask `[V]` belongs to all of them.
 
     Raises:
-        GraphError: `split` is missing or out of range, or K = V.
+        GraphError: `split`, 0 … K-1, is missing or out of range, or K = V.
     """
     found, count = {}, 1
     for name, mask in masks.items():
@@ -176,12 +171,7 @@ def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) ->
 
 
 def default_split(name: str, labels: np.ndarray, seed: int) -> Split:
-    """Split the labelled vertices of data without masks, by class where labels are classes, and log that.
-
-    Args:
-        name: Name of the data set.
-        labels: Labels as a data set holds them.
-        seed: 0 or more.
+    """Split the labelled vertices of data without masks, by class if labels are classes, and log that.
 
     Raises:
         GraphError: The seed is negative.

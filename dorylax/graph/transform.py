@@ -185,12 +185,8 @@ def without_edge_ids(graph: AnyGraph) -> AnyGraph:
 def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph, Int64[np.ndarray, " E2"]]:
     """Some vertices, which no edge joins with the others; they and their edges keep their ids.
 
-    Args:
-        graph: the graph, in any order.
-        keep: its vertices that stay.
-
     Returns:
-        The graph, and the places of its edges among the per-edge arrays of the whole; none where edges have no ids.
+        The graph, and the places of its edges among the per-edge arrays of the whole; none if edges have no ids.
     """
     offsets, sources = graph.host_rows()
     kept = keep[sources]

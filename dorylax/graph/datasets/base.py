@@ -1,8 +1,7 @@
-"""The contract between the table of named data sets and the modules that know one published format each.
+"""Records of named data sets, between the table of data sets and the readers of published formats.
 
-A family (planetoid, amazon and coauthor, reddit, OGB) states its data sets as `Published` records: what they are, which
-files they consist of, and a `read` that turns those files into `Contents`. Fetching files is `download`'s, choosing a
-data set by name and splitting what comes without masks is `registry`'s.
+A data set is a `Published` record: its numbers, its files, and a `read` function that turns the files into `Contents`.
+`download` fetches files; `registry` finds a data set by name and splits data without masks.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from dorylax.near_matches import close
 
 
 class DatasetError(DorylaxError, ValueError):
-    """A data set cannot be had: unknown name or option; a file that is missing, damaged or not what it should be."""
+    """A data set cannot be loaded: unknown name or option; a file that is missing, damaged or something else."""
 
 
 @final
 class DownloadError(DatasetError):
-    """The network does not give a file; another try may do.
+    """The network does not deliver a file; another attempt may.
 
     Attributes:
-        user_error: see `dorylax.terminal.failures.explain`.
+        user_error: See `dorylax.terminal.failures.explain`.
     """
 
     user_error: ClassVar[bool] = False
@@ -39,10 +38,10 @@ class Source:
     """One published file.
 
     Attributes:
-        path: where it lies below the cache directory, `family/file`.
-        url: where it is downloaded from.
-        sha256: of its bytes, 64 hexadecimal digits; None where the publisher states none: then the hash of the first
-            copy seen is recorded beside it (`file.sha256`) and later ones must agree (trust on first use).
+        path: Its path below the cache directory, `family/file`.
+        url: Its address.
+        sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the first
+            copy is recorded beside it (`file.sha256`), and later ones must agree (trust on first use).
     """
 
     path: str
@@ -52,14 +51,14 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """What a published format holds.
+    """Contents of a published format.
 
     Attributes:
-        graph: V vertices.
+        graph: Graph of V vertices.
         features: float32 `[V, F]`, as published (not normalised).
-        labels: int `[V]`, or float32 `[V, C]` where multi-label.
+        labels: int `[V]`, or float32 `[V, C]` if multi-label.
         num_classes: C.
-        masks: train, validation and test, bool `[V]` each; None where there is no public split.
+        masks: Training, validation and test masks, bool `[V]` each; None without a public split.
     """
 
     graph: Graph
@@ -84,12 +83,12 @@ class Published:
     """A named data set and its files.
 
     Attributes:
-        name: what `load` calls it.
-        summary: one line for people.
-        size: its published numbers, edges in both directions.
-        sources: its files.
-        read: makes the contents from the files, given by the last part of their `Source.path`.
-        slow: reading takes so long that the result is kept in the cache as well.
+        name: Name for `load`.
+        summary: One line for people.
+        size: Published numbers, edges in both directions.
+        sources: Its files.
+        read: Makes the contents from the files by name (the last part of `Source.path`).
+        slow: Whether the cache keeps the result, because reading takes long.
     """
 
     name: str
@@ -105,11 +104,11 @@ class Description:
     """A line of `describe()`.
 
     Attributes:
-        name: what `load` calls it.
-        size_name: for `communities`, the value of its option `size`.
-        summary: one line for people.
-        size: its numbers; None where only opening the file would tell.
-        origin: "built in", "DORYLAX_DATA", "cache" or "download": where `load` would take it from now.
+        name: Name for `load`.
+        size_name: For `communities`, the value of its option `size`.
+        summary: One line for people.
+        size: Numbers of the data set; None if only opening the file would tell.
+        origin: "built in", "DORYLAX_DATA", "cache" or "download".
     """
 
     name: str
@@ -120,7 +119,7 @@ class Description:
 
 
 def near_matches(word: str, known: Iterable[str]) -> str:
-    """The end of an error message: ` Did you mean …?` where something is spelt alike, then what there is."""
+    """End of an error message: similar names (` Did you mean …?`), then all known names."""
     names = list(known)
     alike = close(word, names)
     guess = f" Did you mean {' or '.join(repr(name) for name in alike)}?" if alike else ""

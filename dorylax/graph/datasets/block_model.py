@@ -336,10 +336,7 @@ def _most_blocks(num_edges: int) -> int:
 def systematic_rounding(weights: np.ndarray, total: int, uniform: float) -> Int64[np.ndarray, " n"]:
     """Integers that add up to `total`, each in expectation, and within 1 of, its share of it by weight.
 
-    Args:
-        weights: ≥ 0, not all 0 unless total is 0, `[n]`.
-        total: what the result adds up to.
-        uniform: a random number in [0, 1).
+    Weights are ≥ 0, and not all 0 unless the total is 0. `uniform` is a random number in [0, 1).
     """
     cumulative = np.cumsum(weights, dtype=np.float64)
     if total == 0:

@@ -95,15 +95,12 @@ class Options:
 
 
 def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Dataset:
-    """Generates the data set.
+    """Generates the data set of a size (a key of `SIZES`); options are fields of `Options`.
 
-    Args:
-        size: a key of `SIZES`.
-        split_seed: of the split into 60 % training, 20 % validation and 20 % test vertices, by class.
-        options: fields of `Options`.
+    The split has 60 % training, 20 % validation and 20 % test vertices, by class.
 
     Raises:
-        DatasetError: an unknown size or option, or a value that makes no graph.
+        DatasetError: An unknown size or option, or a value that makes no graph.
     """
     drawn = Communities(size, split_seed, options)
     graph = drawn.block_model().sample()
@@ -117,18 +114,13 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
 
 @final
 class Communities:
-    """The data set that some arguments mean, part by part.
-
-    Args:
-        size: a key of `SIZES`.
-        split_seed: of the split.
-        options: names and values of fields of `Options`.
+    """The data set of some arguments, part by part; arguments are those of `load`.
 
     Attributes:
-        shape: its numbers.
+        shape: Its numbers.
 
     Raises:
-        DatasetError: an unknown size or option, or a value that makes no graph.
+        DatasetError: An unknown size or option, or a value that makes no graph.
     """
 
     def __init__(self, size: str, split_seed: int, options: Mapping[str, Any]) -> None:

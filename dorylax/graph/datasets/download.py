@@ -1,9 +1,8 @@
-"""Published files: where they are kept, how they are fetched and verified. Never asks anything.
+"""Published files: location, download and verification. Never asks for input.
 
-A download goes to `<file>.part` and is renamed when it is whole and its SHA-256 is right, so that a file under its own
-name is a complete one. What an interruption, a cut connection or a full disk leaves in `<file>.part` is continued by
-the next call with a Range request, and downloaded anew if that proves damaged. What is in the files is the business of
-the modules of the formats.
+A download goes to `<file>.part` and is renamed when it is complete and its SHA-256 is right, so a file under its own name is
+complete. After an interruption, a cut connection or a full disk, the next call continues `<file>.part` with a Range request,
+and downloads it again if it is damaged. The modules of the formats interpret the files.
 """
 
 from __future__ import annotations
@@ -34,32 +33,28 @@ _CHUNK = 1 << 20
 
 @final
 class _NetworkError(DorylaxError):
-    """What the network did, as words."""
+    """A failure of the network, in words."""
 
 
 def is_cached(sources: Sequence[Source]) -> bool:
-    """Whether all files are there; their hashes are not looked at."""
+    """Whether all files exist; their hashes are not compared."""
     return all((cache_directory() / source.path).is_file() for source in sources)
 
 
 def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
-    """Makes sure that all files of a data set are in the cache, and are what they should be.
-
-    Args:
-        name: of the data set, for messages.
-        sources: its files.
+    """Fetch all files of a data set into the cache, and verify them.
 
     Returns:
         The path of each file by its name (the last part of `Source.path`).
 
     Warns:
-        UserWarning: another process downloads to the same folder, and is waited for; names it.
+        UserWarning: Waits for another process that downloads to the same folder; names it.
 
     Raises:
-        DownloadError: a file can neither be found nor downloaded; the message lists every missing file, its address, its
+        DownloadError: A file can neither be found nor downloaded; the message lists every missing file, its address, its
             SHA-256 and the directory to put it in.
-        DatasetError: its SHA-256 is wrong; the file has then been deleted.
-        OSError: the cache's disk refuses; names the file. What has arrived is kept, and the next call continues.
+        DatasetError: Its SHA-256 is wrong; the file has then been deleted.
+        OSError: The cache's disk fails; names the file. Received bytes are kept, and the next call continues.
     """
     cache = cache_directory()
     for source in sources:
@@ -105,7 +100,7 @@ def _download(source: Source, file: Path) -> None:
 
 
 def _transfer(url: str, part: Path, have: int) -> None:
-    """One request, for what follows the `have` bytes that `part` holds already."""
+    """Send one request, for the bytes after the first `have`, which `part` holds."""
     request = urllib.request.Request(url, headers={"User-Agent": "dorylax", "Accept-Encoding": "identity"})
     if have:
         request.add_header("Range", f"bytes={have}-")
@@ -142,7 +137,7 @@ def _read(response: http.client.HTTPResponse) -> bytes:
 
 @contextlib.contextmanager
 def _network() -> Iterator[None]:
-    """Tells errors of the network from those of the disk, which are OSErrors, too."""
+    """Separate errors of the network from those of the disk, which are OSErrors, too."""
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
@@ -150,7 +145,7 @@ def _network() -> Iterator[None]:
 
 
 def _verify(file: Path, source: Source, final: Path) -> None:
-    """Compares SHA-256; records it where none is known. Deletes what is wrong."""
+    """Compare the SHA-256, or record it if none is known. Delete a wrong file."""
     with named(file), file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     record = final.with_name(final.name + ".sha256")

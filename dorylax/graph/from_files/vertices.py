@@ -71,15 +71,7 @@ def file_of(path: Path) -> Path:
 
 @final
 class VertexTable:
-    """An array with a row per vertex.
-
-    Args:
-        database: Loads and joins tables.
-        what: Name of the content, as "features".
-        place: FILE, FILE.npz:NAME or FILE:COLUMN,….
-        key: Column of the vertices' ids, or None.
-        ids: Kind of the ids.
-        others: Columns that other arrays take from the same file.
+    """An array with a row per vertex, from FILE, FILE.npz:NAME or FILE:COLUMN,…, joined by the column `key` if it is given.
 
     Attributes:
         names: Names of the columns; None for arrays and for tables without a header.
@@ -87,7 +79,7 @@ class VertexTable:
         row: Shape of one vertex's row.
         bytes: Approximate size in an archive.
         described: Detected layout, with the options that override it.
-        size: Number of rows; None where the rows are joined by key.
+        size: Number of rows; None if the rows are joined by key.
 
     Raises:
         GraphError: The file is damaged, or holds something else.
