@@ -1,7 +1,7 @@
-"""Cuts a graph into the shards of a layout, one at a time: beside the graph no more is held than the shard that is made.
+"""Cuts a graph into the shards of a layout, one at a time: memory holds the graph and one shard.
 
-The laid-out graph, `graph.reorder(layout.order)`, is never made: rows of a shard are taken from the given graph. What all
-servers need of each other, which rows are whose ghosts, takes a bit more than a byte for each vertex and server.
+The laid-out graph, `graph.reorder(layout.order)`, is never made: rows of a shard come from the given graph. Ghosts of all
+servers take a bit more than a byte for each vertex and server.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dorylax.graph.transpose import inverse_permutation, transpose
 
 @final
 class Cutting:
-    """A graph that is being cut.
+    """A graph that is cut into shards.
 
     Args:
-        graph: as it was given, not laid out. What it computes on first use is not kept with it.
-        layout: of the graph.
+        graph: The graph, not laid out. What it computes on first use is not kept with it.
+        layout: Layout of the graph.
 
     Raises:
-        ValueError: the layout is of a graph of another size.
+        ValueError: The layout is of a graph of another size.
     """
 
     def __init__(self, graph: CompressedGraph, layout: Layout) -> None:
@@ -92,10 +92,10 @@ class Cutting:
         )
 
     def edge_places(self, server: int) -> Int32[np.ndarray, " e"]:
-        """The place of each of a server's in-edges in per-edge arrays of the graph, int32 `[e]`.
+        """The place of each of a server's in-edges in per-edge arrays of the graph.
 
         Raises:
-            GraphError: edges have no ids (`CompressedGraph.edge_ids_fit`).
+            GraphError: Edges have no ids (`CompressedGraph.edge_ids_fit`).
         """
         order = self._graph.edge_order
         rows = self._layout.order[slice(*self._layout.server_bounds[server : server + 2])]
@@ -117,7 +117,7 @@ class Cutting:
     def _wanted(
         self, direction: Direction, start: int, stop: int, first: int
     ) -> tuple[tuple[int, Int64[np.ndarray, " n"]], ...]:
-        """`(peer, rows)` of the peers that have ghosts in `start:stop`, in the numbering of a server from row `first`."""
+        """`(peer, rows)` of the peers with ghosts in `start:stop`, in the numbering of a server from row `first`."""
         found = ((peer, np.flatnonzero(row[start:stop])) for peer, row in enumerate(self._needed[direction]))
         return tuple((peer, rows + (start - first)) for peer, rows in found if len(rows))
 

@@ -33,33 +33,35 @@ class Split(NamedTuple):
 
 
 def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRACTIONS, *, among: Any = None) -> Split:
-    """Vertices by chance: of V, training holds round(fractions[0]·V), and the others likewise.
+    """Random sets of vertices: of V, training holds round(fractions[0]·V), and the others likewise.
 
     Args:
         num_vertices: V.
         seed: 0 or more.
-        fractions: of train, validation and test; what they leave of 1 is in no mask.
-        among: the vertices to split, as a mask is given; None for all. Fractions are of these.
+        fractions: Fractions of train, validation and test; the rest is in no mask.
+        among: Vertices to split, in the form of a mask; None for all. Fractions are of these.
 
     Raises:
-        GraphError: a negative seed, or fractions out of range.
+        GraphError: A negative seed, or fractions out of range.
     """
     pool = shuffled(num_vertices, seed)
     if among is not None:
         pool = pool[as_mask("among", among, num_vertices)[pool]]
-    return _by_fractions(pool, num_vertices, fractions)
+    masks = _empty_masks(num_vertices, fractions)
+    _put(masks, pool, part_of(np.arange(len(pool)), fractions))
+    return Split(*masks)
 
 
 def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTIONS) -> Split:
-    """Vertices by chance, of each class its fraction to within about one vertex.
+    """Random sets of vertices, of each class its fraction to within about one vertex.
 
     Args:
-        labels: classes, integers `[V]`; vertices with -1 are in no mask.
+        labels: Classes, integers `[V]`; vertices with -1 are in no mask.
         seed: 0 or more.
-        fractions: of train, validation and test; what they leave of 1 is in no mask.
+        fractions: Fractions of train, validation and test; the rest is in no mask.
 
     Raises:
-        GraphError: a negative seed, fractions out of range, or labels that are not classes.
+        GraphError: A negative seed, fractions out of range, or labels that are not classes.
     """
     classes = _checked_classes(labels)
     num_classes = int(classes.max(initial=0)) + 1
@@ -84,24 +86,24 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
 
 
 def split_bytes(num_vertices: int) -> int:
-    """What `stratified_split` takes at its peak, beside labels and masks."""
+    """Peak memory of `stratified_split` in bytes, without labels and masks."""
     return order_bytes(num_vertices) + 80 * min(num_vertices, SPAN)
 
 
 def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 500, num_test: int = 1000) -> Split:
-    """As many training vertices of each class, and numbers of the others for validation and test.
+    """The same number of training vertices of each class, and numbers of the others for validation and test.
 
     The defaults are those of Planetoid (Yang et al., 2016, https://arxiv.org/abs/1603.08861).
 
     Args:
-        labels: classes, integers `[V]`; vertices with -1 are in no mask.
+        labels: Classes, integers `[V]`; vertices with -1 are in no mask.
         seed: 0 or more.
-        per_class: training vertices of each class.
-        num_val: validation vertices.
-        num_test: test vertices.
+        per_class: Training vertices of each class.
+        num_val: Validation vertices.
+        num_test: Test vertices.
 
     Raises:
-        GraphError: a negative seed or number, labels that are not classes, or too few vertices of a class or in all.
+        GraphError: A negative seed or number, labels that are not classes, or too few vertices of a class or in all.
     """
     classes = _checked_classes(labels)
     for name, number in (("per_class", per_class), ("num_val", num_val), ("num_test", num_test)):
@@ -115,7 +117,7 @@ def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 
         c = short[0]
         raise GraphError(f"class {found[c]} has {counts[c]} vertices: per_class = {per_class} needs as many of each")
     rank = np.arange(len(by_class)) - np.repeat(first, counts)
-    train = np.zeros(len(classes), bool)
+    train, val, test = (np.zeros(len(classes), bool) for _ in range(3))
     train[by_class[rank < per_class]] = True
     rest = pool[~train[pool]]
     if len(rest) < num_val + num_test:
@@ -123,23 +125,22 @@ def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 
             f"{len(rest)} labelled vertices are left beside the training vertices: "
             f"num_val + num_test = {num_val + num_test} is more"
         )
-    val, test = np.zeros(len(classes), bool), np.zeros(len(classes), bool)
     val[rest[:num_val]] = True
     test[rest[num_val : num_val + num_test]] = True
     return Split(train, val, test)
 
 
 def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0) -> Split:
-    """The split that came with the data, one of several where masks have a column for each.
+    """The split that came with the data, one of several if masks have a column for each.
 
     Args:
         train_mask: bool `[V]`, or `[V, K]` for K splits.
-        val_mask: likewise; a mask `[V]` beside others `[V, K]` is the same in all splits (as in WikiCS).
-        test_mask: likewise.
-        column: which of them, 0 … K-1.
+        val_mask: Likewise; a mask `[V]` beside others `[V, K]` is the same in all splits (as in WikiCS).
+        test_mask: Likewise.
+        column: Number of the split, 0 … K-1.
 
     Raises:
-        GraphError: there is no such column, or a mask has another type.
+        GraphError: There is no such column, or a mask has another type.
     """
     masks = {"train_mask": train_mask, "val_mask": val_mask, "test_mask": test_mask}
     return Split(*(_column(name, as_array(name, mask), column) for name, mask in masks.items()))
@@ -199,19 +200,19 @@ def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N
     """Disjoint parts of the places 0 … count-1, spread evenly over them: round(fraction·count) places each.
 
     Raises:
-        GraphError: fractions out of range.
+        GraphError: Fractions out of range.
     """
     parts = part_of(np.arange(count), fractions)
     return [np.flatnonzero(parts == number) for number in range(len(fractions))]
 
 
 def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8[np.ndarray, " N"]:
-    """Which part each of some places belongs to, where parts are spread evenly over all places; -1 for none.
+    """The part of each place, if parts are spread evenly over all places; -1 for none.
 
     Of any run of n places a part gets its fraction of n, to within about one.
 
     Raises:
-        GraphError: fractions out of range.
+        GraphError: Fractions out of range.
     """
     if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
         raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
@@ -237,12 +238,6 @@ def _checked_classes(labels: Any) -> np.ndarray:
     return classes.astype(np.int64) if classes.dtype.kind == "b" else classes
 
 
-def _by_fractions(pool: np.ndarray, num_vertices: int, fractions: Sequence[float]) -> Split:
-    masks = _empty_masks(num_vertices, fractions)
-    _put(masks, pool, part_of(np.arange(len(pool)), fractions))
-    return Split(*masks)
-
-
 def _empty_masks(num_vertices: int, fractions: Sequence[float]) -> list[Bool[np.ndarray, " V"]]:
     if len(fractions) != 3:
         raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
@@ -261,7 +256,7 @@ def _random_order(count: int, seed: int) -> Iterator[Int64[np.ndarray, " N"]]:
 
 
 def _place_of_each_class(classes: np.ndarray, num_classes: int) -> Int64[np.ndarray, " C"]:
-    """Where each class begins among all labelled vertices, ordered by class."""
+    """The first position of each class among all labelled vertices, ordered by class."""
     counts = np.zeros(num_classes + 1, np.int64)  # the first: unlabelled ones
     for start, stop in spans(len(classes)):
         counts += np.bincount(_known_or_not(classes[start:stop]) + 1, minlength=num_classes + 1)
@@ -269,7 +264,7 @@ def _place_of_each_class(classes: np.ndarray, num_classes: int) -> Int64[np.ndar
 
 
 def _known_or_not(classes: np.ndarray) -> Int64[np.ndarray, " N"]:
-    """-1 for all that is below 0."""
+    """Classes as int64, with -1 for all numbers below 0."""
     return np.maximum(classes.astype(np.int64), -1)
 
 
@@ -282,7 +277,7 @@ def _column(name: str, mask: np.ndarray, column: int) -> Bool[np.ndarray, " V"]:
 
 
 def _taken(share: float, places: np.ndarray) -> Int64[np.ndarray, " N"]:
-    """How many places before each belong to a part of this share of all."""
+    """The number of places before each that belong to a part of this share of all."""
     # the nudge: 0.2 / 0.4 may fall just below a half
     taken: np.ndarray = np.floor(share * places + (0.5 + 1e-9)).astype(np.int64)
     return taken

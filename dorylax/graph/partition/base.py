@@ -45,11 +45,11 @@ class Partition:
     folder: Path | None = None
 
     def check(self, graph: CompressedGraph) -> None:
-        """Passes for the graph that the partition was made for.
+        """Passes for the graph of the partition.
 
         Raises:
-            PartitionError: it is another graph, or the same one with its rows in another order; names the folder that
-                the partition comes from.
+            PartitionError: It is another graph, or the same one with its rows in another order; names the folder of the
+                partition.
         """
         origin = "the partition" if self.folder is None else f"the partition in {self.folder}"
         told = f"make one for this graph (`dorylax partition`), or give the graph that {origin} was made for"

@@ -24,17 +24,17 @@ from dorylax.graph.rows import rows_between, spans
 @final
 @dataclasses.dataclass(frozen=True)
 class PartitionReport:
-    """The cost of a partition of a graph over P servers.
+    """The cost of a partition of a graph over P servers; tuples have P numbers.
 
     Attributes:
         num_edges: E.
-        cut_edges: edges between different servers.
-        vertices: of each server; P numbers.
-        edges: in-edges of each server; P numbers.
-        ghosts_in: ghosts over in-edges of each server; P numbers.
-        ghosts_out: ghosts over out-edges of each server; P numbers.
-        received_bytes: what each server receives in an epoch; P numbers.
-        sent_bytes: what each server sends in an epoch; P numbers.
+        cut_edges: Edges between different servers.
+        vertices: Vertices of each server.
+        edges: In-edges of each server.
+        ghosts_in: Ghosts over in-edges.
+        ghosts_out: Ghosts over out-edges.
+        received_bytes: Bytes that each server receives in an epoch.
+        sent_bytes: Bytes that each server sends in an epoch.
     """
 
     num_edges: int
@@ -71,16 +71,16 @@ class PartitionReport:
 def report(
     graph: CompressedGraph, partition: Partition, *, forward: Sequence[int] = (), backward: Sequence[int] = ()
 ) -> PartitionReport:
-    """Counts what a partition costs.
+    """Count the cost of a partition.
 
     Args:
-        graph: the graph that the partition was made for.
-        partition: the partition.
-        forward: bytes of a row in each exchange over in-edges in an epoch.
-        backward: likewise, over out-edges.
+        graph: Graph of the partition.
+        partition: The partition.
+        forward: Bytes of a row in each exchange over in-edges in an epoch.
+        backward: Likewise, over out-edges.
 
     Raises:
-        PartitionError: the partition is of another graph.
+        PartitionError: The partition is of another graph.
     """
     partition.check(graph)
     parts, servers = partition.parts, partition.num_parts
@@ -113,9 +113,7 @@ def report(
 def interval_balance(graph: CompressedGraph, layout: Layout) -> float:
     """In-edges of the heaviest interval relative to the mean of its server, the worst over all servers; ≥ 1.
 
-    Args:
-        graph: the graph that the layout was made for, not yet reordered.
-        layout: the layout.
+    The graph is that of the layout, not yet reordered.
     """
     degrees = in_degrees(graph)[layout.order]
     ends = np.concatenate([[0], np.cumsum(degrees)])
@@ -129,7 +127,7 @@ def ghosts(
     num_parts: int,
     direction: Literal["in", "out"],
 ) -> Bool[np.ndarray, "P V"]:
-    """Which rows are ghosts of which server, bool `[P, V]`, in a pass over the edges that holds none of them."""
+    """Ghosts of each server, bool `[P, V]`, in a pass over the edges that holds none of them."""
     needed = np.zeros((num_parts, len(parts)), bool)
     for start, stop in spans(len(sources)):
         targets, ends = rows_between(offsets, start, stop), sources[start:stop]
