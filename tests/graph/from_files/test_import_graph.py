@@ -19,6 +19,7 @@ from support.stored import contents
 from dorylax.folder_lock import locked
 from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.from_files import arrays
 from dorylax.graph.from_files import import_graph as module
 from dorylax.graph.from_files import sources as files
 from dorylax.graph.from_files.columns import Wanted
@@ -336,6 +337,7 @@ BAD = {
     "underscore": ("1 2\n1_0 3\n", {}, r"line 2, has in column 1 not an integer: '1_0 3'"),
     "hexadecimal": ("1 2\n0x10 3\n", {}, r"line 2, has in column 1 not an integer: '0x10 3'"),
     "65 bits": ("1 2\n9223372036854775808 3\n", {"ids": "integers"}, "an integer that does not fit 64 bits"),
+    "blank name": ('a,b\n" ",c\n', {"ids": "names"}, r"line 2, has in column 1 no name"),
     "empty name": ("a,b\n,c\n", {"ids": "names"}, r"line 2, has in column 1 no name: ',c'"),
     "NUL": ("a\0,a\nb,a\0\0\n", {"ids": "names"}, "line 1: .* has a name that contains NUL"),
     "long name": ("a,b\nc," + "x" * 1025 + "\n", {"ids": "names"}, "line 2: .* has a name that has 1,025 bytes"),
@@ -376,6 +378,22 @@ def test_a_bad_line_far_in_a_file_is_numbered_rightly(tmp_path):
     (tmp_path / "e.txt").write_text("".join(rows))
     with pytest.raises(GraphError, match=r"e\.txt, line 4,322, has in column 2 not an integer: '5 oops'"):
         _import(tmp_path, [tmp_path / "e.txt"])
+
+
+def test_irregular_lines_after_the_first_thousand(tmp_path):
+    """Comments, blanks and quotes that DuckDB's CSV reader does not take."""
+    rows = ["0 1\n"] * 1500 + ["# c\n", "\n", "  2   0\n", "1 2\n"]
+    (tmp_path / "e.txt").write_text("".join(rows))
+    assert _import(tmp_path, [tmp_path / "e.txt"]).num_edges == 1502
+
+
+def test_a_value_that_is_not_finite_far_in_an_array_is_numbered_rightly(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays, "_PIECE", 7)
+    weights = np.ones(30)
+    weights[23] = np.nan
+    np.savez(tmp_path / "e.npz", edge_index=_graph(num_edges=30), w=weights)
+    with pytest.raises(GraphError, match=r"e\.npz, edge 23: .*: w has a value that is not finite: --allow"):
+        _import(tmp_path, [tmp_path / "e.npz"], wanted=Wanted(values={"w": None}))
 
 
 FORMATS = {
