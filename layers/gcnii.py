@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -165,8 +165,8 @@ class GCNII(nnx.Module):
 
     def __post_init__(self, rngs: nnx.Rngs) -> None:
         check_sizes(self)
-        shared = {"dtype": self.dtype, "param_dtype": self.param_dtype, "rngs": rngs}
-        own = {"alpha": self.alpha, "theta": self.theta, "share_weights": self.share_weights}
+        shared: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype, "rngs": rngs}
+        own: dict[str, Any] = {"alpha": self.alpha, "theta": self.theta, "share_weights": self.share_weights}
         self.linear_in = linear(self.in_features, self.hidden_features, **shared)
         self.convs = nnx.List(
             [GCN2Conv(self.hidden_features, layer=layer + 1, **own, **shared) for layer in range(self.num_layers)]

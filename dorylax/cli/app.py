@@ -1,4 +1,4 @@
-"""The `dorylax` command: registers its commands. `dorylax.terminal.run` defines exit codes and final messages."""
+"""The `dorylax` command: lists its commands. `dorylax.terminal.run` defines exit codes and final messages."""
 
 from __future__ import annotations
 
@@ -6,51 +6,44 @@ from collections.abc import Sequence
 
 import click
 
-from dorylax.cli.aws import aws
-from dorylax.cli.calibrate import calibrate
-from dorylax.cli.commands import Commands
-from dorylax.cli.datasets import datasets
-from dorylax.cli.describe import describe
-from dorylax.cli.export import export
-from dorylax.cli.generate import generate
-from dorylax.cli.import_graph import import_graph
-from dorylax.cli.info import info
-from dorylax.cli.partition import partition
-from dorylax.cli.predict import predict
-from dorylax.cli.reorder import reorder
-from dorylax.cli.report import report
-from dorylax.cli.simulate import simulate
-from dorylax.cli.train import train
-from dorylax.experiments.run import sweep
+from dorylax.cli.commands import LazyCommands
 from dorylax.terminal.run import run, traceback_option
 from dorylax.version import __version__
 
+COMMANDS = {
+    "train": ("dorylax.cli.train:train", "Train a model on a graph."),
+    "predict": (
+        "dorylax.cli.predict:predict",
+        "Predict with a trained model: the parameters of its best epoch, without dropout.",
+    ),
+    "export": (
+        "dorylax.cli.export:export",
+        "Export a trained model: one file that needs only JAX and NumPy.",
+    ),
+    "describe": ("dorylax.cli.describe:describe", "Show the tasks that a model is split into."),
+    "import": ("dorylax.cli.import_graph:import_graph", "Import edges from files of any size."),
+    "partition": ("dorylax.cli.partition:partition", "Spread the vertices of a graph over servers."),
+    "reorder": ("dorylax.cli.reorder:reorder", "Write an archive in another memory order."),
+    "simulate": (
+        "dorylax.cli.simulate:simulate",
+        "Say what a run would take and cost, before anything is rented.",
+    ),
+    "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
+    "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),
+    "datasets": ("dorylax.cli.datasets:datasets", "List the data sets."),
+    "generate": ("dorylax.cli.generate:generate", "Write a generated data set to a file, in little memory."),
+    "info": ("dorylax.cli.info:info", "Show versions, kernel, machine and folders; or the memory of a run."),
+    "calibrate": ("dorylax.cli.calibrate:calibrate", "Measure this machine."),
+    "aws": ("dorylax.cli.aws:aws", "Run tensor tasks on AWS Lambda: deploy, inspect, tear down."),
+}
+"""Where each command is defined, and the first sentence of its help: `dorylax --help` imports none of them."""
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(cls=LazyCommands, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @traceback_option
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Train graph neural networks on whole graphs."""
-
-
-for _command in (
-    train,
-    predict,
-    export,
-    describe,
-    import_graph,
-    partition,
-    reorder,
-    simulate,
-    sweep,
-    report,
-    datasets,
-    generate,
-    info,
-    calibrate,
-    aws,
-):
-    cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
