@@ -19,6 +19,8 @@ _EXPORTS = {
     "__version__": "dorylax.version",
     "Dataset": "dorylax.graph.dataset",
     "DorylaxError": "dorylax.errors",
+    "InputError": "dorylax.errors",
+    "RunError": "dorylax.errors",
     "Graph": "dorylax.graph.graph",
     "load": "dorylax.graph.datasets",
     "Trainer": "dorylax.trainer",
@@ -31,7 +33,7 @@ _SUBPACKAGES = ("clock", "cost", "experiments", "graph", "layers", "ops", "pipel
 
 if TYPE_CHECKING:
     from dorylax.config import RunConfig
-    from dorylax.errors import DorylaxError
+    from dorylax.errors import DorylaxError, InputError, RunError
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.datasets import load
     from dorylax.graph.graph import Graph
@@ -45,9 +47,11 @@ __all__ = [
     "Dataset",
     "DorylaxError",
     "Graph",
+    "InputError",
     "PipelineConfig",
     "RayConfig",
     "RunConfig",
+    "RunError",
     "TensorConfig",
     "Trainer",
     "__version__",

@@ -210,7 +210,7 @@ class DataCache:
         """The data set of a run, prepared as its configuration says; or where its shards are.
 
         Raises:
-            MemoryLimitError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
+            RunError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
             ValueError, OSError: as `shards_for` and `prepare_data` do.
         """
         from dorylax.trainer import prepare_data

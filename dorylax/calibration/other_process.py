@@ -7,15 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, final
+from typing import Any
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.parent_death import end_with_parent
-
-
-@final
-class ProcessEndedError(DorylaxError, RuntimeError):
-    """The process ended while it was still needed."""
 
 
 @contextmanager
@@ -27,7 +22,7 @@ def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Conne
         arguments: pickled.
 
     Raises:
-        ProcessEndedError: it has ended although something is still sent to it or received from it.
+        RunError: it has ended although something is still sent to it or received from it.
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe()
@@ -39,7 +34,7 @@ def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Conne
             yield ours
     except (EOFError, ConnectionError):  # the latter where it has not read all that it was sent
         process.join()
-        raise ProcessEndedError(
+        raise RunError(
             f"a process that this one measures with has ended, with exit code {process.exitcode} (-9: killed, as where "
             "memory is short): measure again"
         ) from None

@@ -154,7 +154,7 @@ def config_of(path: Path, *, trust: bool) -> RunConfig:
 
     Raises:
         ConfigError: The run's model was made in Python.
-        UntrustedCodeError: The configuration names code, and is not trusted.
+        InputError: The configuration names code, and is not trusted.
     """
     run = RunDirectory.open(path)
     content = run.config

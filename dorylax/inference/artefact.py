@@ -18,7 +18,7 @@ import json
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ import numpy as np
 from jax import export
 
 from dorylax.durable import write_file
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.graph import Graph
 from dorylax.inference import loader
 from dorylax.jax_internals import without_locations
@@ -36,11 +36,6 @@ from dorylax.version import __version__
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 _DATE = (1980, 1, 1, 0, 0, 0)  # fixed, so that the same model gives the same bytes
-
-
-@final
-class ExportError(DorylaxError, ValueError):
-    """The model cannot be exported for graphs of any size."""
 
 
 class RowInput(NamedTuple):
@@ -81,7 +76,7 @@ def write_artefact(
         row_normalise: Whether the artefact first divides rows of features by their sums, as for the training data.
 
     Raises:
-        ExportError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
+        InputError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
         OSError: The file system refuses (such as a full disk); the error names the file.
     """
     leaves, tree = jax.tree.flatten_with_path((params, state))
@@ -89,7 +84,7 @@ def write_artefact(
     names = [jax.tree_util.keystr(path, simple=True, separator=".").partition(".")[2] for path, _ in leaves]
     for name, value in zip(names, values, strict=True):
         if jax.dtypes.canonicalize_dtype(value.dtype) != value.dtype or value.dtype.itemsize > 4:
-            raise ExportError(f"{name} is {value.dtype}: an artefact computes in 32 bits; train in these to export")
+            raise InputError(f"{name} is {value.dtype}: an artefact computes in 32 bits; train in these to export")
 
     def function(values: list[Any], rows: list[Any], x: Any, named: dict[str, Any]) -> dict[str, Any]:
         params, state = jax.tree.unflatten(tree, values)
@@ -161,7 +156,7 @@ def _exported(
             found = export.export(jax.jit(function), platforms=PLATFORMS)(*arguments)
     except Exception as error:
         first = str(error).strip().split("\n")[0]
-        raise ExportError(
+        raise InputError(
             f"the model cannot be exported for graphs of any size: {type(error).__name__}: {first}"
         ) from error
     return without_locations(found)

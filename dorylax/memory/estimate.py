@@ -6,16 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
-from dorylax.errors import DorylaxError
 from dorylax.graph.data_shape import DataShape
 from dorylax.machine import Limit
 from dorylax.memory.phases import Compiled, Phase, Process
 
 _GIB = 2**30
-
-
-class MemoryLimitError(DorylaxError, RuntimeError):
-    """A run was not started, because it would need more memory than there is."""
 
 
 class Remedy(NamedTuple):

@@ -5,15 +5,10 @@ The module does not load JAX, which may itself exceed the limits.
 
 from __future__ import annotations
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.machine import address_space_bytes, address_space_needed, thread_limit
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import most_threads
-
-
-class ProcessLimitError(DorylaxError, RuntimeError):
-    """Work was not started, because it would need more threads or address space than its process may have."""
-
 
 _GIB = 2**30
 _RAISE = {
@@ -30,13 +25,13 @@ def check_process(pipeline: PipelineConfig | None = None, *, at_a_time: int = 1)
         at_a_time: Number of such runs, each in a separate process.
 
     Raises:
-        ProcessLimitError: The limit of address space is below the size that JAX maps, or the limit of threads is below the
+        RunError: The limit of address space is below the size that JAX maps, or the limit of threads is below the
             number that will start.
     """
     threads = most_threads(pipeline)
     space, needed = address_space_bytes(), address_space_needed(threads)
     if space is not None and space < needed:
-        raise ProcessLimitError(
+        raise RunError(
             f"the address space of this process is limited to {space / _GIB:.2f} GiB (ulimit -v), and computing with JAX on "
             f"this machine maps at least {needed / _GIB:.2f} GiB, most of it unused: raise the limit, or limit memory by a "
             "control group instead"
@@ -45,7 +40,7 @@ def check_process(pipeline: PipelineConfig | None = None, *, at_a_time: int = 1)
     if limit is not None and limit.left < all_threads:
         runs = f"{at_a_time} runs at a time take" if at_a_time > 1 else "this takes"
         fewer = ", or fewer --jobs" if at_a_time > 1 else ""
-        raise ProcessLimitError(
+        raise RunError(
             f"{runs} up to {all_threads} threads, and {limit.left} may still be started within the limit "
             f"{_RAISE[limit.source]}{fewer}, or run on fewer cores (taskset)"
         )

@@ -7,11 +7,10 @@ all scores together: their outputs are copied to the host, and ranked in float64
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
 from dorylax.graph.labels import Kind
 
 KINDS: dict[Kind, str] = {
@@ -20,11 +19,6 @@ KINDS: dict[Kind, str] = {
     "pairs": "pairs of vertices",
     "targets": "targets, which are numbers",
 }
-
-
-@final
-class MetricError(DorylaxError, ValueError):
-    """There is no metric of this name, or it does not fit labels of this kind, or it is not defined on these labels."""
 
 
 class Measure(NamedTuple):

@@ -15,10 +15,10 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from dorylax.durable import sync_file
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.runs.directory import RunDirectoryAccessError
 from dorylax.runs.metric import ACCURACIES
 
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 _MASKS: tuple[Mask, ...] = ("train", "val", "test")
 _FLUSH_SECONDS = 5.0
 """Between two flushes, each of which waits for the disk."""
-
-
-@final
-class TensorBoardMissingError(DorylaxError, ImportError):
-    """tensorboardX is not installed; the text says how to.
-
-    Attributes:
-        user_error: see `dorylax.terminal.failures.explain`.
-    """
-
-    user_error: ClassVar[bool] = True
 
 
 @final
@@ -61,7 +50,7 @@ class TensorBoard:
             folder for those of one run.
 
     Raises:
-        TensorBoardMissingError: tensorboardX is not installed.
+        InputError: tensorboardX is not installed.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -204,14 +193,14 @@ def load_library() -> Library:
     """Imports tensorboardX.
 
     Raises:
-        TensorBoardMissingError: it is not installed.
+        InputError: it is not installed.
     """
     try:
         from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]
         from tensorboardX.proto.summary_pb2 import Summary  # type: ignore[import-untyped]
         from tensorboardX.record_writer import RecordWriter  # type: ignore[import-untyped]
     except ImportError as error:
-        raise TensorBoardMissingError(
+        raise InputError(
             f'event files for TensorBoard need tensorboardX ({error}): pip install "dorylax[tensorboard]"'
         ) from error
     return Library(RecordWriter, Event, SessionLog, Summary)

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dorylax.program.jaxpr.errors import PassError, SplitError
+    from dorylax.program.jaxpr.errors import SplitError
     from dorylax.program.model.loss import cross_entropy
     from dorylax.program.passes import PASSES, optimise
     from dorylax.program.program import Program, trace
@@ -20,7 +20,6 @@ _HOMES = {
     "PASSES": "passes",
     "DataSpec": "tracing.spec",
     "cross_entropy": "model.loss",
-    "PassError": "jaxpr.errors",
     "Program": "program",
     "RowSpec": "tracing.spec",
     "SplitError": "jaxpr.errors",
@@ -31,7 +30,6 @@ _HOMES = {
 __all__ = [
     "PASSES",
     "DataSpec",
-    "PassError",
     "Program",
     "RowSpec",
     "SplitError",

@@ -283,7 +283,7 @@ class TrainResult:
             path: of the file.
 
         Raises:
-            ExportError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
+            InputError: the model does what depends on the numbers of vertices and edges, or computes in 64 bits.
             OSError: the file cannot be written; the one that may have been there stays.
         """
         self._there.export(path)

@@ -4,9 +4,9 @@ from dorylax.tasks import LinkPrediction
 Trainer(model, data, task=LinkPrediction(), optimizer=…)
 """
 
-from dorylax.tasks.base import Task, TaskError
+from dorylax.tasks.base import Task
 from dorylax.tasks.graphs import GraphPrediction
 from dorylax.tasks.links import LinkPrediction
 from dorylax.tasks.vertices import VertexPrediction
 
-__all__ = ["GraphPrediction", "LinkPrediction", "Task", "TaskError", "VertexPrediction"]
+__all__ = ["GraphPrediction", "LinkPrediction", "Task", "VertexPrediction"]

@@ -9,16 +9,10 @@ from typing import Any, Protocol, cast, final, runtime_checkable
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.task_data import TaskData
 from dorylax.program.model.base import Keywords, ModelParts, Tree
-
-
-@final
-class TaskError(DorylaxError, ValueError):
-    """The data do not fit the task, or the task does not support the requested settings."""
 
 
 class Task(ABC):
@@ -32,7 +26,7 @@ class Task(ABC):
         """Return the examples of a data set.
 
         Raises:
-            GraphError, TaskError: The data set lacks examples of this kind.
+            GraphError, InputError: The data set lacks examples of this kind.
         """
 
     @abstractmethod

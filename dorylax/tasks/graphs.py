@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import kind_of
@@ -15,7 +16,7 @@ from dorylax.graph.rows import all_rows
 from dorylax.graph.task_data import TaskData
 from dorylax.ops.readout import Readout, readout
 from dorylax.program.model.base import ModelParts
-from dorylax.tasks.base import Task, TaskError, headed
+from dorylax.tasks.base import Task, headed
 from dorylax.tasks.vertices import Labelled, check_labels, width_of
 
 
@@ -39,28 +40,28 @@ class GraphPrediction(Task):
         """Return data with labels and masks per graph.
 
         Raises:
-            TaskError: The data set does not assign vertices to graphs, or is inconsistent.
+            InputError: The data set does not assign vertices to graphs, or is inconsistent.
         """
         check_labels(self.of, data)
         if GRAPH_OF not in data.vertex_inputs:
-            raise TaskError(
+            raise InputError(
                 f"{data.name} does not say which graph each vertex is of (vertex_inputs has no {GRAPH_OF!r}): make it of "
                 "its graphs, by dorylax.graph.merge_graphs"
             )
         graph_of = data.vertex_inputs[GRAPH_OF]
         numbers, first = np.unique(graph_of, return_index=True)
         if graph_of.dtype.kind != "i" or graph_of.ndim != 1 or not np.array_equal(numbers, np.arange(len(numbers))):
-            raise TaskError(f"{GRAPH_OF} must number the graphs 0 … G-1, each with a vertex, got {_some(numbers)}")
+            raise InputError(f"{GRAPH_OF} must number the graphs 0 … G-1, each with a vertex, got {_some(numbers)}")
         offsets, sources = data.graph.host_rows()
         across = np.flatnonzero(graph_of[sources] != graph_of[all_rows(offsets)])
         if len(across):
-            raise TaskError(
+            raise InputError(
                 f"an edge joins graph {graph_of[sources[across[0]]]} with another, of {len(across)} such edges"
             )
         rows = {name: getattr(data, name) for name in ("labels", "train_mask", "val_mask", "test_mask")}
         for name, values in rows.items():
             if not np.array_equal(values[first][graph_of], values):
-                raise TaskError(f"{name} must be the same at all vertices of a graph, as they are the graph's")
+                raise InputError(f"{name} must be the same at all vertices of a graph, as they are the graph's")
         return TaskData(
             data.name,
             data.graph.with_graphs(graph_of, len(first)),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, final
 
+from dorylax.errors import InputError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.tasks.base import Task, TaskError
+from dorylax.tasks.base import Task
 
 Labelled = Literal["classes", "targets"]
 """Kind of labels."""
@@ -29,7 +30,7 @@ class VertexPrediction(Task):
         """Return the data set.
 
         Raises:
-            TaskError: The labels are of the other kind.
+            InputError: The labels are of the other kind.
         """
         check_labels(self.of, data)
         return data
@@ -43,15 +44,15 @@ def check_labels(of: Labelled | None, data: Dataset) -> None:
     """Check that the labels are of the required kind.
 
     Raises:
-        TaskError: The labels are of the other kind.
+        InputError: The labels are of the other kind.
     """
     if of == "targets" and data.num_classes is not None:
-        raise TaskError(
+        raise InputError(
             f"regression needs targets, and the labels of {data.name} are {data.num_classes} classes: give floating labels, "
             "as labels.astype(float), and no num_classes"
         )
     if of == "classes" and data.num_classes is None:
-        raise TaskError(
+        raise InputError(
             f"classification needs classes, and the labels of {data.name} are targets: give integer labels, or num_classes "
             "beside them"
         )

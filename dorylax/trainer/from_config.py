@@ -84,7 +84,7 @@ def build_model(config: RunConfig, data: Dataset | AbstractData) -> nnx.Module:
 
     Raises:
         ConfigError: The reference does not give a model, or the options do not exist.
-        UntrustedCodeError: The model is named by an untrusted folder.
+        InputError: The model is named by an untrusted folder.
     """
     named = config.model.model_dump(include=set(config.model.options()) - {"name"}, exclude_none=True)
     options = named | config.model.own
@@ -108,7 +108,7 @@ def build_optimizer(config: RunConfig) -> optax.GradientTransformation:
     """Return the optimizer of the `optimizer` section: one object for equal sections, so that compiled steps are shared.
 
     Raises:
-        UntrustedCodeError: The optimizer is named by an untrusted folder.
+        InputError: The optimizer is named by an untrusted folder.
     """
     return _optimizer(config.optimizer.model_copy(update={"name": config.located(config.optimizer.name)}))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 from flax import linen, nnx
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
@@ -21,11 +21,6 @@ from dorylax.program.model.kinds import keywords_of, take_apart
 from dorylax.trainer.loop_state import to_host
 
 Result = TypeVar("Result")
-
-
-@final
-class MissingInputError(DorylaxError, ValueError):
-    """The model needs an input that the data lack."""
 
 
 def parts_of(
@@ -77,13 +72,13 @@ def further_inputs(
     """Return name → further input, for the inputs of a data set that a model takes, in the order of `DataSpec.named`.
 
     Raises:
-        MissingInputError: The data lack an input that the model needs.
+        InputError: The data lack an input that the model needs.
     """
     there = {**data.vertex_inputs, **data.edge_inputs}
     for name in keywords.required:
         if name not in there:
             known = f"has {', '.join(sorted(there))}" if there else "has none"
-            raise MissingInputError(
+            raise InputError(
                 f"{model} needs the input {name!r}, and the data set {known}: give it as "
                 f"Dataset(…, vertex_inputs={{{name!r}: …}}) or edge_inputs, or the argument a default"
             )

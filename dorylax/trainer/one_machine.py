@@ -13,13 +13,13 @@ import jax
 import numpy as np
 
 from dorylax.config.schema import SingleConfig
+from dorylax.errors import RunError
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.many import chosen_graphs
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
 from dorylax.jax_internals import debugged
 from dorylax.machine import Limit
-from dorylax.memory.estimate import MemoryLimitError
 from dorylax.program.jaxpr.errors import SideEffectError, SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
@@ -82,7 +82,7 @@ class OneMachine:
         """Order of vertices in memory.
 
         Raises:
-            OrderError: The settings ask for communities, and the model cannot be split.
+            InputError: The settings ask for communities, and the model cannot be split.
         """
         return "given" if self.streamed is not None else self._order_in_memory
 
@@ -226,11 +226,11 @@ class OneMachine:
         """Check the memory before large arrays are made; return the seconds spent on compiling functions for training.
 
         Raises:
-            MemoryLimitError: Training will need more memory than there is.
+            RunError: Training will need more memory than there is.
         """
         if "arrays" in self.__dict__:
             return 0.0
         if self.streamed is None and self._refusal:
-            raise MemoryLimitError(self._refusal)
+            raise RunError(self._refusal)
         seconds, self._checked_seconds = self._checked_seconds, 0.0
         return seconds

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
@@ -25,11 +25,6 @@ from dorylax.near_matches import did_you_mean
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree
 from dorylax.trainer.model_parts import made_by_task
 from dorylax.trainer.step.compiled import Compiled
-
-
-@final
-class UnfitInputError(DorylaxError, ValueError):
-    """A graph, features or further inputs do not fit the trained model."""
 
 
 @final
@@ -66,16 +61,16 @@ class InputSpec:
             given: Name → further input, in any form that a `Dataset` accepts.
 
         Raises:
-            UnfitInputError: An input is missing, or differs in kind from the training data.
+            InputError: An input is missing, or differs in kind from the training data.
             GraphError: A `Dataset` would refuse the values.
         """
         if not isinstance(graph, CompressedGraph):
-            raise UnfitInputError(
+            raise InputError(
                 f"graph must be a dorylax.Graph, got {type(graph).__name__}: Graph.from_edge_index(edge_index, V) makes one"
             )
         features = checked_features(x, graph.num_vertices)
         if features.shape[1] != self.num_features:
-            raise UnfitInputError(
+            raise InputError(
                 f"x must have the {self.num_features} features per vertex that the model was trained with, got "
                 f"{features.shape[1]}: x {list(features.shape)}"
             )
@@ -85,7 +80,7 @@ class InputSpec:
         for name in given:
             if name not in self.further:
                 known = did_you_mean(name, list(self.further)) if self.further else "it takes none beside graph and x"
-                raise UnfitInputError(f"the model was not trained with an input {name!r}: {known}")
+                raise InputError(f"the model was not trained with an input {name!r}: {known}")
         came = graph.edge_data if graph.knows_edge_data else {}
         found = {}
         for name, wanted in self.further.items():
@@ -94,13 +89,13 @@ class InputSpec:
             shape = [{"edge": "E", "vertex": "V", "pair": "N"}[wanted.per], *map(str, wanted.shape)]
             needs = f"{name}, {wanted.dtype} [{', '.join(shape)}]"
             if values is None:
-                raise UnfitInputError(f"the model was trained with a further input: give {needs}")
+                raise InputError(f"the model was trained with a further input: give {needs}")
             rows = {"edge": graph.num_edges, "vertex": graph.num_vertices}.get(wanted.per, _length(values))
             array = checked_inputs("inputs", {name: values}, rows, f"one row per {wanted.per}")[name]
             if array.dtype == np.int32 and wanted.dtype == np.float32:
                 array = array.astype(np.float32)
             if array.shape[1:] != wanted.shape or array.dtype != wanted.dtype:
-                raise UnfitInputError(f"the model was trained with {needs}, got {array.dtype} {list(array.shape)}")
+                raise InputError(f"the model was trained with {needs}, got {array.dtype} {list(array.shape)}")
             found[name] = array
         return found
 

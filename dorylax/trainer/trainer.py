@@ -281,7 +281,7 @@ class Trainer:
 
         Raises:
             ValueError, OSError: As for `Trainer` and for loading data.
-            UntrustedCodeError: The model or the optimizer is named by an untrusted folder.
+            InputError: The model or the optimizer is named by an untrusted folder.
         """
         loaded = data
         if loaded is None:
@@ -335,8 +335,8 @@ class Trainer:
             RunDirectoryError: The run directory belongs to something else, is in use by another process, has more epochs
                 than `epochs`, or cannot be written.
             CheckpointError: A checkpoint could not be written, none can be read, or the one there belongs to another run.
-            MemoryLimitError: Training will need more memory than there is.
-            OrderError: `order="community"`, and the model cannot be split.
+            RunError: Training will need more memory than there is.
+            InputError: `order="community"`, and the model cannot be split.
             SplitError, ConfigError: The pipeline cannot train this model on these data.
             GraphError: The data have no labels.
         """
@@ -511,7 +511,7 @@ class Trainer:
             epoch: As for `predict`.
 
         Raises:
-            ExportError, OSError: As for `TrainResult.export`.
+            InputError, OSError: As for `TrainResult.export`.
             ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
         """
         self._with(*self._chosen(epoch)).export(path)
@@ -565,7 +565,7 @@ class Trainer:
         """Create the runner that trains the epochs."""
         machine = self._machine
         if self._pipeline is not None:
-            _ = machine.order  # raises OrderError before anything runs
+            _ = machine.order  # raises InputError before anything runs
             return self._pipeline_runner()
         gradient, seconds = machine.choose_gradient()
         machine.decide()

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from dorylax.config.schema import SingleConfig, TrainConfig
+from dorylax.errors import InputError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
@@ -16,14 +17,13 @@ from dorylax.graph.npz import MASKS
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
-from dorylax.metrics.base import MetricError
 from dorylax.metrics.catalogue import ADDITIVE, check_defined
 from dorylax.observers.base import Observer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelKindError, ModelParts
 from dorylax.runs.metric import ACCURACIES, METRICS
 from dorylax.settings.errors import ConfigError, shown
-from dorylax.tasks.base import Task, TaskError
+from dorylax.tasks.base import Task
 from dorylax.trainer.model_parts import further_inputs, with_ids_if_needed
 from dorylax.trainer.step.functions import StepFunctions
 from dorylax.trainer.step.objective import Objective
@@ -60,10 +60,10 @@ def check_trains(data: Dataset | TaskData | ShardedData) -> None:
 
 
 def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None) -> None:
-    """Raise TaskError if a task whose examples are not vertices is combined with features for vertex tasks only."""
+    """Raise InputError if a task whose examples are not vertices is combined with features for vertex tasks only."""
     name = type(task).__name__
     if pipeline is not None:
-        raise TaskError(
+        raise InputError(
             f"{name} trains on one machine only: a pipeline predicts for each vertex. Leave pipeline.* and tensor.* out"
         )
     for key, value, usual in (
@@ -72,9 +72,9 @@ def check_task(task: Task, single: SingleConfig, pipeline: PipelineConfig | None
         ("memory", single.memory, "stream"),
     ):
         if value == usual:
-            raise TaskError(f"single.{key}={value} needs a task of vertices, and {name} is another one: leave it out")
+            raise InputError(f"single.{key}={value} needs a task of vertices, and {name} is another one: leave it out")
     if single.memory_limit is not None:
-        raise TaskError(f"single.memory_limit needs a task of vertices, and {name} is another one: leave it out")
+        raise InputError(f"single.memory_limit needs a task of vertices, and {name} is another one: leave it out")
 
 
 def check_target(objective: Objective, train: TrainConfig) -> None:
@@ -91,7 +91,7 @@ def check_metric_defined(
 ) -> None:
     """Raise ValueError if the metric is undefined on one of the masks, or cannot be computed on hosts' separate rows."""
     if not objective.measure.additive and pipeline is not None and pipeline.hosts != "inline":
-        raise MetricError(
+        raise InputError(
             f"train.metric = {objective.metric} needs the outputs of all vertices at once, and with pipeline.hosts = "
             f"{pipeline.hosts} each host evaluates its own: choose one of {', '.join(ADDITIVE)}, or pipeline.hosts=inline"
         )

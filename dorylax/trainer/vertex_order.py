@@ -11,12 +11,12 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
-from typing import Literal, final
+from typing import Literal
 
 import numpy as np
 
 from dorylax.config.schema import Order
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph import partition
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
@@ -27,11 +27,6 @@ CACHE_BYTES = 32 * 2**20
 """Maximum bytes of features that count as fitting in the cache."""
 
 _reordered: weakref.WeakKeyDictionary[Dataset, Dataset] = weakref.WeakKeyDictionary()
-
-
-@final
-class OrderError(DorylaxError, ValueError):
-    """A model cannot be trained in the requested order of rows."""
 
 
 def effective_order(
@@ -47,7 +42,7 @@ def effective_order(
             only if the result depends on it.
 
     Raises:
-        OrderError: The order is "community", and `by_rows` does not hold.
+        InputError: The order is "community", and `by_rows` does not hold.
     """
     fits = 4 * data.features.size <= CACHE_BYTES or data.graph.vertex_ids is not None
     if order == "given" or (order == "auto" and fits):
@@ -55,7 +50,7 @@ def effective_order(
     if by_rows():
         return "community"
     if order == "community":
-        raise OrderError(
+        raise InputError(
             "single.order=community needs a model that splits into graph tasks and stages, when it trains and when it is "
             "evaluated, and that returns a row per vertex: any other may hold rows in the order that was given. Use "
             "single.order=given"
@@ -77,7 +72,7 @@ def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> 
     if order == "given":
         return data, 0.0
     if isinstance(data, TaskData):
-        raise OrderError(
+        raise InputError(
             f"single.order={order} is for tasks of vertices, and {data.name} is a data set of {data.examples}"
         )
     if data in _reordered:

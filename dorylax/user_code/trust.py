@@ -13,13 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.user_code.references import UserCodeError, is_file, place_of
-
-
-@final
-class UntrustedCodeError(DorylaxError, ValueError):
-    """A folder names code that would run, and the user has not said that it may."""
 
 
 @final
@@ -49,7 +44,7 @@ class FolderCode:
         """Refuses what the folder names, unless it is trusted.
 
         Raises:
-            UntrustedCodeError, UserCodeError: as `located`.
+            InputError, UserCodeError: as `located`.
         """
         for reference in sorted(self.references or ()):
             self.located(reference)
@@ -61,7 +56,7 @@ class FolderCode:
         folder.
 
         Raises:
-            UntrustedCodeError: it is the folder's, which is not trusted; names the file that would run and its SHA-256.
+            InputError: it is the folder's, which is not trusted; names the file that would run and its SHA-256.
             UserCodeError: it is the folder's, and there is no such file.
         """
         if not self.names(reference):
@@ -85,8 +80,8 @@ class FolderCode:
         listed = " nor ".join(repr(str(path)) for path in candidates)
         raise UserCodeError(f"{self.named_by} names the code {reference!r}, and there is no file {listed}")
 
-    def _refusal(self, reference: str, does: str) -> UntrustedCodeError:
-        return UntrustedCodeError(
+    def _refusal(self, reference: str, does: str) -> InputError:
+        return InputError(
             f"{self.named_by} names the code {reference!r}, which {does}: read it first, then say that you trust it by "
             "--trust (in Python trust=True)"
         )

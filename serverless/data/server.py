@@ -41,7 +41,7 @@ class DataServer:
 
     Raises:
         ValueError: A setting is out of range, or for tcp the keys lack the servers' secret.
-        SocketFolderError: For ipc, no folder for socket files is available.
+        RunError: For ipc, no folder for socket files is available.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import zmq
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.own_folder import OwnFolder
 
 # Alternatives to the temporary folder, whose path may be long in batch jobs. $XDG_RUNTIME_DIR is private to the user.
@@ -16,15 +16,11 @@ _SHORT = ("/tmp", "/var/tmp")
 _LONGEST = zmq.IPC_PATH_MAX_LEN - len("/3fffff")  # a process id
 
 
-class SocketFolderError(DorylaxError, OSError):
-    """No folder for socket files is available."""
-
-
 def make_socket_folder() -> OwnFolder:
     """Create a private folder that holds only socket files, outside the temporary folder if its path is too long.
 
     Raises:
-        SocketFolderError: No folder can be created. The message gives the reasons and the remedy.
+        RunError: No folder can be created. The message gives the reasons and the remedy.
     """
     reasons = []
     for place in _places():
@@ -37,7 +33,7 @@ def make_socket_folder() -> OwnFolder:
             return OwnFolder(folder)
         folder.rmdir()
         reasons.append(f"{place}: its path is too long for a socket, at most {_LONGEST} bytes with a name of 16")
-    raise SocketFolderError(
+    raise RunError(
         f"socket files of workers have no place ({'; '.join(reasons)}): set TMPDIR to a folder with a short path that can "
         "be written, or tensor.transport=tcp"
     )

@@ -81,7 +81,7 @@ class Sandbox:
 
         Raises:
             DataError: The artefact cannot be fetched, or has another hash. It is not cached then.
-            StageFileError: This JAX cannot read the artefact.
+            InputError: This JAX cannot read the artefact.
             ValueError: The stage computes in 64 bits, but `jax_enable_x64` is off.
         """
         if sha256 in self._stages:

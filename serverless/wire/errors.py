@@ -12,10 +12,5 @@ class WireError(DorylaxError, ValueError):
 
 
 @final
-class VersionError(WireError):
-    """A message of another format version: the peer runs another release."""
-
-
-@final
 class ChecksumError(WireError):
     """Bytes damaged in transit. A repeat helps."""

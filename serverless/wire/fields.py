@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, final
 
-from dorylax.serverless.wire.errors import VersionError, WireError
+from dorylax.serverless.wire.errors import WireError
 
 MAX_INTEGER = 2**63 - 1
 """Largest integer for sizes, versions and epochs."""
@@ -144,12 +144,12 @@ class Fields:
         """Check the "format" and "version" of a message.
 
         Raises:
-            VersionError: The version differs.
+            WireError: The version differs.
         """
         self.choice("format", (name,))
         found = self.integer("version")
         if found != version:
-            raise VersionError(
+            raise WireError(
                 f"{self._what} has version {found}, expected {version}: both ends must run the same release"
             )
 

@@ -105,7 +105,7 @@ def decode_header(frame: Buffer) -> Header:
 
     Raises:
         ChecksumError: The header is damaged.
-        VersionError: The version differs.
+        WireError: The version differs.
         WireError: The frame is not a header.
     """
     if len(frame) > MAX_HEADER_BYTES:

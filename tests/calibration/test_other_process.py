@@ -5,7 +5,8 @@ import os
 import pytest
 from support.other_ends import echo, end
 
-from dorylax.calibration.other_process import ProcessEndedError, other_process
+from dorylax.calibration.other_process import other_process
+from dorylax.errors import RunError
 from dorylax.terminal.failures import FAILED, explain
 
 
@@ -24,7 +25,7 @@ def test_one_that_ends_is_one_line_also_where_it_has_not_read_what_it_was_sent()
             pipe.send(1)
             pipe.recv()
 
-    with pytest.raises(ProcessEndedError, match="with exit code 3 ") as caught:
+    with pytest.raises(RunError, match="with exit code 3 ") as caught:
         ask()
     explained = explain(caught.value)
     assert explained is not None

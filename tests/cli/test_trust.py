@@ -15,11 +15,11 @@ from support.own_code import MARK, MARKING_CODE
 from dorylax import experiments
 from dorylax.cli import main
 from dorylax.config import RunConfig
+from dorylax.errors import InputError
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.trainer import Trainer
 from dorylax.user_code.references import UserCodeError
-from dorylax.user_code.trust import UntrustedCodeError
 
 _OWN = ("--set", "optimizer.name=mine.py:lion", "--set", "data.size=tiny", "--epochs", "2")
 _SWEEP = """\
@@ -107,13 +107,13 @@ def test_a_command_runs_what_a_run_names_only_if_told_so(dorylax, strange: Path,
 
 def test_python_runs_what_a_run_names_only_if_told_so(strange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = strange / "run" / "seed-0" / "config.yaml"
-    with pytest.raises(UntrustedCodeError, match=r"/mine\.py' \(SHA-256 "):
+    with pytest.raises(InputError, match=r"/mine\.py' \(SHA-256 "):
         RunConfig.load(file)
     with pytest.raises(UserCodeError, match="and there is no file"):  # a text alone does not say where its files were
         RunConfig.from_yaml(file.read_text())
     with monkeypatch.context() as there:
         there.chdir(strange)
-        with pytest.raises(UntrustedCodeError, match=r"the configuration names the code 'mine\.py:Own'"):
+        with pytest.raises(InputError, match=r"the configuration names the code 'mine\.py:Own'"):
             RunConfig.from_yaml(file.read_text())
     assert not _has_run(strange)
     config = RunConfig.load(file, trust=True)
@@ -195,7 +195,7 @@ def test_reports_and_frames_import_nothing(dorylax, strange: Path, name: str) ->
 def test_what_a_report_has_read_does_not_run_either(strange: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(strange)
     config = read_study(strange / "run").sweep.runs[0].config
-    with pytest.raises(UntrustedCodeError, match=r"sweep\.json names the code 'mine\.py:Own'"):
+    with pytest.raises(InputError, match=r"sweep\.json names the code 'mine\.py:Own'"):
         Trainer.from_config(config)
     assert not _has_run(strange)
 

@@ -53,7 +53,7 @@ def test_a_run_that_does_not_fit_fails_before_its_data_are_loaded(
     outcome = run_one(runs["friendster"], tmp_path, Silent(), cache)
     assert outcome.status == "failed"
     assert "does not fit: needs" in (outcome.error or "")
-    assert "MemoryLimitError" in error_file(tmp_path, runs["friendster"]).read_text("utf-8")
+    assert "RunError" in error_file(tmp_path, runs["friendster"]).read_text("utf-8")
     assert not cache._loaded
 
     for _ in range(2):

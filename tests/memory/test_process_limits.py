@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.machine import ThreadLimit
 from dorylax.memory import process_limits
-from dorylax.memory.process_limits import ProcessLimitError, check_process
+from dorylax.memory.process_limits import check_process
 from dorylax.pipeline import resources
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import most_threads
@@ -54,7 +55,7 @@ def test_an_address_space_that_jax_does_not_fit_into(
     monkeypatch.setattr(process_limits, "address_space_bytes", lambda: 2048 * 2**20)
     check_process(pipeline)
     monkeypatch.setattr(process_limits, "address_space_bytes", lambda: 1024 * 2**20)
-    with pytest.raises(ProcessLimitError) as caught:
+    with pytest.raises(RunError) as caught:
         check_process(pipeline)
     assert str(caught.value) == (
         "the address space of this process is limited to 1.00 GiB (ulimit -v), and computing with JAX on this machine maps "
@@ -69,11 +70,11 @@ def test_threads_that_may_not_be_started(monkeypatch: pytest.MonkeyPatch, source
     monkeypatch.setattr(process_limits, "thread_limit", lambda: ThreadLimit(36, source))
     check_process()
     with pytest.raises(
-        ProcessLimitError, match=rf"^this takes up to 115 threads, and 36 may still be started .* {words}: raise it"
+        RunError, match=rf"^this takes up to 115 threads, and 36 may still be started .* {words}: raise it"
     ) as caught:
         check_process(_LOCAL)
     assert "--jobs" not in str(caught.value)
-    with pytest.raises(ProcessLimitError, match=r"2 runs at a time take up to 72 threads, and 36 .*, or fewer --jobs"):
+    with pytest.raises(RunError, match=r"2 runs at a time take up to 72 threads, and 36 .*, or fewer --jobs"):
         check_process(at_a_time=2)
 
 

@@ -7,7 +7,7 @@ import typing
 import numpy as np
 import pytest
 
-from dorylax.metrics.base import MetricError
+from dorylax.errors import InputError
 from dorylax.metrics.catalogue import MEASURES, check_defined, check_metric
 from dorylax.runs.metric import METRICS, MetricName
 
@@ -26,7 +26,7 @@ def test_every_metric_has_a_name_and_a_way_to_compute_it() -> None:
     ],
 )
 def test_labels_of_another_kind_are_refused(name: str, kind: typing.Any, message: str) -> None:
-    with pytest.raises(MetricError, match=message):
+    with pytest.raises(InputError, match=message):
         check_metric(name, kind)
 
 
@@ -38,7 +38,7 @@ def test_the_loss_is_for_all() -> None:
 @pytest.mark.parametrize("labels", [np.zeros(6, np.int32), np.ones((6, 2), np.float32), np.zeros(6, np.float32)])
 def test_a_rank_among_one_class_is_refused_and_says_where(labels: np.ndarray) -> None:
     masks = {"train_mask": np.arange(6) < 0, "val_mask": np.arange(6) < 3}
-    with pytest.raises(MetricError, match="roc_auc is not defined on val_mask: it needs examples that are of a class"):
+    with pytest.raises(InputError, match="roc_auc is not defined on val_mask: it needs examples that are of a class"):
         check_defined("roc_auc", labels, masks)
     check_defined("accuracy", labels, masks)
 

@@ -16,12 +16,13 @@ import pytest
 from tensorboardX.crc32c import crc32c
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
+from dorylax.errors import InputError
 from dorylax.experiments.executors.processes import _serve
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import RunOptions, directory
 from dorylax.experiments.sweep_file import read
 from dorylax.observers import tensorboard
-from dorylax.observers.tensorboard import TensorBoard, TensorBoardMissingError
+from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs.directory import RunDirectoryAccessError
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
 from dorylax.terminal.failures import explain
@@ -195,7 +196,7 @@ def test_what_to_do_where_the_library_is_missing(
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboardX"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(TensorBoardMissingError, match=r'pip install "dorylax\[tensorboard\]"') as caught:
+    with pytest.raises(InputError, match=r'pip install "dorylax\[tensorboard\]"') as caught:
         TensorBoard(tmp_path)
     explained = explain(caught.value)
     assert explained.code == 2

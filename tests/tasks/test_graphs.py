@@ -12,13 +12,13 @@ import optax
 import pytest
 from flax import nnx
 
+from dorylax.errors import InputError
 from dorylax.graph import Graph, merge_graphs
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import GCN, GIN, Dropout
-from dorylax.metrics.base import MetricError
 from dorylax.ops import edge_ids, gather, global_mean, vertex_ids
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.tasks import GraphPrediction, TaskError
+from dorylax.tasks import GraphPrediction
 from dorylax.trainer import Trainer
 
 
@@ -94,21 +94,21 @@ def test_what_is_a_graphs_is_the_same_at_all_its_vertices(name: str) -> None:
     changed = getattr(data, name).copy()
     changed[0] = 1 - changed[0]
     other = {"val_mask": data.val_mask & ~changed, "test_mask": data.test_mask & ~changed} if name != "labels" else {}
-    with pytest.raises(TaskError, match=f"{name} must be the same at all vertices of a graph"):
+    with pytest.raises(InputError, match=f"{name} must be the same at all vertices of a graph"):
         GraphPrediction().prepare(dataclasses.replace(data, **{name: changed}, **other))
 
 
 def test_edges_stay_inside() -> None:
     data = _shapes()
     graph = Graph.from_coo([0], [data.graph.num_vertices - 1], data.graph.num_vertices)
-    with pytest.raises(TaskError, match="an edge joins graph 0 with another, of 1 such edges"):
+    with pytest.raises(InputError, match="an edge joins graph 0 with another, of 1 such edges"):
         GraphPrediction().prepare(dataclasses.replace(data, graph=graph))
 
 
 def test_a_data_set_must_know_its_graphs() -> None:
-    with pytest.raises(TaskError, match=r"by dorylax\.graph\.merge_graphs"):
+    with pytest.raises(InputError, match=r"by dorylax\.graph\.merge_graphs"):
         GraphPrediction().prepare(dataclasses.replace(_shapes(), vertex_inputs={}))
-    with pytest.raises(TaskError, match="regression needs targets"):
+    with pytest.raises(InputError, match="regression needs targets"):
         GraphPrediction(of="targets").prepare(_shapes())
 
 
@@ -119,12 +119,12 @@ def test_what_knows_only_vertices_is_refused_at_once() -> None:
         ({"gathered": "bfloat16"}, "single.gathered=bfloat16 needs a task of vertices"),
         ({"memory_limit": "8GiB"}, "single.memory_limit needs a task of vertices"),
     ):
-        with pytest.raises(TaskError, match=message):
+        with pytest.raises(InputError, match=message):
             _trainer(_shapes(), GraphPrediction(), **options)
 
 
 def test_a_metric_of_pairs_is_refused() -> None:
-    with pytest.raises(MetricError, match="mrr is not for one class for each example"):
+    with pytest.raises(InputError, match="mrr is not for one class for each example"):
         _trainer(_shapes(), GraphPrediction(), metric="mrr")
 
 
@@ -161,7 +161,7 @@ def test_a_model_may_know_its_graphs_too() -> None:
 def test_graphs_are_numbered_from_zero(numbers: list[Any]) -> None:
     graph = Graph.from_coo([], [], 2)
     data = Dataset("two", graph, np.ones((2, 1)), [0, 1], vertex_inputs={"graph_of": np.array(numbers)})
-    with pytest.raises(TaskError, match="must number the graphs 0"):
+    with pytest.raises(InputError, match="must number the graphs 0"):
         GraphPrediction().prepare(data)
 
 

@@ -14,11 +14,11 @@ import pytest
 from flax import nnx
 
 import dorylax
+from dorylax.errors import InputError
 from dorylax.graph.dataset import Dataset
 from dorylax.layers import GCN
-from dorylax.metrics.base import MetricError
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.tasks import TaskError, VertexPrediction
+from dorylax.tasks import VertexPrediction
 from dorylax.trainer import Trainer
 
 BASE = dorylax.load("communities", size="tiny")
@@ -101,9 +101,7 @@ def test_resuming_with_another_metric_is_refused_and_with_another_target_is_not(
 
 def test_hosts_in_processes_judge_targets_and_refuse_what_ranks() -> None:
     hosts = PipelineConfig(mode="pipe", servers=2, intervals=1, hosts="processes")
-    with pytest.raises(
-        MetricError, match=r"needs the outputs of all vertices at once, and with pipeline\.hosts = proc"
-    ):
+    with pytest.raises(InputError, match=r"needs the outputs of all vertices at once, and with pipeline\.hosts = proc"):
         _trainer(_data(), metric="r2", pipeline=hosts)
     result = _trainer(_data((2,)), metric="rmse", epochs=2, pipeline=hosts).fit()
     inline = _trainer(_data((2,)), metric="rmse", epochs=2).fit()
@@ -121,7 +119,7 @@ def test_a_metric_that_ranks_in_a_pipeline_of_one_process() -> None:
 def test_labels_must_be_what_is_said(of: Any) -> None:
     wrong = _data() if of == "classes" else BASE
     with pytest.raises(
-        TaskError, match="classification needs classes" if of == "classes" else "regression needs targets"
+        InputError, match="classification needs classes" if of == "classes" else "regression needs targets"
     ):
         VertexPrediction(of).prepare(wrong)
     right = BASE if of == "classes" else _data()

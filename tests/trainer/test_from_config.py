@@ -11,9 +11,9 @@ from flax import nnx
 
 import dorylax
 from dorylax.config import RunConfig
+from dorylax.errors import InputError
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.runs.directory import RunDirectory
-from dorylax.tasks import TaskError
 from dorylax.trainer import Trainer, from_config, prepare_data
 from dorylax.trainer.from_config import abstract_model, build_optimizer
 
@@ -83,7 +83,7 @@ def test_the_model_is_as_wide_as_the_targets(width):
 
 def test_a_task_says_what_labels_must_be():
     data = prepare_data(RunConfig.resolve(SMALL).data)
-    with pytest.raises(TaskError, match="regression needs targets, and the labels of communities are 4 classes"):
+    with pytest.raises(InputError, match="regression needs targets, and the labels of communities are 4 classes"):
         Trainer.from_config(RunConfig.resolve({**SMALL, "model.name": "gcn", "task.name": "vertex-regression"}), data)
 
 

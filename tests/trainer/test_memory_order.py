@@ -11,11 +11,11 @@ import optax
 import pytest
 from flax import nnx
 
+from dorylax.errors import InputError
 from dorylax.ops.gather import gather
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.runs.checkpoint import CheckpointMismatchError
 from dorylax.trainer.footprint import of_config
-from dorylax.trainer.vertex_order import OrderError
 
 pytestmark = [
     pytest.mark.usefixtures("beyond_cache"),
@@ -128,7 +128,7 @@ def test_pipelines_evaluate_in_order_of_communities(trainer, shuffled) -> None:
 )
 def test_communities_are_refused_where_they_cannot_hold(trainer, data, tmp_path, shuffled, *, model, pipeline) -> None:
     runner = trainer(model=model(data), order="community", pipeline=pipeline, run_directory=tmp_path / "run")
-    with pytest.raises(OrderError, match=r"single\.order=community .*single\.order=given"):
+    with pytest.raises(InputError, match=r"single\.order=community .*single\.order=given"):
         runner.fit()
     assert not (tmp_path / "run").exists()
     assert not shuffled
@@ -203,5 +203,5 @@ def test_an_estimate_reaches_the_same_decision(tmp_path, split) -> None:
     if split:
         assert {phase.name for phase in of_config.estimate(explicit).phases} == phases
     else:
-        with pytest.raises(OrderError, match=r"single\.order=given"):
+        with pytest.raises(InputError, match=r"single\.order=given"):
             of_config.estimate(explicit)

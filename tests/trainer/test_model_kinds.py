@@ -18,13 +18,13 @@ from support.covering import pairwise
 from support.graphs import messy_graph
 
 from dorylax import ops
+from dorylax.errors import InputError
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline import engine
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.stages import StageSizes
 from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
-from dorylax.trainer.vertex_order import OrderError
 
 V, E, F, C, H = 60, 240, 5, 3, 8
 EPOCHS = 20
@@ -281,5 +281,5 @@ def test_what_has_no_row_per_vertex_keeps_the_given_order() -> None:
     assert result.passes is not None
     wanted = data.edge_inputs["edge_weight"][:, None] * result.params["w"][0]
     np.testing.assert_allclose(runner.predict()["edges"], wanted, rtol=1e-6)
-    with pytest.raises(OrderError, match="returns a row per vertex"):
+    with pytest.raises(InputError, match="returns a row per vertex"):
         Trainer(model, data, loss=loss, params=params, optimizer=optax.sgd(1e-3), order="community").fit()

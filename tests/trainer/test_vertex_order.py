@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dorylax.errors import InputError
 from dorylax.trainer import vertex_order
-from dorylax.trainer.vertex_order import OrderError, effective_order, in_order
+from dorylax.trainer.vertex_order import effective_order, in_order
 
 
 def test_auto_is_community_where_features_are_larger_than_the_cache(data, monkeypatch):
@@ -31,7 +32,7 @@ def test_what_is_asked_for_is_done(data, monkeypatch):
 
 
 def test_communities_are_refused_where_rows_are_not_known_to_be_apart(data):
-    with pytest.raises(OrderError, match=r"single\.order=community needs a model that splits .*single\.order=given"):
+    with pytest.raises(InputError, match=r"single\.order=community needs a model that splits .*single\.order=given"):
         effective_order("community", data, lambda: False)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.errors import InputError
 from dorylax.user_code.references import UserCodeError
-from dorylax.user_code.trust import FolderCode, UntrustedCodeError
+from dorylax.user_code.trust import FolderCode
 
 _MARKS = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\ndef make(**options): return options\n"
 
@@ -41,7 +42,7 @@ def _sha256(path: Path) -> str:
 
 
 def test_a_file_is_refused_by_its_name_and_hash(there: Path) -> None:
-    with pytest.raises(UntrustedCodeError) as caught:
+    with pytest.raises(InputError) as caught:
         _code("mine.py:make").check()
     assert str(caught.value) == (
         f"RUN/config.yaml names the code 'mine.py:make', which would run '{there / 'mine.py'}' (SHA-256 "
@@ -53,14 +54,14 @@ def test_a_file_is_refused_by_its_name_and_hash(there: Path) -> None:
 
 def test_a_link_is_refused_by_what_it_leads_to(there: Path) -> None:
     (there / "link.py").symlink_to("mine.py")
-    with pytest.raises(UntrustedCodeError, match=f"would run '{there / 'mine.py'}'"):
+    with pytest.raises(InputError, match=f"would run '{there / 'mine.py'}'"):
         _code("link.py:make").check()
 
 
 def test_a_module_is_refused_without_importing_its_package(there: Path) -> None:
     name = "some_package_of_a_stranger.inner"
     file = there / "some_package_of_a_stranger" / "inner.py"
-    with pytest.raises(UntrustedCodeError) as caught:
+    with pytest.raises(InputError) as caught:
         _code(f"{name}:make").check()
     assert f"would import the module '{name}', '{file}' (SHA-256 {_sha256(file)})" in str(caught.value)
     assert not list(there.rglob("*.ran"))
@@ -69,7 +70,7 @@ def test_a_module_is_refused_without_importing_its_package(there: Path) -> None:
     (there / "below.py").touch()  # is not in the module, which is no package
     nothing = ("no_such_package_at_all.inner", "some_package_of_a_stranger.none", "some_module.below", "sys")
     for without in nothing:
-        with pytest.raises(UntrustedCodeError, match=f"the module '{without}', of which no file is found"):
+        with pytest.raises(InputError, match=f"the module '{without}', of which no file is found"):
             _code(f"{without}:make").check()
     assert _code(f"{name}:make", trusted=True).located(f"{name}:make") == f"{name}:make"
 
@@ -96,13 +97,13 @@ def test_what_is_no_file_of_python_is_not_run_for_one(there: Path) -> None:
 
 def test_what_the_folder_does_not_name_is_the_users(there: Path) -> None:
     assert _code("mine.py:make").located("mine.py:other") == "mine.py:other"
-    with pytest.raises(UntrustedCodeError):
+    with pytest.raises(InputError):
         FolderCode("RUN/sweep.json", None).located("mine.py:other")
 
 
 def test_a_name_cannot_break_the_line(there: Path) -> None:
     (there / "a\n\x1b[31mb.py").write_text(_MARKS)
-    with pytest.raises(UntrustedCodeError) as caught:
+    with pytest.raises(InputError) as caught:
         _code("a\n\x1b[31mb.py:make").check()
     assert str(caught.value).isprintable()
 

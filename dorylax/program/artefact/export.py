@@ -30,9 +30,10 @@ import jax.numpy as jnp
 from jax import export
 
 from dorylax.durable import make_folder, write_file
+from dorylax.errors import InputError
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, is_key, symbols_of, without_locations
 from dorylax.program.artefact.canonical import ROWS, share
-from dorylax.program.artefact.stage_file import SUFFIX, StageFileError, StageReference, read_artefact, sha256_of
+from dorylax.program.artefact.stage_file import SUFFIX, StageReference, read_artefact, sha256_of
 from dorylax.program.tasks.split_model import SplitModel
 
 MANIFEST = "program.json"
@@ -139,19 +140,19 @@ def load(directory: str | os.PathLike[str]) -> StageSet:
     """Read the result of `save`.
 
     Raises:
-        StageFileError: The manifest is invalid or of another version, or an artefact is missing or damaged.
+        InputError: The manifest is invalid or of another version, or an artefact is missing or damaged.
         OSError: The manifest cannot be read.
     """
     path = Path(directory) / MANIFEST
     try:
         sha256s, stages = _Reader(path).manifest(json.loads(path.read_text("utf-8")))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StageFileError(f"{path} is not JSON: {error}") from error
+        raise InputError(f"{path} is not JSON: {error}") from error
     artefacts = {}
     for sha256 in sha256s:
         file = path.with_name(sha256 + SUFFIX)
         if not file.is_file():
-            raise StageFileError(f"{file} is missing: {path} lists it; write the program's stages again")
+            raise InputError(f"{file} is missing: {path} lists it; write the program's stages again")
         artefacts[sha256] = read_artefact(file, sha256)
     return StageSet(stages, artefacts)
 
@@ -209,7 +210,7 @@ class _Reader:
 
     def _require(self, good: bool, what: str, wanted: str, got: str) -> None:
         if not good:
-            raise StageFileError(f"{self._path}: {what} must be {wanted}, got {got}")
+            raise InputError(f"{self._path}: {what} must be {wanted}, got {got}")
 
 
 def _count(value: Any) -> bool:

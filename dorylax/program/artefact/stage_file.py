@@ -19,17 +19,13 @@ import jax
 import numpy as np
 from jax import export
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.jax_internals import multiple_of, size_at, symbols_of, without_lapack
 
 SUFFIX = ".stage"
 """Artefacts are files `<SHA-256 of the content>.stage`."""
 
 _NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
-
-
-class StageFileError(DorylaxError, ValueError):
-    """A file is damaged, or has another content than expected."""
 
 
 def sha256_of(content: bytes) -> str:
@@ -45,7 +41,7 @@ def read_artefact(path: str | os.PathLike[str], sha256: str | None = None) -> by
         sha256: Expected hash (default: the hash in the file's name, if there is one).
 
     Raises:
-        StageFileError: The content has another hash.
+        InputError: The content has another hash.
         OSError: The file cannot be read.
     """
     path = Path(path)
@@ -54,7 +50,7 @@ def read_artefact(path: str | os.PathLike[str], sha256: str | None = None) -> by
     content = path.read_bytes()
     found = sha256_of(content)
     if sha256 is not None and found != sha256:
-        raise StageFileError(
+        raise InputError(
             f"{path} is damaged: expected SHA-256 {sha256}, found {found} ({len(content)} bytes); "
             "delete it and write the program's stages again"
         )
@@ -69,21 +65,21 @@ def load(source: str | os.PathLike[str] | bytes, sha256: str | None = None) -> S
         sha256: Expected hash (default: the hash in the file's name, if there is one).
 
     Raises:
-        StageFileError: The content has another hash, or is not an artefact that this JAX can read.
+        InputError: The content has another hash, or is not an artefact that this JAX can read.
         ValueError: The artefact computes in 64 bits and `jax_enable_x64` is off.
         OSError: The file cannot be read.
     """
     content = source if isinstance(source, bytes) else read_artefact(source, sha256)
     found = sha256_of(content)
     if sha256 is not None and found != sha256:
-        raise StageFileError(f"damaged stage: expected SHA-256 {sha256}, found {found} ({len(content)} bytes)")
+        raise InputError(f"damaged stage: expected SHA-256 {sha256}, found {found} ({len(content)} bytes)")
     try:
         exported = export.deserialize(bytearray(content))
     except ImportError:
         raise
     except Exception as error:
         name = "these bytes" if isinstance(source, bytes) else str(source)
-        raise StageFileError(
+        raise InputError(
             f"{name} ({len(content)} bytes) is not a stage that JAX {jax.__version__} can read: "
             f"{type(error).__name__}: {error}"
         ) from error

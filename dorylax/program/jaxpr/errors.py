@@ -17,10 +17,6 @@ class SideEffectError(SplitError):
     """The model has prints or other callbacks, which a program would drop but plain jit runs."""
 
 
-class PassError(DorylaxError, ValueError):
-    """A pass is unknown, or is applied too late."""
-
-
 def refuse(equation: JaxprEqn, reason: str, advice: str) -> NoReturn:
     """Raise the `SplitError` for an equation."""
     raise SplitError(f"{reason} [{equation.primitive.name}{where_written(equation)}]. {advice}.")

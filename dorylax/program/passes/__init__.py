@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dorylax.program.jaxpr.errors import PassError
+from dorylax.errors import InputError
 from dorylax.program.passes.cut import cut
 from dorylax.program.passes.fuse import fuse
 from dorylax.program.passes.hoist import hoist
@@ -29,7 +29,7 @@ def optimise(program: AnySplit, passes: Iterable[str] = PASSES, *, stale_price: 
         stale_price: See `reorder`.
 
     Raises:
-        PassError: A name is unknown, or a pass precedes one that was already applied.
+        InputError: A name is unknown, or a pass precedes one that was already applied.
     """
     wanted = frozenset(passes)
     functions: dict[str, Callable[[AnySplit], AnySplit]] = {
@@ -44,7 +44,7 @@ def optimise(program: AnySplit, passes: Iterable[str] = PASSES, *, stale_price: 
     }
     unknown = sorted(wanted - functions.keys())
     if unknown:
-        raise PassError(f"unknown pass {unknown[0]!r}: there are {', '.join(PASSES)}")
+        raise InputError(f"unknown pass {unknown[0]!r}: there are {', '.join(PASSES)}")
     for name in PASSES:
         if name in wanted:
             program = functions[name](program)

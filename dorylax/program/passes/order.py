@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dorylax.program.jaxpr.errors import PassError
+from dorylax.errors import InputError
 from dorylax.program.tasks.split_model import SplitModel
 
 ORDER = ("reorder", "prune", "settle", "hoist", "fuse", "rematerialise", "sink", "cut")
@@ -12,10 +12,10 @@ def next_passes(program: SplitModel, name: str) -> tuple[str, ...]:
     """Return the passes of a program after one more.
 
     Raises:
-        PassError: The pass, or a later one, was already applied.
+        InputError: The pass, or a later one, was already applied.
     """
     place = ORDER.index(name)
     for done in program.passes:
         if ORDER.index(done) >= place:
-            raise PassError(f"pass {name} cannot follow {done}: passes apply once, in the order {', '.join(ORDER)}")
+            raise InputError(f"pass {name} cannot follow {done}: passes apply once, in the order {', '.join(ORDER)}")
     return (*program.passes, name)

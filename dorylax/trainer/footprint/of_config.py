@@ -13,13 +13,14 @@ import optax
 
 from dorylax.config.resolve import RunConfig
 from dorylax.config.tasks import SPECS
+from dorylax.errors import RunError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import resident_bytes
-from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy, gibibytes
+from dorylax.memory.estimate import Estimate, Remedy, gibibytes
 from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
 from dorylax.memory.sources import shape_of
@@ -120,7 +121,7 @@ def check_config(config: RunConfig) -> None:
     The check is cheap for a run that clearly fits.
 
     Raises:
-        MemoryLimitError: The run needs more memory than there is. The message names the phase, settings that would make it
+        RunError: The run needs more memory than there is. The message names the phase, settings that would make it
             fit, and the reason against streaming.
         ValueError, OSError: As for `estimate`.
     """
@@ -147,9 +148,9 @@ def check_config(config: RunConfig) -> None:
         streamed(config, found)
     except (SplitError, NotStreamedError) as error:
         if found.fits:
-            raise MemoryLimitError(f"single.memory=stream: the run cannot be streamed from disk: {error}") from None
+            raise RunError(f"single.memory=stream: the run cannot be streamed from disk: {error}") from None
         reason = "" if config.pipeline is not None else f". It cannot be streamed from disk either: {error}"
-        raise MemoryLimitError(found.refusal(remedies(config, found)) + reason) from None
+        raise RunError(found.refusal(remedies(config, found)) + reason) from None
 
 
 def _estimate(
@@ -199,13 +200,13 @@ def _parts(config: RunConfig, data: AbstractData) -> ModelParts:
     """Return the abstract model.
 
     Raises:
-        MemoryLimitError: The parameters alone need more memory than there is. XLA overflows on much larger ones.
+        RunError: The parameters alone need more memory than there is. XLA overflows on much larger ones.
     """
     parts = take_apart(abstract_model(config, data))
     needed, limit = 3 * tree_bytes(parts.params), None if config.single.memory == "ignore" else config.single.limit
     most, owner = (_ADDRESSABLE, "a process") if limit is None else (limit.bytes, limit.owner)
     if needed > most:
-        raise MemoryLimitError(
+        raise RunError(
             f"the run does not fit: the parameters of {parts.name} need {gibibytes(needed)} (three copies), {owner} has "
             f"{gibibytes(most)}: make the model narrower (model.hidden_features)"
         )

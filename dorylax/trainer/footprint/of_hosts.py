@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import optax
 
+from dorylax.errors import RunError
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import Limit, cores, memory_limit, resident_bytes
-from dorylax.memory.estimate import Elsewhere, Estimate, MemoryLimitError
+from dorylax.memory.estimate import Elsewhere, Estimate
 from dorylax.memory.hosts import Cut, Program, cutting, graph_server, libraries, parameter_server, shared_by
 from dorylax.memory.phases import LIBRARIES, Phase, Process, phases
 from dorylax.pipeline.config import PipelineConfig
@@ -83,13 +84,13 @@ def check_hosts(
         data: The data set, or the location of its shards.
 
     Raises:
-        MemoryLimitError: All processes together need more than there is, or one on a node more than `ray.memory`.
+        RunError: All processes together need more than there is, or one on a node more than `ray.memory`.
     """
     shards = data if isinstance(data, ShardedData) else None
     shape = data.summary.shape if isinstance(data, ShardedData) else DataShape.of(data)
     found = estimate_hosts(config, program, parameter_bytes(parts, optimizer), shape, shards, loads=False)
     if not found.fits:
-        raise MemoryLimitError(found.refusal(()))
+        raise RunError(found.refusal(()))
 
 
 def parameter_bytes(parts: ModelParts, optimizer: optax.GradientTransformation) -> int:

@@ -78,7 +78,7 @@ class PipelineRunner(EpochRunner):
         """Refuse hosts that do not fit into memory.
 
         Raises:
-            MemoryLimitError: See `check_hosts`.
+            RunError: See `check_hosts`.
         """
         from dorylax.memory.hosts import Program  # late, as the engine
         from dorylax.pipeline.hosts.pipeline import HostsPipeline

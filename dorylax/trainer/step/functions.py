@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
 from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
@@ -26,11 +26,6 @@ from dorylax.trainer.step.compiled import Compiled
 from dorylax.trainer.step.forward import Forward, forward_of
 from dorylax.trainer.step.gradient import Gradient, PlainGradient, ProgramGradient
 from dorylax.trainer.step.objective import CLASSES, Objective
-
-
-@final
-class LossFunctionError(DorylaxError, ValueError):
-    """The optimizer needs to re-evaluate the loss, which is impossible for a streamed run."""
 
 
 @final
@@ -47,7 +42,7 @@ class StepFunctions:
         plain: Gradient from JAX's differentiation of the model.
         start: `(params, state) -> (params, opt_state, state)`, in fresh buffers that may be donated.
         update: `((params, opt_state, state), loss, gradients, new state) -> (params, opt_state, state)`, for gradients
-            computed elsewhere. Its compilation raises a `LossFunctionError` if the optimizer re-evaluates the loss.
+            computed elsewhere. Its compilation raises a `InputError` if the optimizer re-evaluates the loss.
     """
 
     def __init__(
@@ -165,7 +160,7 @@ class StepFunctions:
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise LossFunctionError(
+    raise InputError(
         "the optimizer evaluates the loss at other parameters (it calls value_fn, as line searches do), which takes all "
         "rows in memory: choose another optimizer, or give the run more memory (single.memory_limit)"
     )

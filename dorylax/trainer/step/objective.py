@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import jax.numpy as jnp
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import kind_of
@@ -38,16 +38,6 @@ LOSSES: dict[str, Callable[[Any, Any], Any]] = {
     _PAIRS: binary_cross_entropy,
 }
 _USUAL = {"classes": _CLASSES, "several": _CLASSES, "targets": "mse", "pairs": _PAIRS}
-
-
-@final
-class ModelOutputError(DorylaxError, ValueError):
-    """A model's output, or its loss, has a shape that does not fit the data."""
-
-
-@final
-class LossError(DorylaxError, ValueError):
-    """There is no loss of this name, or it does not fit data of this kind."""
 
 
 @final
@@ -82,13 +72,13 @@ class Objective:
         if not isinstance(chosen, str):
             raise TypeError(f"loss must be a name or a function (output, labels) -> [V], got {type(chosen).__name__}")
         if chosen not in LOSSES:
-            raise LossError(f"loss must be one of {', '.join(LOSSES)} or a function, got {chosen!r}")
+            raise InputError(f"loss must be one of {', '.join(LOSSES)} or a function, got {chosen!r}")
         if (kind == "pairs") != (chosen == _PAIRS):
             wanted = f"pairs of vertices take {_PAIRS}" if kind == "pairs" else "it is for pairs of vertices"
-            raise LossError(f"loss={chosen} is not for {KINDS[kind]}: {wanted}, or a function (output, labels) -> [N]")
+            raise InputError(f"loss={chosen} is not for {KINDS[kind]}: {wanted}, or a function (output, labels) -> [N]")
         if chosen == _CLASSES and kind == "targets":
             others = ", ".join(name for name in LOSSES if name not in (_CLASSES, _PAIRS))
-            raise LossError(
+            raise InputError(
                 f"loss={_CLASSES} needs classes, and the labels are targets (num_classes is None): give loss= one of "
                 f"{others}, or a function (output, labels) -> [V]"
             )
@@ -155,11 +145,11 @@ def _check_rows(
         rows = jax.eval_shape(function, output, labels)
     except (TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         first = str(error).strip().split("\n")[0]
-        raise ModelOutputError(
+        raise InputError(
             f"{what}(output, labels) fails on what {model} returns: {type(error).__name__}: {first}"
         ) from error
     if getattr(rows, "shape", None) != data.labels.shape[:1]:
-        raise ModelOutputError(
+        raise InputError(
             f"{what}(output, labels) must give one number per vertex, shape [V] = "
             f"[{data.labels.shape[0]}], got {_shown(rows)}: return the loss of each vertex, the mean is taken here"
         )
@@ -175,7 +165,7 @@ def _check_logits(model: str, output: Any, data: Dataset | TaskData | AbstractDa
         )
     wanted = (data.labels.shape[0], data.num_classes)
     if output.shape != wanted:
-        raise ModelOutputError(
+        raise InputError(
             f"{model}(graph, x) must return [V, num_classes] = {list(wanted)}, got {list(output.shape)}"
             + (f": give it out_features={wanted[1]}" if output.shape[:1] == wanted[:1] else "")
         )

@@ -18,12 +18,13 @@ import pytest
 from flax import nnx
 from support.reference import Intervals, ReferenceExecutor, artefact_compiler, interpret
 
+from dorylax.errors import InputError
 from dorylax.graph.graph import Graph
 from dorylax.jax_internals import close, fresh_var
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
 from dorylax.ops import gather
 from dorylax.program.artefact.export import MANIFEST, StageSet, export_stages, load, save
-from dorylax.program.artefact.stage_file import StageFileError, StageReference, sha256_of
+from dorylax.program.artefact.stage_file import StageReference, sha256_of
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import cross_entropy
@@ -193,9 +194,7 @@ def test_what_is_there_stays_and_what_is_damaged_is_mended(tmp_path: Path, stage
     one, two = (tmp_path / f"{sha256}.stage" for sha256 in stage_set.artefacts)
     before = one.stat()
     two.write_bytes(b"damaged")
-    with pytest.raises(
-        StageFileError, match=rf"{two.name} is damaged: expected SHA-256 {two.stem}, found [0-9a-f]{{64}}"
-    ):
+    with pytest.raises(InputError, match=rf"{two.name} is damaged: expected SHA-256 {two.stem}, found [0-9a-f]{{64}}"):
         load(tmp_path)
     save(stage_set, tmp_path)
     assert one.stat().st_ino == before.st_ino
@@ -206,7 +205,7 @@ def test_missing_artefact(tmp_path: Path, stage_set: StageSet) -> None:
     save(stage_set, tmp_path)
     path = tmp_path / f"{next(iter(stage_set.artefacts))}.stage"
     path.unlink()
-    with pytest.raises(StageFileError, match=f"{path.name} is missing"):
+    with pytest.raises(InputError, match=f"{path.name} is missing"):
         load(tmp_path)
 
 
@@ -243,14 +242,14 @@ def test_manifest_is_strict(
     manifest = json.loads(path.read_text())
     change(manifest)
     path.write_text(json.dumps(manifest))
-    with pytest.raises(StageFileError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         load(tmp_path)
     assert str(path) in str(caught.value)
 
 
 def test_manifest_that_is_no_json(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("{")
-    with pytest.raises(StageFileError, match=f"{MANIFEST} is not JSON"):
+    with pytest.raises(InputError, match=f"{MANIFEST} is not JSON"):
         load(tmp_path)
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from jax import export
 
+from dorylax.errors import InputError
 from dorylax.program.artefact import stage_file
-from dorylax.program.artefact.stage_file import Stage, StageFileError, StageReference, sha256_of
+from dorylax.program.artefact.stage_file import Stage, StageReference, sha256_of
 
 _ROOT = Path(__file__).parents[3]
 
@@ -101,21 +102,21 @@ def test_files_are_checked_by_their_names(tmp_path: Path, content: bytes) -> Non
     assert stage_file.load(path).sha256 == stage_file.load(str(path)).sha256 == sha256_of(content)
     damaged = content[:-1] + bytes([content[-1] ^ 1])
     path.write_bytes(damaged)
-    with pytest.raises(StageFileError) as caught:
+    with pytest.raises(InputError) as caught:
         stage_file.load(path)
     for part in (str(path), sha256_of(content), sha256_of(damaged), "damaged"):
         assert part in str(caught.value)
 
 
 def test_bytes_are_checked_where_their_hash_is_given(content: bytes) -> None:
-    with pytest.raises(StageFileError, match=f"expected SHA-256 {'0' * 64}, found {sha256_of(content)}"):
+    with pytest.raises(InputError, match=f"expected SHA-256 {'0' * 64}, found {sha256_of(content)}"):
         stage_file.load(content, "0" * 64)
 
 
 def test_refuses_what_is_no_artefact(tmp_path: Path) -> None:
     path = tmp_path / "some.stage"
     path.write_bytes(b"\x00" * 64)
-    with pytest.raises(StageFileError, match=r"some.stage \(64 bytes\) is not a stage that JAX .* can read"):
+    with pytest.raises(InputError, match=r"some.stage \(64 bytes\) is not a stage that JAX .* can read"):
         stage_file.load(path)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dorylax import ops
+from dorylax.errors import InputError
 from dorylax.program import PASSES, DataSpec, Program, RowSpec, optimise, trace
-from dorylax.program.jaxpr.errors import PassError
 from dorylax.program.passes.order import ORDER
 
 SPEC = DataSpec((RowSpec("vertex", (3,)),), RowSpec("vertex", (), "int32"), num_vertices=100, num_edges=900)
@@ -77,5 +77,5 @@ def test_reorder_is_told_whether_hoist_follows(program: Program) -> None:
 @pytest.mark.parametrize("names", [["fold"], ["cut", "fold"], ["fuse", "Cut"]])
 def test_unknown_names_are_refused(program: Program, names: list[str]) -> None:
     wrong = next(name for name in names if name not in PASSES)
-    with pytest.raises(PassError, match=f"unknown pass '{wrong}': there are {', '.join(PASSES)}"):
+    with pytest.raises(InputError, match=f"unknown pass '{wrong}': there are {', '.join(PASSES)}"):
         optimise(program, names)

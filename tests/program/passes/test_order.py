@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dorylax.program.jaxpr.errors import PassError
+from dorylax.errors import InputError
 from dorylax.program.passes.order import ORDER, next_passes
 
 
@@ -29,12 +29,12 @@ def test_every_pair(before: str, name: str) -> None:
         assert next_passes(after(before), name) == (before, name)
         return
     with pytest.raises(
-        PassError, match=f"pass {name} cannot follow {before}: passes apply once, in the order reorder, "
+        InputError, match=f"pass {name} cannot follow {before}: passes apply once, in the order reorder, "
     ):
         next_passes(after(before), name)
 
 
 def test_all_that_came_before_count() -> None:
     assert next_passes(after("prune", "hoist"), "cut") == ("prune", "hoist", "cut")
-    with pytest.raises(PassError, match="pass fuse cannot follow cut"):
+    with pytest.raises(InputError, match="pass fuse cannot follow cut"):
         next_passes(after("prune", "cut"), "fuse")

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from support.processes import until
 
+from dorylax.errors import RunError
 from dorylax.serverless.data import socket_folder
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.data.socket_folder import SocketFolderError, make_socket_folder
+from dorylax.serverless.data.socket_folder import make_socket_folder
 
 _ROOT = Path(__file__).parents[3]
 
@@ -87,7 +88,7 @@ def test_a_runtime_folder_without_a_name_is_none(short: Path, long: Path, monkey
 def test_no_place_at_all_is_one_line(long: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(socket_folder, "_SHORT", (str(long / "none"),))
-    with pytest.raises(SocketFolderError) as caught:
+    with pytest.raises(RunError) as caught:
         DataServer(RunKeys.make())
     text = str(caught.value)
     assert text.startswith(

@@ -9,7 +9,7 @@ import pytest
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, read_response, response
 from dorylax.serverless.handler.settings import SandboxSettings
-from dorylax.serverless.wire.errors import VersionError, WireError
+from dorylax.serverless.wire.errors import WireError
 
 KEYS = RunKeys.make()
 SETTINGS = SandboxSettings(KEYS, jax={"jax_enable_x64": False})
@@ -56,5 +56,5 @@ def test_what_is_no_object_is_not_shown(document: object) -> None:
 
 
 def test_another_version_is_named() -> None:
-    with pytest.raises(VersionError, match="both ends must run the same release"):
+    with pytest.raises(WireError, match="both ends must run the same release"):
         Invocation.read(json.loads(Invocation(SETTINGS, None).encode()) | {"version": 2})

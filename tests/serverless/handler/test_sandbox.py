@@ -8,7 +8,8 @@ import pytest
 from support.handler_events import GRAPH, PARAMETERS, MemoryData, W, small_stage
 from support.http_store import Store
 
-from dorylax.program.artefact.stage_file import StageFileError, sha256_of
+from dorylax.errors import InputError
+from dorylax.program.artefact.stage_file import sha256_of
 from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
@@ -49,7 +50,7 @@ def test_a_stage_of_another_hash_is_refused_and_not_kept() -> None:
 def test_what_has_its_hash_but_is_no_stage_is_refused() -> None:
     data, content = MemoryData(), b"no stage"
     data.offered[GRAPH, names.artefact(sha256_of(content))] = (np.frombuffer(content, np.uint8),)
-    with pytest.raises(StageFileError, match="is not a stage"):
+    with pytest.raises(InputError, match="is not a stage"):
         Sandbox(data).stage(GRAPH, sha256_of(content))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire import event as wire
-from dorylax.serverless.wire.errors import VersionError, WireError
+from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 EVENT = Event(
@@ -212,7 +212,7 @@ def test_wrong_fields_of_both(value, name, wrong, message):
 @BOTH
 def test_another_version_is_refused_by_name(value):
     document = {**json.loads(value.encode()), "version": 1}
-    with pytest.raises(VersionError, match=f"version 1, expected {wire.VERSION}"):
+    with pytest.raises(WireError, match=f"version 1, expected {wire.VERSION}"):
         read(value, json.dumps(document).encode())
 
 

@@ -20,10 +20,10 @@ from support.processes import below
 import dorylax
 from dorylax.cli import main
 from dorylax.config import RunConfig
+from dorylax.errors import RunError
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.partition import lay_out, partition
 from dorylax.machine import resident_bytes
-from dorylax.memory.estimate import MemoryLimitError
 from dorylax.memory.hosts import Cut, cutting
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.resources import most_threads
@@ -76,9 +76,7 @@ def test_hosts_on_a_cluster_are_counted_by_themselves(memory_of: Callable[[float
     assert [phase.name for phase in found.phases] == ["load", "cut", "driver"]
     assert "each graph server needs 0.3 GiB on its node" in found.verdict()
     short = config(pipeline__servers=64, pipeline__hosts="ray", ray__memory=2**28)
-    with pytest.raises(
-        MemoryLimitError, match=r"does not fit: each graph server needs .*, and ray\.memory is 0\.2 GiB"
-    ):
+    with pytest.raises(RunError, match=r"does not fit: each graph server needs .*, and ray\.memory is 0\.2 GiB"):
         of_config.check_config(short)
 
 
@@ -100,7 +98,7 @@ def test_what_does_not_fit_is_refused_before_data_are_loaded_or_hosts_started(
     memory_of(0.5)
     data = dorylax.load("communities", size="tiny")
     monkeypatch.setattr("dorylax.pipeline.hosts.processes.ProcessLauncher.launch", None)
-    with pytest.raises(MemoryLimitError, match=r"at its peak \(all processes\), this machine has 0\.5 GiB"):
+    with pytest.raises(RunError, match=r"at its peak \(all processes\), this machine has 0\.5 GiB"):
         Trainer.from_config(config(), data).fit()
 
 

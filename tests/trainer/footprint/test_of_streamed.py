@@ -12,8 +12,8 @@ import pytest
 import dorylax
 from dorylax.cli import main
 from dorylax.config import RunConfig
+from dorylax.errors import RunError
 from dorylax.graph.data_shape import DataShape
-from dorylax.memory.estimate import MemoryLimitError
 from dorylax.streaming import residency
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer.footprint import of_config
@@ -82,7 +82,7 @@ def test_what_cannot_be_streamed_is_refused_with_its_reason() -> None:
         ("12GiB", {"single__order": "community"}, "single.order=community holds the data twice"),
         ("12GiB", {"single__gathered": "bfloat16"}, "single.gathered=bfloat16 is for steps in memory"),
     ):
-        with pytest.raises(MemoryLimitError, match=f"does not fit.*cannot be streamed from disk either: .*{reason}"):
+        with pytest.raises(RunError, match=f"does not fit.*cannot be streamed from disk either: .*{reason}"):
             of_config.check_config(config(limit, **overrides))
 
 

@@ -19,10 +19,10 @@ import pytest
 from flax import nnx
 
 import dorylax
+from dorylax.errors import InputError, RunError
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError
 from dorylax.layers import GAT, GCN, GIN, GraphSAGE
-from dorylax.memory.estimate import MemoryLimitError
 from dorylax.runs.checkpoint import Checkpoints
 from dorylax.runs.result import TrainResult
 from dorylax.settings.errors import ConfigError
@@ -31,7 +31,6 @@ from dorylax.streaming.columns import file_of
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.trainer import Trainer, one_machine, streamed
 from dorylax.trainer.footprint import of_trainer
-from dorylax.trainer.step.functions import LossFunctionError
 
 MODELS: dict[str, Callable[..., Any]] = {
     "GCN": GCN,
@@ -166,7 +165,7 @@ def test_indices_that_change_on_disk_end_the_run(archive: Path, tmp_path: Path) 
 def tight_limit(data: Dataset, scratch: Path) -> str:
     """The least that will do, which a refusal says, and a little more."""
     refused = r"single\.memory=stream: the run cannot be streamed from disk: .*single\.memory_limit=(\d+)MiB"
-    with pytest.raises(MemoryLimitError, match=refused) as info:
+    with pytest.raises(RunError, match=refused) as info:
         trainer(data, memory="stream", memory_limit="1MiB", scratch=scratch).fit()
     number = re.search(refused, str(info.value))
     assert number is not None
@@ -258,7 +257,7 @@ def test_the_room_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
 
 
 def test_an_optimizer_that_searches_along_a_line_is_refused(archive: Path, small: None) -> None:
-    with pytest.raises(LossFunctionError, match="evaluates the loss at other parameters"):
+    with pytest.raises(InputError, match="evaluates the loss at other parameters"):
         trainer(Dataset.from_npz(archive), optimizer=optax.lbfgs()).fit()
 
 
