@@ -85,8 +85,8 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code:
         ConfigError: a seed or the configuration is wrong.
     """
     base = {key: value for key, value in given.items() if key != SEED}
-    text = dump({"base": base, "seeds": list(seeds)})
-    return read(text, name, name, code)
+    content = {"base": base, "seeds": list(seeds)}
+    return dataclasses.replace(expand(Document(name, content), name, code), text=dump(content))
 
 
 def expand(document: Document, name: str, code: FolderCode | None = None) -> Sweep:

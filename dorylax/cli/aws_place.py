@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import click
 
-from dorylax.settings import strict_yaml
-from dorylax.settings.errors import ConfigError
-from dorylax.settings.text_file import read_text
-
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.clients import Clients
     from dorylax.serverless.deploy.found import Found
@@ -49,19 +45,7 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
     """
     from dorylax.serverless.deploy.settings import Deployment
 
-    values: Any = {}
-    if file is not None:
-        document = strict_yaml.parse(read_text(file), str(file))
-        values = {} if document.value is None else document.value
-        if not isinstance(values, dict):
-            raise ConfigError(f"{file}: must hold settings such as memory_mb: 1769, got {type(values).__name__}")
-    try:
-        return Deployment.of(values | {key: value for key, value in given.items() if value is not None})
-    except ConfigError as error:
-        key = error.key or ""
-        if file is not None and key in values and given.get(key) is None:
-            raise ConfigError(f"{document.where(key)}: {error}") from None
-        raise
+    return Deployment.load(file, {key: value for key, value in given.items() if value is not None})
 
 
 @contextlib.contextmanager

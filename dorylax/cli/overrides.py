@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dorylax.config.check import check_value, unknown_key
+from dorylax.config.check import Checked, check_value, unknown_key
 from dorylax.config.files import Overrides, overrides_from_file
 from dorylax.config.schema import KEYS, is_key
 from dorylax.settings.errors import ConfigError
@@ -92,7 +92,7 @@ def collect(
 
     Raises:
         ConfigError: A key or value is wrong, or two options give one key.
-        UntrustedCodeError: The file belongs to a run, names code, and is not trusted.
+        InputError: The file belongs to a run, names code, and is not trusted.
     """
     if no_verify:
         named = {**named, "data.verify": "false"}
@@ -102,7 +102,7 @@ def collect(
         if key in flags:
             raise ConfigError(f"{key} is given twice on the command line")
         flags[key] = value
-    given, code = overrides_from_file(file, trust=trust, overridden=flags) if file else Overrides({}, None)
-    values = given | flags
+    given, code = overrides_from_file(file, trust=trust, overridden=flags) if file else Overrides(Checked(), None)
+    values = Checked(given | flags)
     will_read(*values.values(), *map(place_of, filter(is_reference, values.values())))
     return Overrides(values, code)

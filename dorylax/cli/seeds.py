@@ -12,7 +12,7 @@ import click
 
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
-from dorylax.config.recipes.default import DEFAULT
+from dorylax.config.recipe import DEFAULT
 from dorylax.durable import remove_file, write_json
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
 from dorylax.experiments.executors.in_process import InProcess

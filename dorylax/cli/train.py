@@ -12,8 +12,8 @@ import click
 from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.cli.recorded import recorded
 from dorylax.config import RunConfig
-from dorylax.config.check import check_value
-from dorylax.config.recipes.words import line
+from dorylax.config.check import Checked, check_value
+from dorylax.config.check import checked as checked_values
 from dorylax.durable import leftover_of
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
@@ -89,7 +89,7 @@ def train(
     count = _seed_count(seeds)
     config = RunConfig.resolve(given, code=code)
     if resume and out is not None and (before := recorded(out, given, config)):
-        given = before | given
+        given = Checked(checked_values(before) | given)
         config = RunConfig.resolve(given, code=code)
     first, name = config.train.seed, f"{data_name(config)}-{config.model.name}"
     check_value(SEED, first + count - 1)
@@ -105,7 +105,7 @@ def train(
     from dorylax.cli.seeds import bill, results, train_seeds
     from dorylax.experiments.table import print_summary
 
-    said = None if as_json else line(config.recipe(), config.dotted())
+    said = None if as_json else config.recipe().line(config.dotted())
     outcomes, stopped = train_seeds(sweep, folder, resume=resume, said=said)
     if stopped is not None:
         raise CommandError(

@@ -28,6 +28,24 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+class Checked(dict[str, Any]):
+    """Dotted keys with values, each checked by itself."""
+
+
+def checked(mapping: Mapping[str, Any]) -> Checked:
+    """Flatten and check keys and values, unless that is done.
+
+    Raises:
+        ConfigError: As for `flatten` and `check_value`.
+    """
+    if isinstance(mapping, Checked):
+        return mapping
+    flat = Checked(flatten(mapping))
+    for key, value in flat.items():
+        check_value(key, value)
+    return flat
+
+
 def _entries(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The dotted keys of an entry, with their values."""
     if key not in (*SECTIONS, OWN):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, final
 
-from dorylax.config.check import check_value, flatten
+from dorylax.config.check import Checked, checked
 from dorylax.config.schema import REFERENCES, SECTIONS
 from dorylax.runs.directory import RunDirectory
 from dorylax.settings import strict_yaml
@@ -33,7 +33,7 @@ class Overrides(NamedTuple):
             one. None where it names nothing, or is the user's.
     """
 
-    values: dict[str, Any]
+    values: Checked
     code: FolderCode | None
 
 
@@ -47,7 +47,7 @@ def overrides_from_file(path: Path, *, trust: bool = False, overridden: Collecti
 
     Raises:
         ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
-        UntrustedCodeError: it is a run's, names code, and is not trusted.
+        InputError: it is a run's, names code, and is not trusted.
         OSError: the machine fails to read it.
     """
     run = _run_of(path)
@@ -85,7 +85,7 @@ def overrides_from_yaml(
     """
     document = strict_yaml.parse(text, name)
     if document.value is None:
-        return Overrides({}, None)
+        return Overrides(Checked(), None)
     if not isinstance(document.value, dict):
         raise ConfigError(f"{document.where()}: must hold keys such as train.epochs, got {shown(document.value)}")
     values = dict(document.value)
@@ -105,20 +105,19 @@ def overrides_from_yaml(
 
 def overrides_from_mapping(
     document: strict_yaml.Document, mapping: dict[str, Any], inside: strict_yaml.Path = ()
-) -> dict[str, Any]:
+) -> Checked:
     """`overrides_from_file` for a part of a document; `inside` is where in it the mapping stands."""
-    given: dict[str, Any] = {}
+    given = Checked()
     for key, entry in mapping.items():
         # One entry at a time, so that each error can have its line.
         entries = entry.items() if key in SECTIONS and isinstance(entry, dict) else [(None, entry)]
         for option, value in entries:
             path = (key,) if option is None else (key, option)
             try:
-                for dotted, one in flatten({".".join(path): value}).items():
-                    check_value(dotted, one)
+                for dotted, one in checked({".".join(path): value}).items():
                     if dotted in given:
                         raise ConfigError(f"{dotted} is given twice")
                     given[dotted] = one
             except ConfigError as error:
-                raise ConfigError(f"{document.where(*inside, *path)}: {error}") from None
+                raise error.at(document.where(*inside, *path)) from None
     return given

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, InstanceOf
 
-from dorylax.config.check import check_value, flatten, known
+from dorylax.config.check import checked, flatten, known
 from dorylax.config.files import SCHEMA, overrides_from_file, overrides_from_yaml
 from dorylax.config.optimizers import OPTIMIZERS, OptimizerConfig
-from dorylax.config.recipes.base import Recipe
-from dorylax.config.recipes.choose import choose
+from dorylax.config.recipe import Recipe, choose
 from dorylax.config.schema import (
     KEYS,
     NULL_SAYS_SOMETHING,
@@ -119,7 +118,7 @@ class RunConfig(BaseModel):
         """The name of a model or an optimizer, to load it by: of code that a folder names, wherever its file is now.
 
         Raises:
-            UntrustedCodeError, UserCodeError: as `FolderCode.located`.
+            InputError, UserCodeError: as `FolderCode.located`.
         """
         return name if self.code is None else self.code.located(name)
 
@@ -127,7 +126,7 @@ class RunConfig(BaseModel):
         """For each of `references` the options that it takes, with their defaults.
 
         Raises:
-            ConfigError, UntrustedCodeError: as `resolve`.
+            ConfigError, InputError: as `resolve`.
         """
         model, optimizer = self.model.name, self.optimizer.name
         found = {model: _model(model, self.code).options, optimizer: _tuned(optimizer, self.code)}
@@ -153,13 +152,11 @@ class RunConfig(BaseModel):
         Raises:
             ConfigError: an unknown key, model or optimizer, a value of the wrong type or out of bounds, an option
                 that the chosen model or optimizer does not use, or a pipeline that cannot be.
-            UntrustedCodeError: code that a folder names would have to run to know its options, and is not trusted.
+            InputError: code that a folder names would have to run to know its options, and is not trusted.
         """
         given: dict[str, Any] = {}
         for mapping in overrides:
-            given.update(flatten(mapping))
-        for key, value in given.items():
-            check_value(key, value)
+            given.update(checked(mapping))
 
         values = {
             key: field.default
@@ -225,7 +222,7 @@ class RunConfig(BaseModel):
 
         Raises:
             ConfigError: as `resolve`.
-            UntrustedCodeError: dorylax has written it, it names code of somebody's own, and `trust` is not given.
+            InputError: dorylax has written it, it names code of somebody's own, and `trust` is not given.
         """
         given, code = overrides_from_file(path, trust=trust)
         return cls.resolve(given, code=code)

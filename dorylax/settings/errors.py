@@ -21,6 +21,10 @@ class ConfigError(DorylaxError, ValueError):
         super().__init__(message)
         self.key = key
 
+    def at(self, place: str) -> ConfigError:
+        """The same error with its place in a file, `run.yaml:3`."""
+        return ConfigError(f"{place}: {self}", self.key)
+
     @classmethod
     def of(cls, key: str, problem: str) -> ConfigError:
         """An error that begins with its key: `pipeline.staleness` and `must be ≥ 0, got -1`."""

@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -13,6 +14,8 @@ from pydantic.fields import FieldInfo
 
 from dorylax.near_matches import choose, close
 from dorylax.settings.errors import ConfigError, shown
+from dorylax.settings.strict_yaml import Document, parse
+from dorylax.settings.text_file import read_text
 from dorylax.settings.words import core, expected, nullable, problem
 
 
@@ -51,7 +54,7 @@ class Section(BaseModel):
     section: ClassVar[str] = ""
     """What keys begin with, without the dot."""
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, /, **values: Any) -> None:
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -101,7 +104,32 @@ class Section(BaseModel):
         """The error for a setting that does not exist."""
         names = list(cls.options())
         near = [cls.key(name) for name in close(option, names)]
-        return ConfigError(f"unknown key {shown(cls.key(option))}: {choose(near, map(cls.key, names))}")
+        key = cls.key(option)
+        return ConfigError(f"unknown key {shown(key)}: {choose(near, map(cls.key, names))}", key)
+
+    @classmethod
+    def load(cls: type[S], path: Path | None, given: Mapping[str, Any]) -> S:
+        """Read the settings of a YAML file.
+
+        Args:
+            path: File with settings of this section alone; None for no file.
+            given: Further settings, which override those of the file.
+
+        Raises:
+            ConfigError: The file cannot be read, or a setting is wrong; names the file and line of the setting.
+            OSError: The machine fails to read the file.
+        """
+        document = Document("", None) if path is None else parse(read_text(path), str(path))
+        values = {} if document.value is None else document.value
+        if not isinstance(values, dict):
+            example = next(iter(cls.options()))
+            raise ConfigError(f"{document.where()}: must hold settings such as {example}, got {shown(values)}")
+        try:
+            return cls(**{**values, **given})
+        except ConfigError as error:
+            if error.key is None or error.key not in values.keys() - given.keys():
+                raise
+            raise error.at(document.where(error.key)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in order, as YAML may carry them."""

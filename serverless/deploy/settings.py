@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, final
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from dorylax.near_matches import did_you_mean
 from dorylax.serverless.deploy.image.base import is_base
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.section import Count, Section
@@ -17,30 +15,10 @@ from dorylax.storage.location import Location
 Architecture = Literal["x86_64", "arm64"]
 
 RETENTION_DAYS = (
-    1,
-    3,
-    5,
-    7,
-    14,
-    30,
-    60,
-    90,
-    120,
-    150,
-    180,
-    365,
-    400,
-    545,
-    731,
-    1096,
-    1827,
-    2192,
-    2557,
-    2922,
-    3288,
-    3653,
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365),
+    *(400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
-"""What CloudWatch Logs accepts."""
+"""The numbers of days that CloudWatch Logs accepts."""
 
 # Narrower than each of what AWS allows for functions, repositories, roles (with the region appended) and log groups.
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -149,18 +127,6 @@ class Deployment(Section):
     def location(self) -> Location | None:
         """Where artefacts lie."""
         return None if self.artefacts is None else Location.of(self.artefacts)
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Deployment:
-        """The deployment that keys and values describe, as a YAML file has them.
-
-        Raises:
-            ConfigError: an unknown key, or a value out of range.
-        """
-        for key in values:
-            if key not in cls.options():
-                raise ConfigError.of(key, f"is not a setting of a deployment: {did_you_mean(key, cls.options())}")
-        return cls(**values)
 
     @model_validator(mode="after")
     def _check(self) -> Deployment:

@@ -367,7 +367,7 @@ def test_the_guide_s_file_has_all_settings() -> None:
     text = (Path(__file__).parents[2] / "docs" / "aws.md").read_text()
     [block] = re.findall(r"^   ```yaml\n(.*?)^   ```$", text, re.MULTILINE | re.DOTALL)
     values = strict_yaml.parse(textwrap.dedent(block), "docs/aws.md").value
-    assert Deployment.of(values).to_dict() == values
+    assert Deployment(**values).to_dict() == values
 
 
 def test_the_build_context(dorylax, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.config.recipes import choose
+from dorylax.config import recipe
 from dorylax.graph.datasets import load
 
 
@@ -18,7 +18,7 @@ def begun(dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str
     load("communities", size="tiny").save_npz(tmp_path / "mine.npz")
     words = ("train", "--data", str(tmp_path / "mine.npz"), "--model", "mlp", "--out", str(tmp_path / "run"))
     with monkeypatch.context() as patch:
-        patch.setitem(choose.PUBLISHED_FOR, str(tmp_path / "mine.npz"), {})
+        patch.setitem(recipe.PUBLISHED_FOR, str(tmp_path / "mine.npz"), {})
         assert dorylax(*words, "--epochs", "2").code == 0
     return words
 

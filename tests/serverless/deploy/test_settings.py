@@ -11,16 +11,16 @@ VPC = {"subnets": ["subnet-0a", "subnet-0b"], "security_groups": ["sg-0c"]}
 
 
 def test_to_dict_and_back() -> None:
-    deployment = Deployment.of(
-        {"name": "gnn-2", "region": "eu-west-1", "architecture": "arm64", "reserved_concurrency": 50, **VPC}
+    deployment = Deployment(
+        **{"name": "gnn-2", "region": "eu-west-1", "architecture": "arm64", "reserved_concurrency": 50, **VPC}
     )
     assert deployment.subnets == ("subnet-0a", "subnet-0b")
-    assert Deployment.of(deployment.to_dict()) == deployment
-    assert Deployment.of(Deployment().to_dict()) == Deployment.of({})
+    assert Deployment(**deployment.to_dict()) == deployment
+    assert Deployment(**Deployment().to_dict()) == Deployment()
 
 
 def test_ids_that_come_twice_count_once() -> None:
-    assert Deployment.of({**VPC, "subnets": ["subnet-0a", "subnet-0a"]}).subnets == ("subnet-0a",)
+    assert Deployment(**{**VPC, "subnets": ["subnet-0a", "subnet-0a"]}).subnets == ("subnet-0a",)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_ids_that_come_twice_count_once() -> None:
     ],
 )
 def test_the_ends_of_ranges(values: dict) -> None:
-    assert Deployment.of(Deployment.of(values).to_dict()) == Deployment.of(values)
+    assert Deployment(**Deployment(**values).to_dict()) == Deployment(**values)
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def test_the_ends_of_ranges(values: dict) -> None:
         ({"artefacts": "mine/stages"}, "artefacts must be s3://bucket/prefix, got 'mine/stages'"),
         ({"artefacts": 7}, "artefacts must be text, got 7"),
         ({"lapack": 1}, "lapack must be true or false, got 1"),
-        ({"memory": 128}, "memory is not a setting of a deployment: did you mean memory_mb?"),
-        ({"zz": 1}, "zz is not a setting of a deployment: choose from name, region, architecture, "),
+        ({"memory": 128}, "unknown key 'memory': did you mean memory_mb?"),
+        ({"zz": 1}, "unknown key 'zz': choose from name, region, architecture, "),
     ],
 )
 def test_what_cannot_be(values: dict, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Deployment.of(values)
+        Deployment(**values)
     assert str(caught.value).startswith(text)
-    assert caught.value.key == text.partition(" ")[0]
+    assert caught.value.key == text.removeprefix("unknown key ").partition(" ")[0].strip("':")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
-from dorylax.config.recipes.choose import PUBLISHED_FOR
-from dorylax.config.recipes.tuned import TUNED
+from dorylax.config.recipe import PUBLISHED_FOR, default
+from dorylax.config.tuned import TUNED
 from dorylax.graph import datasets
 from dorylax.layers.registry import MODELS
 
@@ -113,3 +113,62 @@ def test_other_tasks_than_those_of_vertices_only_leave_features_as_they_are() ->
     assert (links.data.row_normalise, links.model.hidden_features, links.train.epochs) == (False, 32, 200)
     assert links.recipe().task == "link-prediction"
     assert RunConfig.resolve({"task.name": "link-prediction", "data.name": "cora"}).data.row_normalise is True
+
+
+@pytest.mark.parametrize(
+    ("model", "width", "epochs"), [("gcn", 64, 500), ("gat", 8, 1000), ("sgc", None, 500), ("sage", 64, 500)]
+)
+def test_it_is_wide_and_long_enough_and_leaves_features_alone(model: str, width: int | None, epochs: int) -> None:
+    published = MODELS[model].recipe
+    made = default(published, "a paper", of_vertices=True).settings
+    assert (made.get("model.hidden_features"), made["train.epochs"], made["data.row_normalise"]) == (
+        width,
+        epochs,
+        False,
+    )
+    changed = {key for key in published if made[key] != published[key]}
+    assert changed <= {"model.hidden_features", "train.epochs", "data.row_normalise"}
+    assert made.keys() == published.keys()
+
+
+def test_of_other_tasks_only_the_features_are_left_alone() -> None:
+    published = MODELS["gcn"].recipe
+    made = default(published, "A paper, section 5. More of it.", of_vertices=False)
+    assert made.settings == {**published, "data.row_normalise": False}
+    assert made.source == "A paper, section 5, features as they are"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"data.name": "cora"}, "recipe: published (Kipf & Welling, ICLR 2017, section 5.2)"),
+        ({"data.name": "a.npz"}, "recipe: default (chosen on several graphs, docs/recipes.md)"),
+        (
+            {"data.name": "cora", "train.epochs": 5, "data.row_normalise": False},
+            "recipe: published (Kipf & Welling, ICLR 2017, section 5.2), but data.row_normalise=false, train.epochs=5",
+        ),
+        (
+            {"data.name": "cora", "task.name": "link-prediction", "train.epochs": 5},
+            "recipe: published (Kipf & Welling, ICLR 2017, section 5.2; as link-prediction changes it, docs/tasks.md), "
+            "but train.epochs=5",
+        ),
+        (
+            {"data.name": "a.npz", "task.name": "graph-classification"},
+            "recipe: default (Kipf & Welling, ICLR 2017, section 5.2, features as they are; as graph-classification changes "
+            "it, docs/tasks.md)",
+        ),
+        (
+            {"data.name": "a.npz", "train.recipe": "tuned/wikics"},
+            "recipe: tuned/wikics (Luo et al., NeurIPS 2024, arXiv 2406.08993, the authors' commands)",
+        ),
+    ],
+)
+def test_one_line_says_which_from_where_and_what_is_changed(given: dict[str, object], expected: str) -> None:
+    config = RunConfig.resolve(given)
+    assert config.recipe().line(config.dotted()) == expected
+
+
+def test_the_line_of_a_model_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("class Own:\n    def __init__(self, in_features, out_features, *, rngs): ...\n")
+    config = RunConfig.resolve({"model.name": f"{tmp_path / 'own.py'}:Own"})
+    assert config.recipe().line(config.dotted()).startswith("recipe: none, the model is your own")
