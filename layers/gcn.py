@@ -35,7 +35,8 @@ class GCNConv(Conv):
         bias: b `[out_features]`, or None.
 
     Shapes:
-        - input: graph with V vertices and E edges, features `[V, in_features]`, edge weights w `[E]` (optional)
+        - input: graph with V vertices and E edges, features `[V, in_features]`, edge weights w `[E]` ≥ 0 by edge id
+          (default: all ones); an added loop has weight 1, and a vertex whose weights sum to 0 has 1/√d = 0
         - output: `[V, out_features]`
     """
 
@@ -46,14 +47,7 @@ class GCNConv(Conv):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from features `[V, in_features]`.
-
-        Args:
-            graph: V vertices, E edges.
-            x: Features `[V, in_features]`.
-            edge_weight: `[E]`, by edge id, w ≥ 0 (default: all ones); an added loop has weight 1. A vertex whose
-                weights sum to 0 has 1/√d = 0.
-        """
+        """Return `[V, out_features]` from features `[V, in_features]` and the weights of the edges, by edge id."""
         x, kernel, bias, weight = self.cast(x, self.kernel, self.bias, edge_weight)
         y = normalised_adjacency(graph, x, weight).times(x @ kernel)
         return y if bias is None else y + bias[None]

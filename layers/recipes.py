@@ -60,9 +60,7 @@ def published(name: str, make: Any, source: str, **changes: Any) -> ModelSpec:
     """
     options = frozenset(field.name for field in dataclasses.fields(make)) - _NOT_OPTIONS
     recipe = _KIPF_AND_WELLING | {key.replace("__", "."): value for key, value in changes.items()}
-    own = {key: value for key, value in recipe.items() if _section(key) != "model" or key[len("model.") :] in options}
-    return ModelSpec(name, make, options, MappingProxyType(own), source)
-
-
-def _section(key: str) -> str:
-    return key.partition(".")[0]
+    foreign = [key for key in recipe if key.startswith("model.") and key.removeprefix("model.") not in options]
+    return ModelSpec(
+        name, make, options, MappingProxyType({key: recipe[key] for key in recipe if key not in foreign}), source
+    )

@@ -139,7 +139,3 @@ class TaskFailedError(DorylaxError):
 
 class TaskThrottledError(TaskFailedError):
     """The task did not begin: too many run already, or none can just now. It may be asked for again a little later."""
-
-
-class StageFailedError(DorylaxError, RuntimeError):
-    """A stage cannot be computed where its task was sent. A repetition would fail too; the text is for the user."""

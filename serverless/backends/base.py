@@ -25,7 +25,7 @@ class Backend(Protocol):
             TaskFailedError: The worker failed. The caller may retry.
             TaskThrottledError: A `TaskFailedError` before the start of the task. A later retry with fewer concurrent calls
                 may succeed.
-            StageFailedError: The stage failed; a retry would fail, too. Stages in this process raise their own exceptions.
+            RunError: The stage failed; a retry would fail, too. Stages in this process raise their own exceptions.
         """
         ...
 

@@ -15,19 +15,12 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.clock import Clock
+from dorylax.errors import RunError
 from dorylax.program.artefact.stage_file import StageReference
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.rows import cut
-from dorylax.serverless.task import (
-    StageFailedError,
-    TaskFailedError,
-    TaskKey,
-    TaskThrottledError,
-    TensorResult,
-    TensorTask,
-    parts_of,
-)
+from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask, parts_of
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event
@@ -153,7 +146,7 @@ class RemoteBackend:
         if answer.error is None:
             return None
         text = f"{_named(task)} failed in its sandbox: {problem}"
-        return TaskFailedError(text) if answer.retry else StageFailedError(text)
+        return TaskFailedError(text) if answer.retry else RunError(text)
 
     async def _arrival(self, task: TensorTask, exchange: _Exchange) -> Exception | None:
         try:

@@ -19,10 +19,6 @@ class ModelKindError(DorylaxError, TypeError):
     """The model is of an unsupported kind."""
 
 
-class NoParametersError(DorylaxError, ValueError):
-    """There are no parameters to train."""
-
-
 @runtime_checkable
 class ModelStructure(Protocol):
     """Static part of a model, hashable: equal for two models of the same class, sizes and settings."""

@@ -11,15 +11,8 @@ import jax
 import numpy as np
 from flax import linen, traverse_util
 
-from dorylax.program.model.base import (
-    Keywords,
-    ModelKindError,
-    ModelParts,
-    NoParametersError,
-    Tree,
-    flags_to_give,
-    training_flags,
-)
+from dorylax.errors import InputError
+from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree, flags_to_give, training_flags
 from dorylax.program.model.recording import flat, name_of
 
 
@@ -118,7 +111,7 @@ def take_apart(
     variables = jax.eval_shape(structure.init, jax.random.key(0), streams, graph, *inputs, **(named or {}))
     params = variables.pop("params", {})
     if not jax.tree.leaves(params):
-        raise NoParametersError(f"model {type(module).__name__} has no parameters: there is nothing to train")
+        raise InputError(f"model {type(module).__name__} has no parameters: there is nothing to train")
     name = type(module).__name__
     return ModelParts(name, structure, params, streams, variables, keywords_of(module), _switched_off(module))
 

@@ -13,15 +13,8 @@ from typing import Any, final
 import jax
 from flax import nnx
 
-from dorylax.program.model.base import (
-    Keywords,
-    ModelKindError,
-    ModelParts,
-    NoParametersError,
-    Tree,
-    flags_to_give,
-    training_flags,
-)
+from dorylax.errors import InputError
+from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree, flags_to_give, training_flags
 from dorylax.program.model.recording import Recorder, flat
 
 # Attributes that `Module.eval` sets to True to switch layers off.
@@ -99,9 +92,7 @@ def take_apart(model: Any) -> ModelParts:
     copy.eval()  # type: ignore[no-untyped-call]
     evaluate = nnx.graphdef(copy)
     if not jax.tree.leaves(params):
-        raise NoParametersError(
-            f"model {type(model).__name__} has no parameters (nnx.Param): there is nothing to train"
-        )
+        raise InputError(f"model {type(model).__name__} has no parameters (nnx.Param): there is nothing to train")
     structure = NnxStructure(train, evaluate, flags_to_give(inspect.signature(model).parameters))
     params, streams, state = (_pure(part) for part in (params, streams, state))
     name, off = type(model).__name__, _switched_off(model)

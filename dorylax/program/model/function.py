@@ -10,14 +10,8 @@ from typing import Any, final
 
 import jax
 
-from dorylax.program.model.base import (
-    Keywords,
-    ModelKindError,
-    ModelParts,
-    NoParametersError,
-    Tree,
-    training_flags,
-)
+from dorylax.errors import InputError
+from dorylax.program.model.base import Keywords, ModelKindError, ModelParts, Tree, training_flags
 
 
 @final
@@ -75,7 +69,7 @@ def take_apart(function: Callable[..., Any], params: Tree) -> ModelParts:
     """
     name = name_of(function)
     if not jax.tree.leaves(params):
-        raise NoParametersError(f"model {name} has no parameters: give params=…, the first argument of the function")
+        raise InputError(f"model {name} has no parameters: give params=…, the first argument of the function")
     streams = {"key": jax.random.key(0)} if "key" in _parameters(function) else {}
     return ModelParts(name, FunctionStructure(function), params, streams, {}, keywords_of(function))
 

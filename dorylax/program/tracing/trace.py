@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.edge_order import BySlot
 from dorylax.graph.graph import Graph
@@ -27,7 +28,7 @@ from dorylax.program.jaxpr.errors import SideEffectError, SplitError, refuse
 from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.jaxpr.source import where_raised, where_written
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
-from dorylax.program.model.base import ModelKindError, ModelParts, NoParametersError, Tree
+from dorylax.program.model.base import ModelKindError, ModelParts, Tree
 from dorylax.program.model.epoch_rng import epoch_rng
 from dorylax.program.model.kinds import take_apart
 from dorylax.program.model.loss import RowFunction, cross_entropy
@@ -66,7 +67,7 @@ def trace_model(
     try:
         return _trace(forward(new_dimensions()), data_spec, loss, fused=fused)
     except Exception as error:
-        if isinstance(error, SplitError | ModelKindError | NoParametersError):
+        if isinstance(error, SplitError | ModelKindError | InputError):
             raise
         if not isinstance(error, _OF_SYMBOLS) and not where_raised(error):
             raise  # an error in dorylax

@@ -11,6 +11,7 @@ import pytest
 from support.backends import SMALL, bits, remote, task, with_operand
 from support.http_store import Store
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.backends.remote import _Exchange
 from dorylax.serverless.data.client import DataClient
@@ -18,7 +19,7 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import StageFailedError, TaskFailedError, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskThrottledError, TensorResult, TensorTask
 from dorylax.serverless.wire.event import VERSION
 from dorylax.terminal.failures import explain
 
@@ -151,7 +152,7 @@ def test_a_stage_that_cannot_be_computed_there_is_told_to_the_user() -> None:
     keys = RunKeys.make()
     with remote(keys, Here(keys)) as opened:
         (failed,) = opened.run(with_operand(asked, 0, np.ones((5, 7), np.float32)))
-    assert isinstance(failed, StageFailedError)
+    assert isinstance(failed, RunError)
     explained = explain(failed)
     assert explained.line.startswith("tensor task of stage")
 
