@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from dorylax.cli.app import cli
+from dorylax.cli.commands import Commands
 from dorylax.config import RunConfig
 from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import KEYS, NULL_SAYS_SOMETHING, SECTIONS
@@ -37,9 +38,9 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _walk(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
+def _walk(group: Commands, path: str) -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.all_commands().items():
+        if isinstance(command, Commands):
             yield from _walk(command, f"{path} {name}")
         else:
             yield f"{path} {name}", command

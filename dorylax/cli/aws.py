@@ -17,9 +17,11 @@ from dorylax.cli.aws_image import image, lock
 from dorylax.cli.aws_place import looked_at, reached, settings
 from dorylax.cli.aws_tables import plan_content, show_plan, show_policies, show_status
 from dorylax.cli.commands import Commands
+from dorylax.serverless.deploy.settings import Deployment
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.failures import FAILED, CommandError
 from dorylax.terminal.files import INPUT
+from dorylax.terminal.options import section_options
 from dorylax.terminal.output import print_json
 
 if TYPE_CHECKING:
@@ -45,51 +47,33 @@ aws.add_command(lock)
 
 def _which(command: Decorated) -> Decorated:
     """Add the options that select a deployment."""
-    for option in (
-        click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file."),
-        click.option("--region", metavar="REGION", help="AWS region [default: from the environment or profile]."),
-        click.option("--name", metavar="NAME", help="Name of the deployment [default: dorylax]."),
-    ):
-        command = option(command)
+    command = section_options(Deployment, {"name": "--name NAME", "region": "--region REGION"})(command)
+    command = click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file.")(command)
     return command
 
 
 @aws.command()
 @_which
-@click.option("--architecture", metavar="x86_64|arm64", help="The function's processors [default: x86_64].")
-@click.option("--memory", metavar="MB", type=int, help="128 … 10240; 1769 MB buy one virtual CPU [default: 1769].")
-@click.option("--timeout", metavar="SECONDS", type=int, help="Limit of a call, 1 … 900 [default: 900].")
-@click.option("--subnet", "subnets", metavar="ID", multiple=True, help="Subnet of the VPC to dial from; repeatable.")
-@click.option("--security-group", "security_groups", metavar="ID", multiple=True, help="Group in the VPC; repeatable.")
-@click.option("--concurrency", metavar="N", type=int, help="Concurrent functions to reserve [default: none].")
-@click.option("--log-days", metavar="N", type=int, help="How long log lines are kept [default: 7].")
-@click.option("--lapack", is_flag=True, default=None, help="Put SciPy into the image, for models with jnp.linalg.")
-@click.option("--artefacts", metavar="S3_URI", help="tensor.artefacts of runs: shown in the policies.")
-@click.option("--base", metavar="IMAGE", help="Base image, best by digest [default: Python's, for this version].")
-@click.option("--lock", metavar="FILE", help="Hashes of the image's wheels [default: those that come with dorylax].")
+@section_options(
+    Deployment,
+    {
+        "architecture": "--architecture x86_64|arm64",
+        "memory_mb": "--memory MB",
+        "timeout_seconds": "--timeout SECONDS",
+        "subnets": "--subnet ID",
+        "security_groups": "--security-group ID",
+        "reserved_concurrency": "--concurrency N",
+        "log_retention_days": "--log-days N",
+        "lapack": "--lapack",
+        "artefacts": "--artefacts S3_URI",
+        "base": "--base IMAGE",
+        "lock": "--lock FILE",
+    },
+)
 @click.option("--image", metavar="URI", help="Use this image in ECR, by digest, instead of building one.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and the policies; change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def deploy(
-    *,
-    file: Path | None,
-    name: str | None,
-    region: str | None,
-    architecture: str | None,
-    memory: int | None,
-    timeout: int | None,
-    subnets: tuple[str, ...],
-    security_groups: tuple[str, ...],
-    concurrency: int | None,
-    log_days: int | None,
-    lapack: bool | None,
-    artefacts: str | None,
-    base: str | None,
-    lock: str | None,
-    image: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def deploy(*, file: Path | None, image: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Create the function, or update it to these settings.
 
     Covers image, repository, role, log group and function. What is already right stays; an interrupted deployment
@@ -97,32 +81,15 @@ def deploy(
     """
     from dorylax.serverless.deploy.image.base import is_pinned
 
-    for option, given in (("--base", base), ("--lock", lock)):
-        if image is not None and given is not None:
-            raise ConfigError(f"--image and {option} exclude each other: one uses an image, the other builds one")
+    for name in ("base", "lock"):
+        if image is not None and given[name] is not None:
+            raise ConfigError(f"--image and --{name} exclude each other: one uses an image, the other builds one")
     if image is not None and not is_pinned(image):
         raise ConfigError(
             f"--image must be by digest, as in REPOSITORY@sha256:…, got {image!r}: a tag may come to mean another image; "
             "`aws ecr describe-images` has the digest"
         )
-    deployment = settings(
-        file,
-        {
-            "name": name,
-            "region": region,
-            "architecture": architecture,
-            "memory_mb": memory,
-            "timeout_seconds": timeout,
-            "subnets": subnets or None,
-            "security_groups": security_groups or None,
-            "reserved_concurrency": concurrency,
-            "log_retention_days": log_days,
-            "lapack": lapack,
-            "base": base,
-            "lock": lock,
-            "artefacts": artefacts,
-        },
-    )
+    deployment = settings(file, given)
     from dorylax.serverless.deploy.apply import Applier
     from dorylax.serverless.deploy.image.builder import build_and_push, find_engine
     from dorylax.serverless.deploy.image.context import Context

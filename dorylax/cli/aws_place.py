@@ -45,7 +45,7 @@ def settings(file: Path | None, given: dict[str, Any]) -> Deployment:
     """
     from dorylax.serverless.deploy.settings import Deployment
 
-    return Deployment.load(file, {key: value for key, value in given.items() if value is not None})
+    return Deployment.load(file, {key: value for key, value in given.items() if value not in (None, ())})
 
 
 @contextlib.contextmanager

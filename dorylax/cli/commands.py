@@ -23,6 +23,10 @@ class Commands(click.Group):
             raise click.UsageError(f"no such command {args[0]!r}: {did_you_mean(args[0], names)}", ctx)
         return super().resolve_command(ctx, args)
 
+    def all_commands(self) -> dict[str, click.Command]:
+        """Return all commands by name, in the order of their definition."""
+        return self.commands
+
 
 class LazyCommands(Commands):
     """A group that imports a command when it is first used; the help of the group imports none.
@@ -45,6 +49,11 @@ class LazyCommands(Commands):
             module, _, name = self.lazy[cmd_name][0].partition(":")
             self.add_command(getattr(importlib.import_module(module), name), cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def all_commands(self) -> dict[str, click.Command]:
+        """Import all commands; return them by name, in the order of their definition."""
+        found = {name: self.get_command(click.Context(self), name) for name in self.lazy}
+        return {name: command for name, command in found.items() if command is not None}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands and their sentences."""

@@ -1,6 +1,6 @@
 """Configuration files: keys in YAML, nested or dotted, each error with its file and line.
 
-Nothing is filled in here, so that what a file says can still be overridden (recipe < file < flags).
+Reading fills in no defaults, so that the command line can override the values of a file (recipe < file < flags).
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ from dorylax.user_code.references import is_reference
 from dorylax.user_code.trust import FolderCode
 
 SCHEMA = 1
-"""The number that says how a stored configuration is to be read (docs/run-directory.md)."""
+"""Version of stored configurations (docs/run-directory.md)."""
 
 
 @final
 class Overrides(NamedTuple):
-    """What a document says.
+    """The content of a configuration file.
 
     Attributes:
-        values: of dotted keys.
-        code: what it names of somebody's own code, if dorylax has written the document: it is a run's, or was copied from
-            one. None where it names nothing, or is the user's.
+        values: Values by dotted keys.
+        code: The user code that the file names, if a run wrote the file; None if it names none, or is the user's.
     """
 
     values: Checked
@@ -38,30 +37,25 @@ class Overrides(NamedTuple):
 
 
 def overrides_from_file(path: Path, *, trust: bool = False, overridden: Collection[str] = ()) -> Overrides:
-    """Read a YAML file of keys, nested or dotted, without filling anything in.
+    """Read a YAML file of keys, nested or dotted.
 
     Args:
-        path: the file.
-        trust: whether code that it names may run if it is a run's file.
-        overridden: dotted keys that get other values.
+        path: The file.
+        trust: Whether user code that a run's file names may run.
+        overridden: Dotted keys that get other values.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
-        InputError: it is a run's, names code, and is not trusted.
-        OSError: the machine fails to read it.
+        ConfigError: The file cannot be read, is not YAML, or holds a wrong key or value; names file and line.
+        InputError: A run wrote the file, it names user code, and is not trusted.
+        OSError: The machine fails to read the file.
     """
-    run = _run_of(path)
-    files = {} if run is None else {place: run.located(noted["file"]) for place, noted in run.user_code.items()}
-    return overrides_from_yaml(
-        read_text(path), str(path), trust=trust, overridden=overridden, of_run=run is not None, files=files
-    )
-
-
-def _run_of(path: Path) -> RunDirectory | None:
-    """The run whose config.yaml a file is; None where it is none."""
     run = RunDirectory(path.parent)
     others = (run.environment_path, run.metrics_path, run.checkpoints_path)
-    return run if path.name == run.config_path.name and any(other.exists() for other in others) else None
+    of_run = path.name == run.config_path.name and any(other.exists() for other in others)
+    files = {place: run.located(noted["file"]) for place, noted in run.user_code.items()} if of_run else {}
+    return overrides_from_yaml(
+        read_text(path), str(path), trust=trust, overridden=overridden, of_run=of_run, files=files
+    )
 
 
 def overrides_from_yaml(
@@ -73,15 +67,15 @@ def overrides_from_yaml(
     of_run: bool = False,
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> Overrides:
-    """`overrides_from_file` for a document that is already text.
+    """Read the text of a configuration file.
 
     Args:
-        text: the document.
-        name: what errors call it.
-        trust: as of `overrides_from_file`.
-        overridden: likewise.
-        of_run: whether it is a run's even if it carries no schema number, which all that dorylax writes carry.
-        files: where files of the user's own code were, if it is a run's; see `FolderCode`.
+        text: The YAML document.
+        name: Name of the document in errors.
+        trust: As in `overrides_from_file`.
+        overridden: As in `overrides_from_file`.
+        of_run: Whether a run wrote the document. A document with a schema number counts as a run's anyway.
+        files: Earlier paths of the user's files, for a run's document; see `FolderCode`.
     """
     document = strict_yaml.parse(text, name)
     if document.value is None:
@@ -106,7 +100,11 @@ def overrides_from_yaml(
 def overrides_from_mapping(
     document: strict_yaml.Document, mapping: dict[str, Any], inside: strict_yaml.Path = ()
 ) -> Checked:
-    """`overrides_from_file` for a part of a document; `inside` is where in it the mapping stands."""
+    """Return the checked values of a part of a document: of the mapping at the path `inside`.
+
+    Raises:
+        ConfigError: A key or value is wrong; names file and line.
+    """
     given = Checked()
     for key, entry in mapping.items():
         # One entry at a time, so that each error can have its line.

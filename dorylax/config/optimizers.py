@@ -81,11 +81,11 @@ class OptimizerConfig(Section):
 
 
 class OptimizerSpec(NamedTuple):
-    """What a named optimizer is.
+    """A named optimizer.
 
     Attributes:
-        options: the `optimizer.*` options it uses beside those that all use, with their defaults.
-        decoupled: whether weight decay stays out of the gradient's moments.
+        options: Its `optimizer.*` options beyond the common ones, with their defaults.
+        decoupled: Whether weight decay stays out of the gradient's moments.
     """
 
     options: Mapping[str, float]
@@ -108,7 +108,7 @@ OPTIMIZERS: Mapping[str, OptimizerSpec] = MappingProxyType(
         "sgd": _spec(),
     }
 )
-"""Name → what it is; `optimizer.name` takes these."""
+"""The values of `optimizer.name` other than references."""
 
 
 _LEFT = 0.01  # of the step size, by an exponential schedule
@@ -119,7 +119,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     """The optax transformation that a resolved configuration describes.
 
     Coupled weight decay adds λ·w to the gradient before anything else sees it: the gradient of λ/2·‖w‖², as in the
-    published GCN and GAT; so it does for an optimizer of the user's own. Decoupled decay (adamw: Loshchilov & Hutter,
+    published GCN and GAT; also for user-defined optimizers. Decoupled decay (adamw: Loshchilov & Hutter,
     arXiv 1711.05101; lamb: You et al., arXiv 1904.00962) is added to the update instead. Both reach every parameter of
     the chosen layers, biases included.
 

@@ -1,4 +1,4 @@
-"""From what the user gave to a complete configuration: recipe < task < file < flags, then every value checked.
+"""Completes a configuration: the recipe < the task < the file < flags, then checks of every value.
 
 The only module of `dorylax.config` that asks `dorylax.layers.registry`, and so imports Flax, once keys and types have
 passed.
@@ -62,30 +62,29 @@ _MODEL_DEFAULTS: dict[str, Any] = {
 }
 _MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
-# Sections whose keys at their defaults are no part of a run's identity, so that keys can be added to them.
+# Sections whose keys at their defaults are not part of a run's identity, so that new keys change no identity.
 _QUIET = ("single", "pipeline", "tensor")
 NO_IDENTITY = (
     *("single.memory", "single.memory_limit", "single.scratch"),
     *("data.verify", "pipeline.trace", "train.checkpoints", "train.recipe"),
     *map(RayConfig.key, RayConfig.options()),
 )
-"""Say whether a run begins, where, what it tells of itself, and where values come from; nothing about what it trains."""
+"""Keys of admission, place, traces and recipes, which do not change the trained model."""
 
 
 class RunConfig(BaseModel):
     """One run, completely described. Make one with `resolve`, `from_yaml` or `load`, which check and fill in.
 
     Attributes:
-        data: the graph, its features, labels and split.
-        model: the model and the options that it uses.
-        optimizer: the optimizer and the options that it uses.
-        task: what is learnt, and the options that it uses.
-        train: how long, from which seed, what to watch.
-        single: how one machine computes an epoch.
-        pipeline: how training is spread over servers and intervals, and where its tensor tasks run; None where no key of it
-            or of `tensor` is given: there is no pipeline.
-        code: where the code is that the configuration names, and whether it may run, if a folder that a run has left behind
-            names it; None where no folder does. No part of the run's identity.
+        data: The graph, its features, labels and split.
+        model: The model and its options.
+        optimizer: The optimizer and its options.
+        task: The task and its options.
+        train: Epochs, seed, metrics and checkpoints.
+        single: Execution of an epoch on one machine.
+        pipeline: Servers, intervals and tensor tasks; None if no key of `pipeline` or `tensor` is given.
+        code: Place of the user code, and whether it may run, if a run's folder names it; else None. No part of the run's
+            identity.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -101,12 +100,12 @@ class RunConfig(BaseModel):
 
     @property
     def tensor(self) -> TensorConfig | None:
-        """Where a pipeline's tensor tasks run; None where there is no pipeline."""
+        """Settings of tensor tasks; None without a pipeline."""
         return None if self.pipeline is None else self.pipeline.tensor
 
     @property
     def ray(self) -> RayConfig | None:
-        """Which Ray cluster is used, and what is asked of it; None where no part of the run is on one."""
+        """Settings of Ray; None if no part of the run uses it."""
         return self.pipeline.ray if self.pipeline is not None and self.pipeline.on_ray else None
 
     @property
@@ -115,7 +114,7 @@ class RunConfig(BaseModel):
         return tuple(name for name in (self.model.name, self.optimizer.name) if is_reference(name))
 
     def located(self, name: str) -> str:
-        """The name of a model or an optimizer, to load it by: of code that a folder names, wherever its file is now.
+        """Return the reference to load a model or an optimizer by: the present place of code that a folder names.
 
         Raises:
             InputError, UserCodeError: as `FolderCode.located`.
@@ -123,7 +122,7 @@ class RunConfig(BaseModel):
         return name if self.code is None else self.code.located(name)
 
     def own_options(self) -> dict[str, dict[str, Any]]:
-        """For each of `references` the options that it takes, with their defaults.
+        """Return the options of each of `references`, with their defaults.
 
         Raises:
             ConfigError, InputError: as `resolve`.
@@ -133,26 +132,26 @@ class RunConfig(BaseModel):
         return {name: dict(found[name]) for name in self.references}
 
     def recipe(self) -> Recipe:
-        """Where values that were not given came from."""
+        """Return the recipe of values that were not given."""
         found = _model(self.model.name, self.code)
         return _recipe(self.train.recipe, self.model.name, found, self.data.name, self.task.name)
 
     @classmethod
     def resolve(cls, *overrides: Mapping[str, Any], code: FolderCode | None = None) -> RunConfig:
-        """Fill in what is not given: from what the task changes, the recipe of model and data set, the general defaults.
+        """Fill in missing values from the task's changes, the recipe of model and data set, and the general defaults.
 
         Args:
-            overrides: what the user gave, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); of
-                several mappings a later one wins.
-            code: what a folder says about the code that is named, where a folder names it.
+            overrides: Values of the user, dotted (`{"train.epochs": 5}`) or nested (`{"train": {"epochs": 5}}`); the last
+                mapping wins.
+            code: The user code that a run's folder names.
 
         Returns:
-            A configuration in which every key that the chosen model and optimizer use has a value.
+            A configuration with a value for every key of the chosen model and optimizer.
 
         Raises:
-            ConfigError: an unknown key, model or optimizer, a value of the wrong type or out of bounds, an option
-                that the chosen model or optimizer does not use, or a pipeline that cannot be.
-            InputError: code that a folder names would have to run to know its options, and is not trusted.
+            ConfigError: An unknown key, model or optimizer; a value of the wrong type or out of bounds; an option that the
+                chosen model or optimizer does not use; or settings that exclude each other.
+            InputError: User code that a folder names is not trusted, and only its execution would give its options.
         """
         given: dict[str, Any] = {}
         for mapping in overrides:
@@ -169,7 +168,7 @@ class RunConfig(BaseModel):
         recipe = _recipe(given.get("train.recipe"), name, found, given.get("data.name", values["data.name"]), task)
         optimizer = ({**values, **recipe.settings} | given)["optimizer.name"]
         tuned = _tuned(optimizer, code)
-        # What a recipe says for its own optimizer means nothing to one that has no such option.
+        # Options of the recipe's optimizer do not apply to another optimizer.
         foreign = {f"optimizer.{option}" for option in _OPTIMIZER_OPTIONS - tuned.keys()}
         values.update({f"model.{option}": default for option, default in used.items()})
         values.update({f"optimizer.{option}": value for option, value in tuned.items()})
@@ -207,7 +206,7 @@ class RunConfig(BaseModel):
 
     @classmethod
     def from_yaml(cls, text: str, name: str = "the configuration", *, trust: bool = False) -> RunConfig:
-        """Read a YAML document; `name` is what errors call it. Everything else is as of `load`."""
+        """Read a YAML document, called `name` in errors; otherwise as `load`."""
         given, code = overrides_from_yaml(text, name, trust=trust)
         return cls.resolve(given, code=code)
 
@@ -216,19 +215,18 @@ class RunConfig(BaseModel):
         """Read a YAML file, for instance a run directory's `config.yaml`.
 
         Args:
-            path: the file.
-            trust: whether code that it names may run, if dorylax has written it (docs/command-line.md#trust). A file that
-                you have written may name yours.
+            path: The file.
+            trust: Whether its user code may run if a run wrote the file (docs/command-line.md#trust).
 
         Raises:
-            ConfigError: as `resolve`.
-            InputError: dorylax has written it, it names code of somebody's own, and `trust` is not given.
+            ConfigError: As for `resolve`.
+            InputError: A run wrote the file, it names user code, and `trust` is false.
         """
         given, code = overrides_from_file(path, trust=trust)
         return cls.resolve(given, code=code)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """The configuration as nested dicts of plain values, without options that are not used."""
+        """Return nested dicts of plain values, without unused options."""
         return {
             section: {
                 name: value
@@ -240,29 +238,27 @@ class RunConfig(BaseModel):
         }
 
     def dotted(self) -> dict[str, Any]:
-        """`to_dict` with dotted keys, in order."""
+        """Return `to_dict` with dotted keys, in order."""
         return flatten(self.to_dict())
 
     def to_yaml(self) -> str:
-        """The configuration as YAML that `from_yaml` reads back to one with the same values."""
+        """Return YAML that `from_yaml` reads back to the same values."""
         return dump({"schema": SCHEMA, **self.to_dict()})
 
     def unverified(self) -> RunConfig:
-        """The same run, on data that are not compared with their checksums."""
+        """Return the same run without verification of its data."""
         return self.model_copy(update={"data": self.data.model_copy(update={"verify": False})})
 
     def key(self) -> str:
-        """The identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
+        """Return the identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
-        Keys that are null are left out, so that a key added later with null as its default changes no identity. For the same
-        reason so are those of `single`, `pipeline` and `tensor` at their defaults, but for `pipeline.mode`, which says that
-        there is a pipeline. What says where a run computes, as `single.memory` and all of `ray`, is no part of it
-        (`NO_IDENTITY`).
+        It excludes null values, and values of `single`, `pipeline` and `tensor` at their defaults, so that new keys change
+        no identity; `pipeline.mode` shows that there is a pipeline. It also excludes `NO_IDENTITY`.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
     def canonical_json(self) -> str:
-        """What `key` hashes, dotted and sorted, as compact JSON."""
+        """Return the values that `key` hashes, dotted and sorted, as compact JSON."""
         values = {
             key: value for key, value in self.dotted().items() if value is not None and _distinguishes(key, value)
         }
@@ -270,7 +266,7 @@ class RunConfig(BaseModel):
 
 
 class _OfModel(NamedTuple):
-    """Of a model: the options that it uses, with their defaults, and its published recipe, dotted, with the source."""
+    """Options of a model with their defaults, and its published recipe, dotted, with the source."""
 
     options: Mapping[str, Any]
     published: Mapping[str, Any]
@@ -288,7 +284,7 @@ def _model(name: Any, code: FolderCode | None) -> _OfModel:
 
 
 def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str | None) -> Recipe:
-    """The recipe of a model on a data set, with the changes of the task."""
+    """Return the recipe of a model on a data set, with the changes of the task."""
     spec = TaskSpec() if task is None else SPECS[task]
     recipe = choose(name, model, data, found.published, found.source, of_vertices=spec.of_vertices)
     changed = {
@@ -300,7 +296,7 @@ def _recipe(name: str | None, model: str, found: _OfModel, data: str, task: str 
 
 
 def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
-    """The options of an optimizer, without those that every optimizer has, with their defaults."""
+    """Return the options of an optimizer beyond the common ones, with their defaults."""
     if is_reference(name):
         usual = {option: value for spec in OPTIMIZERS.values() for option, value in spec.options.items()}
         return _own("optimizer.name", name, ("learning_rate",), usual, code)
@@ -308,7 +304,7 @@ def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
 
 
 def _check_arguments(name: str, given: Collection[str], options: Mapping[str, Any], code: FolderCode | None) -> None:
-    """Refuses arguments that a user-defined model does not take, and a model that lacks one.
+    """Refuse unknown arguments of a user-defined model, and a model with a missing argument.
 
     Args:
         name: The reference.
@@ -332,7 +328,7 @@ def _check_arguments(name: str, given: Collection[str], options: Mapping[str, An
 def _own(
     key: str, name: str, given: tuple[str, ...], usual: Mapping[str, Any], code: FolderCode | None
 ) -> dict[str, Any]:
-    """The options of a user-defined model or optimizer; defaults are the signature's where a configuration can hold them.
+    """Return the options of a user-defined model or optimizer; its defaults win if a configuration can hold them.
 
     Options that a folder records are taken from it, without executing the code.
     """
@@ -355,7 +351,7 @@ def _own(
 
 
 def _distinguishes(key: str, value: Any) -> bool:
-    """Whether a key with this value is part of a run's identity."""
+    """Return whether a key with this value is part of a run's identity."""
     if key in NO_IDENTITY:
         return False
     quiet = key.partition(".")[0] in _QUIET and key != "pipeline.mode"
@@ -363,14 +359,14 @@ def _distinguishes(key: str, value: Any) -> bool:
 
 
 def _pipeline(values: Mapping[str, Any]) -> PipelineConfig | None:
-    """The settings of the sections `pipeline`, `tensor` and `ray`; None where no key of the first two is given."""
+    """Return the sections `pipeline`, `tensor` and `ray`; None if no key of the first two is given."""
     given, tensor = _section("pipeline", values), _section("tensor", values)
     made = PipelineConfig(**given, tensor=TensorConfig(**tensor), ray=RayConfig(**_section("ray", values)))
     return made if given or tensor else None
 
 
 def _section(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The given values of a section, by option."""
+    """Return the given values of a section, by option."""
     return {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")}
 
 

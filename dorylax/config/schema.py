@@ -1,9 +1,8 @@
-"""Which keys a run has: the sections of data, model, training and one machine, and where the others are.
+"""The sections of a run's configuration: data, model, training and one machine; and checks across all sections.
 
-Types, bounds, defaults and meanings are written once, in the model of each section; docs/configuration.md shows them as
-tables. A `model.*` or `optimizer.*` option that only some models or optimizers use is None where the chosen one does
-not use it. Which model uses which option, and with which default, is `dorylax.layers.registry`'s to say; for
-optimizers, `dorylax.config.optimizers`'.
+The model of each section defines types, bounds, defaults and meanings; docs/configuration.md shows them as tables. A
+`model.*` or `optimizer.*` option is None if the chosen model or optimizer does not use it. `dorylax.layers.registry` and
+`dorylax.config.optimizers` list the options of each model and optimizer.
 """
 
 from __future__ import annotations
@@ -262,7 +261,7 @@ class SingleConfig(Section):
 
     @property
     def limit(self) -> Limit | None:
-        """What a run may use: the setting, or less where there is less; None where nobody says."""
+        """Memory that a run may use: the lesser of the setting and the machine's; None if both are unknown."""
         there = memory_limit()
         if self.memory_limit is None:
             return there
@@ -271,7 +270,7 @@ class SingleConfig(Section):
 
     @property
     def only_in_memory(self) -> str:
-        """What of these settings takes all rows in memory, and so cannot stream; empty where nothing does."""
+        """Reason why these settings need all rows in memory, and so exclude streaming; empty without one."""
         if not self.optimize:
             return "single.optimize=false trains on whole arrays"
         if self.order == "community":
@@ -329,10 +328,10 @@ def is_key(key: object) -> bool:
 def check_together(
     train: TrainConfig, single: SingleConfig, pipeline: PipelineConfig | None, task: TaskConfig | None = None
 ) -> None:
-    """Checks what sections say about each other.
+    """Check the sections against each other.
 
     Raises:
-        ConfigError: a pipeline, and what goes with one machine alone; or what a pipeline needs of `train` is missing.
+        ConfigError: Settings of one machine exclude a pipeline, or a setting of `train` that a pipeline needs is missing.
     """
     if pipeline is None:
         return
@@ -362,7 +361,7 @@ def check_together(
 
 
 def _check_gathered(single: SingleConfig, other: str) -> None:
-    """Refuses a way to store rows beside something that keeps it from being used."""
+    """Refuse a storage of rows that another setting excludes."""
     if single.gathered != "float32":
         raise ConfigError(
             f"single.gathered={single.gathered} and {other} exclude each other: it needs one machine's optimised program",
@@ -371,7 +370,7 @@ def _check_gathered(single: SingleConfig, other: str) -> None:
 
 
 def _named(pipeline: PipelineConfig) -> str:
-    """A pipeline by the first key that was given of it, of which users may not know that it makes one."""
+    """Return the first given key of a pipeline: users may not expect that it creates one."""
     for part in pipeline.sections:
         for name in part.options():
             if name in part.model_fields_set:

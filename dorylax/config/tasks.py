@@ -62,12 +62,12 @@ class TaskConfig(Section):
 
 
 class TaskSpec(NamedTuple):
-    """What a named task is.
+    """A named task.
 
     Attributes:
-        options: the `task.*` options that it uses, with their defaults.
-        recipe: what it changes of a model's recipe, dotted.
-        of_vertices: whether it predicts something for each vertex, as the pipeline can.
+        options: Its `task.*` options, with their defaults.
+        recipe: Its changes of a model's recipe, dotted.
+        of_vertices: Whether it predicts for each vertex, as pipelines require.
     """
 
     options: Mapping[str, Any] = MappingProxyType({})
@@ -120,4 +120,4 @@ SPECS: Mapping[str, TaskSpec] = MappingProxyType(
         "graph-regression": _GRAPHS,
     }
 )
-"""Name → what it is; `task.name` takes these."""
+"""The values of `task.name`."""

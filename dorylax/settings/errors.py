@@ -1,4 +1,4 @@
-"""What a wrong setting says: one line with the key, the value, what is allowed, what was meant."""
+"""Errors of settings: one line with the key, the value, the allowed values and a near match."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ConfigError(DorylaxError, ValueError):
         self.key = key
 
     def at(self, place: str) -> ConfigError:
-        """The same error with its place in a file, `run.yaml:3`."""
+        """Return a copy of the error that names its place in a file: `run.yaml:3`."""
         return ConfigError(f"{place}: {self}", self.key)
 
     @classmethod

@@ -40,19 +40,19 @@ S = TypeVar("S", bound="Section")
 
 
 class Section(BaseModel):
-    """What all sections share: frozen, no unknown keys, no silent conversion ("1" is not 1), no NaN or infinity.
+    """Base class of sections: frozen, without unknown keys, silent conversions ("1" is not 1), NaN or infinity.
 
     Subclasses give each setting a type with its bounds, a default and a description, from which errors, `help` and
     docs/configuration.md follow, and check settings against each other in a validator (mode "after") that raises
     ConfigError.
 
     Raises:
-        ConfigError: an unknown key, or a value that is wrong by itself or beside others; names the dotted key.
+        ConfigError: An unknown key, a wrong value, or values that exclude each other; names the dotted key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), **_STRICT)
     section: ClassVar[str] = ""
-    """What keys begin with, without the dot."""
+    """Prefix of the keys, without the dot."""
 
     def __init__(self, /, **values: Any) -> None:
         try:
@@ -79,7 +79,7 @@ class Section(BaseModel):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The settings in order, by name; without sections that it holds."""
+        """Return the settings in order, by name, without nested sections."""
         return {name: field for name, field in cls.model_fields.items() if not _is_section(field)}
 
     @classmethod
@@ -137,17 +137,17 @@ class Section(BaseModel):
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:  # noqa: ARG002
-        """A copy with other values, checked as a new section is; what follows from them is filled in anew.
+        """Return a checked copy with other values; values derived from them are derived again.
 
         Raises:
-            ConfigError: as for a new one.
+            ConfigError: As for a new section.
         """
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**given | dict(update or {}))
 
     @classmethod
     def _refusal(cls, error: ValidationError) -> Exception:
-        """The first of pydantic's errors, in this project's words."""
+        """Return the first of pydantic's errors, in this project's words."""
         first = error.errors()[0]
         raised = first.get("ctx", {}).get("error")
         if isinstance(raised, ConfigError):
@@ -164,7 +164,7 @@ class Section(BaseModel):
 
     @classmethod
     def _wrong(cls, option: str, error: Any) -> ConfigError:
-        """That one value is wrong; a validator of its own may have said what is."""
+        """Return the error for one wrong value, in the words of its own validator if it has one."""
         raised = error.get("ctx", {}).get("error")
         said = problem(cls.model_fields[option], error["input"], error["type"]) if raised is None else str(raised)
         return ConfigError.of(cls.key(option), said)

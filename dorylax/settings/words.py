@@ -43,7 +43,7 @@ def bound_words(field: FieldInfo) -> str:
 
 
 def choices(field: FieldInfo) -> tuple[str, ...]:
-    """What a field with a closed set of values takes; empty for all others."""
+    """Return the values of a field with a closed set of values; empty for all others."""
     annotation = core(field)
     return typing.get_args(annotation) if typing.get_origin(annotation) is Literal else ()
 
@@ -62,7 +62,7 @@ def core(field: FieldInfo) -> Any:
 
 
 def problem(field: FieldInfo, value: object, kind: str) -> str:
-    """What is wrong with a value.
+    """Describe a wrong value.
 
     Args:
         field: for which it was given.

@@ -84,43 +84,44 @@ class Deployment(Section):
 
     name: Annotated[str, AfterValidator(_name)] = Field(
         default="dorylax",
-        description="of the function, the image's repository and the log group, and the beginning of the role's",
+        description="name of the deployment and of its resources",
     )
     region: Annotated[str, AfterValidator(_region)] | None = Field(
-        default=None, description="of AWS; None: that of the environment or of the AWS profile"
+        default=None, description="AWS region; none: that of the environment or of the AWS profile"
     )
     architecture: Architecture = Field(
-        default="x86_64", description="of the function's processors; arm64 is a fifth cheaper"
+        default="x86_64", description="processors of the function; arm64 costs a fifth less"
     )
-    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(default=1769, description="1769 MB buy one virtual CPU")
-    timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(default=900, description="after which AWS ends a call")
+    memory_mb: Annotated[int, Field(ge=128, le=10240)] = Field(
+        default=1769, description="memory in MB; 1769 MB buy one virtual CPU"
+    )
+    timeout_seconds: Annotated[int, Field(ge=1, le=900)] = Field(
+        default=900, description="time limit of a call in seconds"
+    )
     subnets: Annotated[tuple[str, ...], _ids("subnet")] = Field(
         default=(),
-        description="of the VPC that the function dials out from; both these and security_groups, or neither",
+        description="subnet of the VPC that the function connects from; needs security groups",
     )
-    security_groups: Annotated[tuple[str, ...], _ids("sg")] = Field(default=(), description="of the same VPC")
+    security_groups: Annotated[tuple[str, ...], _ids("sg")] = Field(default=(), description="security group in the VPC")
     reserved_concurrency: Count | None = Field(
         default=None,
-        description="functions at a time that are set aside, and its limit; None: of the account's common ones",
+        description="concurrent functions to reserve, which are also the limit; none: the account's common ones",
     )
     log_retention_days: Annotated[Count, AfterValidator(_retention)] = Field(
-        default=7, description="after which log lines are deleted"
+        default=7, description="days for which log lines are kept"
     )
-    lapack: bool = Field(
-        default=False, description="put SciPy into the image, for models with `jnp.linalg`: 140 MB more"
-    )
+    lapack: bool = Field(default=False, description="put SciPy into the image, for models with jnp.linalg: 140 MB more")
     base: Annotated[str, AfterValidator(_base)] | None = Field(
         default=None,
-        description="image that the function's begins from, by digest; None: Python's own, whose digest is looked up when "
-        "the image is built",
+        description="base image, best by digest; none: Python's, whose digest is looked up when the image is built",
     )
     lock: str | None = Field(
-        default=None, description="file with hashes of the image's wheels; None: the one that comes with dorylax"
+        default=None, description="file with hashes of the image's wheels; none: those that come with dorylax"
     )
     artefacts: Annotated[str, AfterValidator(_artefacts)] | None = Field(
         default=None,
-        description="`s3://bucket/prefix`, the `tensor.artefacts` of runs: who trains is to have rights there, and stages "
-        "there are deleted with all else; None: none",
+        description="place of stages in S3, the tensor.artefacts of runs: the policies include it, and a teardown deletes "
+        "the stages there",
     )
 
     @property

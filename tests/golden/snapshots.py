@@ -27,7 +27,7 @@ from flax import nnx
 
 from dorylax.cli.app import cli, main
 from dorylax.cli.aws_place import settings
-from dorylax.cli.commands import LazyCommands
+from dorylax.cli.commands import Commands
 from dorylax.config import RunConfig
 from dorylax.cost import DEFAULT_CLUSTER, find_cluster
 from dorylax.errors import DorylaxError
@@ -74,12 +74,11 @@ def render(name: str, text: str, folder: Path) -> str:
     return "".join(f"{given}\n{_settings(name.removesuffix('.txt'), given, folder)}\n" for given in inputs)
 
 
-def _helps(command: click.Command | None, *words: str) -> Iterator[str]:
+def _helps(command: click.Command, *words: str) -> Iterator[str]:
     yield _help(main, *words)
-    if isinstance(command, click.Group):
-        names = command.lazy if isinstance(command, LazyCommands) else command.commands
-        for name in names:
-            yield from _helps(command.get_command(click.Context(command), name), *words, name)
+    if isinstance(command, Commands):
+        for name, inner in command.all_commands().items():
+            yield from _helps(inner, *words, name)
 
 
 def _help(program: Callable[[list[str]], int], *words: str) -> str:
