@@ -25,7 +25,7 @@ class Commands(click.Group):
 
     def all_commands(self) -> dict[str, click.Command]:
         """Return all commands by name, in the order of their definition."""
-        return self.commands
+        return dict(self.commands)
 
 
 class LazyCommands(Commands):
