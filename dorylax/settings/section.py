@@ -127,9 +127,10 @@ class Section(BaseModel):
         try:
             return cls(**{**values, **given})
         except ConfigError as error:
-            if error.key is None or error.key not in values.keys() - given.keys():
+            option = (error.key or "").removeprefix(cls.key(""))
+            if option not in values.keys() - given.keys():
                 raise
-            raise error.at(document.where(error.key)) from None
+            raise error.at(document.where(option)) from None
 
     def to_dict(self) -> dict[str, Any]:
         """The settings in order, as YAML may carry them."""

@@ -86,7 +86,7 @@ def test_each_refusal_is_one_line_that_names_the_key(given: dict[str, Any], mess
     with pytest.raises(ConfigError) as caught:
         Oven(**given)
     assert str(caught.value) == message
-    assert caught.value.key == (None if message.startswith("unknown") else message.partition(" ")[0])
+    assert caught.value.key == message.removeprefix("unknown key ").partition(" ")[0].strip("':")
     ((option, value), *others) = given.items()
     if not others and option in Oven.options():
         with pytest.raises(ConfigError) as alone:
@@ -161,6 +161,33 @@ def test_a_setting_is_added_as_one_field(monkeypatch: pytest.MonkeyPatch) -> Non
         overrides_from_yaml("train:\n  warmup: 0\n", "f")
     with pytest.raises(ConfigError, match=r"^unknown key 'train\.warmpu': did you mean train\.warmup\?$"):
         parse_setting("train.warmpu=3")
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        ("loaves: 3\nshare: 2\n", {}, "oven.yaml:2: oven.share must be ≥ 0 and < 1, got 2"),
+        ("loaves: 3\nlaoves: 2\n", {}, "oven.yaml:2: unknown key 'oven.laoves': did you mean oven.loaves?"),
+        ("loaves: 3\n", {"loaves": 0}, "oven.loaves must be ≥ 1, got 0"),
+        ("- loaves\n", {}, "oven.yaml:1: must hold settings such as loaves, got ['loaves']"),
+        ("loaves: 3\nloaves: 4\n", {}, "oven.yaml:2: loaves is given twice (first on line 1)"),
+    ],
+)
+def test_a_wrong_setting_of_a_file_has_its_line(
+    text: str, given: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("oven.yaml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        Oven.load(Path("oven.yaml"), given)
+    assert str(caught.value) == message
+
+
+def test_given_settings_win_over_a_file(tmp_path: Path) -> None:
+    (tmp_path / "oven.yaml").write_text("loaves: 3\nsteam: true\n")
+    assert Oven.load(tmp_path / "oven.yaml", {"loaves": 4}) == Oven(loaves=4, steam=True)
+    (tmp_path / "oven.yaml").write_text("# nothing\n")
+    assert Oven.load(tmp_path / "oven.yaml", {}) == Oven() == Oven.load(None, {})
 
 
 def test_what_is_not_as_by_default_is_shown() -> None:

@@ -8,7 +8,13 @@ import os
 import jax
 import pytest
 
+from dorylax.errors import InputError, RunError
 from dorylax.terminal.failures import explain
+
+
+@pytest.mark.parametrize(("error", "code"), [(InputError("wrong"), 2), (RunError("wrong"), 1)])
+def test_general_errors_are_their_text_and_their_code(error: Exception, code: int) -> None:
+    assert explain(error) == ("wrong", code)
 
 
 def test_what_is_not_ours_is_not_explained() -> None:
