@@ -11,7 +11,7 @@ import pytest
 from flax import nnx
 
 from dorylax.graph.graph import Graph
-from dorylax.layers import GAT, GCN, MLP
+from dorylax.layers import GAT, GCN, GIN, MLP, MPNN, GATv2, GraphSAGE
 from dorylax.layers.model import JumpingKnowledge
 
 
@@ -44,6 +44,29 @@ def test_gat_widths_with_jumping_knowledge_are_all_hidden_ones() -> None:
     model = GAT(5, 4, 3, num_layers=3, heads=2, output_heads=6, jk="max", residual=True, rngs=nnx.Rngs(0))
     assert [conv.kernel.shape for conv in model.convs] == [(5, 8), (8, 8), (8, 8)]
     assert model.skeleton.jump.out.kernel.shape == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "option", "value"),
+    [
+        (GraphSAGE, "aggregation", "max"),
+        (MPNN, "aggregation", "mean"),
+        (MPNN, "edge_features", 2),
+        (GAT, "attention_dropout", 0.2),
+        (GATv2, "share_weights", True),
+        (GIN, "train_epsilon", True),
+    ],
+)
+def test_options_of_a_model_reach_each_layer(make: Any, option: str, value: Any) -> None:
+    model = make(5, 4, 3, num_layers=3, **{option: value}, rngs=nnx.Rngs(0))
+    assert [getattr(conv, option) for conv in model.convs] == [value] * 3
+    assert getattr(make(5, 4, 3, rngs=nnx.Rngs(0)).convs[0], option) != value
+
+
+def test_perceptrons_of_gin_have_the_width_and_the_norm_of_the_model() -> None:
+    model = GIN(5, 4, 3, norm="layer", rngs=nnx.Rngs(0))
+    assert [conv.hidden.kernel.shape for conv in model.convs] == [(5, 4), (4, 4)]
+    assert [conv.norm.scale.shape for conv in model.convs] == [(4,), (4,)]
 
 
 def test_dropout_falls_on_the_input_of_every_layer(messy_graph: Graph, run: Any) -> None:
