@@ -1,7 +1,7 @@
 """The one description of a run, behind the command line, YAML files and Python alike.
 
-`schema` says which keys there are, `resolve` fills what is not given from a recipe (`recipes`), `files` reads
-them from YAML with line numbers. What the keys do is up to `dorylax.trainer` and `dorylax.config.optimizers`.
+`schema` defines the keys, `resolve` fills missing values from a recipe (`recipe`), and `files` reads keys from YAML with
+line numbers.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import optax
 from flax import nnx
 
-from dorylax.config.optimizers import OptimizerConfig, make_optimizer
+from dorylax.config.optimizers import OptimizerConfig
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig
 from dorylax.graph import datasets
@@ -23,6 +23,7 @@ from dorylax.runs.differences import differences, listed
 from dorylax.runs.environment import UserCode
 from dorylax.settings.errors import ConfigError
 from dorylax.tasks.catalogue import make_task
+from dorylax.trainer.optimizer import make_optimizer
 from dorylax.trainer.options import free_settings
 from dorylax.user_code.references import executed_sha256, place_of
 

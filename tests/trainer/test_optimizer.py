@@ -12,9 +12,10 @@ import optax
 import pytest
 
 from dorylax.config import OptimizerConfig, RunConfig
-from dorylax.config.optimizers import OPTIMIZERS, first_layer_mask, make_optimizer, step_size
+from dorylax.config.optimizers import OPTIMIZERS
 from dorylax.config.schema import OptimizerConfig as Schema
 from dorylax.settings.errors import ConfigError
+from dorylax.trainer.optimizer import first_layer_mask, make_optimizer, step_size
 
 
 def _config(name: str, **options: Any) -> OptimizerConfig:
