@@ -401,7 +401,9 @@ class LedgerHandler:
                 async with self._listener.stopped():
                     epoch = progress.synchronise(self._parameters.synchronise)
                     if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
-                        progress.hold(epoch)  # otherwise hosts could start it before the driver reaches the previous one
+                        progress.hold(
+                            epoch
+                        )  # otherwise hosts could start it before the driver reaches the previous one
                     return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 

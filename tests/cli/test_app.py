@@ -40,7 +40,7 @@ def test_each_command_has_help(dorylax, command: str) -> None:
         (["trian"], "no such command 'trian': did you mean train?"),
         (
             ["zz"],
-            "no such command 'zz': choose from aws, calibrate, cluster, datasets, describe, export, generate, import, "
+            "no such command 'zz': choose from aws, calibrate, convert, datasets, describe, export, generate, import, "
             "info, partition, predict, reorder, report, simulate, sweep, train",
         ),
         (["--verison"], "no such option --verison: did you mean --version?"),

@@ -335,8 +335,8 @@ def test_wrong_words(dorylax, aws: MockedAws, words: tuple[str, ...], told: str)
     ("text", "told"),
     [
         ("name: gnn\nmemory_mb: 64\n", ":2: memory_mb must be in 128 … 10240, got 64"),
-        ("name: gnn\nmemory: 64\n", ":2: memory is not a setting of a deployment: did you mean memory_mb?"),
-        ("- gnn\n", ": must hold settings such as memory_mb: 1769, got list"),
+        ("name: gnn\nmemory: 64\n", ":2: unknown key 'memory': did you mean memory_mb?"),
+        ("- gnn\n", ":1: must hold settings such as name, got ['gnn']"),
         ("name: [gnn\n", ":2: not valid YAML"),
     ],
 )

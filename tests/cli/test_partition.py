@@ -89,5 +89,5 @@ def test_a_folder_with_something_else_is_refused_before_anything(dorylax, tmp_pa
     monkeypatch.setattr("dorylax.trainer.from_config.prepare_data", None)
     code, _, err = dorylax(*TINY, "--servers", "2", "--out", str(tmp_path))
     assert code == 2
-    assert "holds something other than a partition (notes.txt): choose a new folder" in err
+    assert "is a folder that holds notes.txt, which dorylax did not write" in err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

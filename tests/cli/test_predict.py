@@ -202,8 +202,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _predict(dorylax, run: Path, folder: Path, **arrays: np.ndarray) -> list[dict[str, str]]:
-    np.savez(folder / "new", **_arrays(**arrays))
-    words = ("--run", str(run), "--data", str(folder / "new"), "--out", str(folder / "p.csv"))
+    np.savez(folder / "new.npz", **_arrays(**arrays))
+    words = ("--run", str(run), "--data", str(folder / "new.npz"), "--out", str(folder / "p.csv"))
     code, out, err = dorylax("predict", *words)
     assert code == 0, err
     assert ("40 vertices without labels" in out) != ("train " in out)
@@ -291,18 +291,18 @@ def test_names_are_in_the_npz_and_unknown_classes_are_one_line(dorylax, runs, tm
     with np.load(tmp_path / "p.npz") as archive:
         assert archive["class_names"].tolist() == NAMES.tolist()
         assert archive["original_ids"].tolist() == ids.tolist()
-    np.savez(tmp_path / "new", **_arrays(labels=Y, class_names=np.array(["ash", "oak", "cedar"])))
-    code, out, err = dorylax(*words)
+    np.savez(tmp_path / "new.npz", **_arrays(labels=Y, class_names=np.array(["ash", "oak", "cedar"])))
+    code, out, err = dorylax(*words[:-1], str(tmp_path / "new.npz"))
     assert (code, out) == (2, "")
-    assert err.endswith("new: labels[1] is the class 'oak', which is not one of 'ash', 'birch', 'cedar'\n")
+    assert err.endswith("new.npz: labels[1] is the class 'oak', which is not one of 'ash', 'birch', 'cedar'\n")
 
 
 def test_what_has_no_labels_is_not_trained_on(dorylax, tmp_path: Path) -> None:
-    np.savez(tmp_path / "new", **_arrays(labels=np.full(V, -1), num_classes=np.array(3)))
-    code, out, err = dorylax("train", "--data", str(tmp_path / "new"), "--no-save", "--epochs", "1", "--json")
-    assert "new has no labels: training needs some, predict does not" in err + out
+    np.savez(tmp_path / "new.npz", **_arrays(labels=np.full(V, -1), num_classes=np.array(3)))
+    code, out, err = dorylax("train", "--data", str(tmp_path / "new.npz"), "--no-save", "--epochs", "1", "--json")
+    assert "new.npz has no labels: training needs some, predict does not" in err + out
     assert code != 0
-    np.savez(tmp_path / "new", **_arrays())
-    code, out, err = dorylax("info", "--data", str(tmp_path / "new"))
+    np.savez(tmp_path / "new.npz", **_arrays())
+    code, out, err = dorylax("info", "--data", str(tmp_path / "new.npz"))
     assert (code, err) == (0, "")
     assert out.endswith("the data have no labels: they can be predicted on, and not trained on\n")

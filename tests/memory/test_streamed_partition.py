@@ -50,5 +50,5 @@ def test_without_edge_ids_nothing_is_held_for_them() -> None:
 
 def test_what_is_generated_cannot_stay_on_disk() -> None:
     shape = dataclasses.replace(FRIENDSTER, origin="generated")
-    with pytest.raises(PartitionMemoryError, match="only an archive can stay on disk"):
+    with pytest.raises(PartitionMemoryError, match="only a folder can stay on disk"):
         streams(shape, **OPTIONS, memory=20 * GIB)

@@ -11,7 +11,7 @@ from dorylax.settings.retired import RETIRED, upgraded
 
 @pytest.mark.parametrize("key", RETIRED)
 def test_a_retired_setting_is_refused_with_what_to_do(key: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^{key} is no longer a setting: pipeline.stability_gate "):
+    with pytest.raises(ConfigError, match=rf"^{key} is no longer a setting: {RETIRED[key].split()[0]} "):
         RunConfig.resolve({key: 1})
 
 

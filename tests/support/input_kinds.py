@@ -698,7 +698,7 @@ COMMANDS = [
         "directed is false, but there are edges without their reverse",
         directed=False,
     ),
-    _archive("several names", "name must be a single value, got <U1 [2]", name=np.array(["a", "b"])),
+    _archive("several names", "array name must be a single value, got <U1 [2]", name=np.array(["a", "b"])),
     _archive(
         "a further input of a name that is taken",
         "vertex_inputs has the name 'x', which models are called with already: rename it",
