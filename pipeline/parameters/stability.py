@@ -7,7 +7,8 @@ own path. With u the move before the last one, d the last move, H the Hessian an
     q = step size · uᵀ H d / uᵀ P d
 
 H d is the change of the gradient, and step size · P⁻¹ · (mean gradient) is the move itself, for Adam as for momentum. Hence
-q = -u · (change of the gradient) / u · (mean gradient), which needs neither P nor the step size. The move u is made of
+q = -u · (change of the gradient) / u · (mean gradient), which needs neither P nor the step size. Without momentum the mean
+over about ten gradients stands for the gradient, so q is rough. The move u is made of
 gradients before the two that are compared, so dropout's noise in them has no share in the expectation. The quotient with d
 in the place of u lacks that property: noise alone gives it a value of 1 to 1.9.
 """
