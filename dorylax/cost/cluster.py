@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import final
+from typing import Any, final
 
 from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.cost.function import Function
@@ -117,7 +117,7 @@ _ROW_LATENCY = 90e-9
 
 
 def _paper(name: str, graph_server: str, parameter_server: str, functions: int, flops: float = _PRODUCTS) -> Cluster:
-    speeds = {"flops": flops, "memory_bandwidth": 1.6e9, "row_latency": _ROW_LATENCY}
+    speeds: dict[str, Any] = {"flops": flops, "memory_bandwidth": 1.6e9, "row_latency": _ROW_LATENCY}
     return Cluster(
         name,
         replace(INSTANCES[graph_server], **speeds),

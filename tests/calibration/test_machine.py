@@ -77,9 +77,11 @@ def test_what_is_measured_in_a_slow_moment_does_not_decide(tmp_path: Path, monke
     def steps(*_: object) -> list[Step]:
         return [Step("any", lambda: {quantity("memory", threads=1): [next(speeds)] * 5})]
 
-    for module in ("disk", "gather", "products", "tasks", "fetches", "reference", "loopback"):
-        monkeypatch.setattr(getattr(machine, module), "steps", lambda *_: [])
-    monkeypatch.setattr(machine.copies, "steps", steps)
+    others = {"bandwidth": ("files", "gathers"), "products": ("steps",), "reference": ("tiny", "steps")}
+    for module, lists in {**others, "loopback": ("fetches", "requests")}.items():
+        for name in lists:
+            monkeypatch.setattr(getattr(machine, module), name, lambda *_: [])
+    monkeypatch.setattr(machine.bandwidth, "copies", steps)
     (one,) = measure(tmp_path, lambda *_: None, TINY).results
     assert (one.kind, one.point, one.median, one.repeats) == ("memory", {"threads": 1}, 1.0, 15)
 
@@ -101,7 +103,7 @@ def test_a_loaded_machine_is_in_doubt() -> None:
 
 def test_a_folder_that_may_not_be_written_has_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert list(machine.disk.steps(TINY, tmp_path)) == []
+    assert list(machine.bandwidth.files(TINY, tmp_path)) == []
 
 
 @pytest.mark.parametrize(("text", "count"), [("0\n", 1), ("0,32\n", 2), ("0-1\n", 2), ("0-3,8\n", 5)])
