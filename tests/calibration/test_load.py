@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.calibration import machine as calibration
+from dorylax.calibration import machine as machines
 from dorylax.calibration.machine import OthersLoad
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -19,7 +19,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 3})
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(calibration, "_own_seconds", lambda: 0.25 * now[0])
+    monkeypatch.setattr(machines, "_own_seconds", lambda: 0.25 * now[0])
 
     def at(seconds: float, user: float, idle: float, steal: float) -> None:
         now[0] = seconds

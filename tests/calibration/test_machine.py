@@ -77,10 +77,10 @@ def test_what_is_measured_in_a_slow_moment_does_not_decide(tmp_path: Path, monke
     def steps(*_: object) -> list[Step]:
         return [Step("any", lambda: {quantity("memory", threads=1): [next(speeds)] * 5})]
 
-    for module in ("products", "reference", "loopback"):
-        monkeypatch.setattr(getattr(machine, module), "steps", lambda *_: [])
-    for kind in ("files", "gathers"):
-        monkeypatch.setattr(machine.bandwidth, kind, lambda *_: [])
+    others = {"bandwidth": ("files", "gathers"), "products": ("steps",), "reference": ("tiny", "steps")}
+    for module, lists in {**others, "loopback": ("fetches", "requests")}.items():
+        for name in lists:
+            monkeypatch.setattr(getattr(machine, module), name, lambda *_: [])
     monkeypatch.setattr(machine.bandwidth, "copies", steps)
     (one,) = measure(tmp_path, lambda *_: None, TINY).results
     assert (one.kind, one.point, one.median, one.repeats) == ("memory", {"threads": 1}, 1.0, 15)
