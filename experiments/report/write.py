@@ -89,7 +89,9 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
 def _top(analysed: Analysed) -> tuple[list[str], Section]:
     """The answers, with the figure and the table that support them."""
     found = answers(analysed)
-    pairs = {study.sweep.name: pairs for study, groups in analysed if (pairs := published_pairs(groups))}
+    pairs = {
+        study.sweep.title or study.sweep.name: pairs for study, groups in analysed if (pairs := published_pairs(groups))
+    }
     if pairs and (len(analysed) > 1 or analysed[0][0].sweep.simulated):
         return found, Section(figures=[_agreement_figure(pairs)], tables=[_agreement_table(analysed)])
     figures: list[NamedFigure] = []
@@ -101,7 +103,7 @@ def _top(analysed: Analysed) -> tuple[list[str], Section]:
         figures += [figure] if figure is not None and not figures else []
         findings = pool(compared) or (compared[0].findings if compared else [])
         if comparison is not None and any(one.compared for one in findings):
-            title = study.sweep.name if several else ""
+            title = (study.sweep.title or study.sweep.name) if several else ""
             virtual = all(run.virtual for run in study.sweep.runs)
             tables.append(verdict_table(title, compared, findings, comparison.asks, virtual=virtual))
     return found, Section(figures=figures, tables=tables)
