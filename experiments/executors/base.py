@@ -1,4 +1,4 @@
-"""The contract of what runs the runs of a sweep."""
+"""The contract of executors of a sweep's runs."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from dorylax.experiments.watcher import Watcher
 
 @runtime_checkable
 class Executor(Protocol):
-    """Runs runs, wherever that is. All leave the same folder, and the same results byte for byte."""
+    """Runs runs. All executors leave the same folder, with the same results byte for byte."""
 
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
     ) -> Generator[RunOutcome, None, None]:
-        """Runs them; closed before its end, it stops what runs as a signal stops a single run, with a checkpoint.
+        """Run runs. If it is closed early, running runs stop with a checkpoint, as on a signal.
 
         Args:
-            runs: what is to be done.
-            folder: of the sweep, which this process holds; None to leave nothing.
-            watcher: told of what happens, in this process.
-            options: what holds for all runs.
+            runs: The runs to do.
+            folder: Folder of the sweep, which this process has locked; None to write nothing.
+            watcher: Receives events, in this process.
+            options: Options of all runs.
 
         Yields:
-            What has become of each run, once it is in the folder, in the order in which they end; "open" once a signal has
-            stopped a run, and then no more.
+            The outcome of each run once it is in the folder, in the order in which they end; "open" is the last, if a signal
+            has stopped a run.
 
         Raises:
-            OSError: a run has failed, and the file system refuses to record why.
+            OSError: A run has failed, and the file system refuses to record the reason.
         """
         ...

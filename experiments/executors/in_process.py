@@ -1,4 +1,4 @@
-"""Runs of a sweep one after the other, in this process."""
+"""Runs one after the other, in this process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from dorylax.experiments.watcher import RunObserver, Watcher
 
 @final
 class InProcess:
-    """See `Executor`.
-
-    Args:
-        cache: may hold data that are loaded already.
-    """
+    """See `Executor`; `cache` may hold data that is loaded already."""
 
     def __init__(self, cache: DataCache | None = None) -> None:
         self._cache = DataCache() if cache is None else cache

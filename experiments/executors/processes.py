@@ -1,7 +1,7 @@
-"""Runs of a sweep side by side, each in a process that lasts for many of them.
+"""Runs side by side on this machine, each in a worker process that serves many runs.
 
-One that dies takes its run along and nothing else: the run has failed, and the next gets a new process. Ctrl-C, SIGTERM
-and SIGHUP are this process's to hear; it asks the others to stop, which they do as a single run does, with a checkpoint.
+If a process dies, its run has failed, and the next run gets a new process. This process handles Ctrl-C, SIGTERM and SIGHUP:
+it terminates the workers, whose runs save a checkpoint as a single run does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import Generator, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, final
 
 from dorylax import spawning
@@ -29,8 +28,7 @@ from dorylax.experiments.watcher import Watcher
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
-_GRACE_SECONDS = 60.0
-"""For a run that was asked to stop: it finishes its epoch and writes a checkpoint."""
+_GRACE_SECONDS = 60.0  # for a terminated run to finish its epoch and write a checkpoint
 
 
 @final
@@ -38,7 +36,7 @@ class Processes:
     """See `Executor`; the sweep has a folder.
 
     Args:
-        jobs: how many at a time, ≥ 1.
+        jobs: Runs at a time, ≥ 1.
     """
 
     def __init__(self, jobs: int) -> None:
@@ -49,19 +47,21 @@ class Processes:
     ) -> Generator[RunOutcome, None, None]:
         """See `Executor`."""
         assert folder is not None
-        todo = deque(runs)
-        with _Pool(folder, min(self._jobs, len(todo)), options) as pool:
-            while todo or pool.busy:
-                while todo and pool.has_room:
+        todo, workers = deque(runs), list[_Worker]()
+        try:
+            while todo or any(one.run is not None for one in workers):
+                while todo and sum(one.run is not None for one in workers) < self._jobs:
                     run = todo.popleft()
                     watcher.begins(run)
-                    pool.give(run)
-                yield from pool.listen(watcher)
+                    _idle(workers, folder, options).give(run)
+                yield from _listen(workers, folder, watcher)
+        finally:
+            _end(workers)
 
 
 @final
 class _Worker:
-    """One process."""
+    """A process, and its run."""
 
     def __init__(self, folder: Path, options: RunOptions) -> None:
         context = multiprocessing.get_context("spawn")
@@ -72,15 +72,19 @@ class _Worker:
         self.process.start()
         other.close()
 
+    def give(self, run: Run) -> None:
+        self.run = run
+        with contextlib.suppress(OSError):  # if it has just died, `_listen` finds out
+            self.connection.send(run)
+
     def end(self) -> None:
-        """Asks it to go, and makes it."""
+        """Ask it to end, and kill it after a while."""
         with contextlib.suppress(OSError):
             self.connection.send(None)
         if self.run is not None:
             self.process.terminate()
         end = time.monotonic() + _GRACE_SECONDS
-        with contextlib.suppress(EOFError, OSError):
-            # What it still says is read, so that it never waits for a reader.
+        with contextlib.suppress(EOFError, OSError):  # its messages are read, so that it never waits for a reader
             while self.connection.poll(max(0.0, end - time.monotonic())):
                 self.connection.recv()
         self.process.join(max(0.0, end - time.monotonic()))
@@ -90,78 +94,58 @@ class _Worker:
         self.connection.close()
 
 
-@final
-class _Pool:
-    """The processes that there are."""
+def _idle(workers: list[_Worker], folder: Path, options: RunOptions) -> _Worker:
+    """A worker without a run; a new one if there is none alive."""
+    for dead in [one for one in workers if one.run is None and not one.process.is_alive()]:
+        workers.remove(dead)
+        dead.connection.close()
+    for one in workers:
+        if one.run is None:
+            return one
+    with spawning.spawning():
+        workers.append(_Worker(folder, options))
+    return workers[-1]
 
-    def __init__(self, folder: Path, size: int, options: RunOptions) -> None:
-        self._folder, self._size, self._options = folder, size, options
-        self._workers: list[_Worker] = []
 
-    def __enter__(self) -> _Pool:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        threads = [threading.Thread(target=worker.end) for worker in self._workers]
-        for thread in threads:
-            thread.start()
+def _listen(workers: list[_Worker], folder: Path, watcher: Watcher) -> Iterator[RunOutcome]:
+    """Wait until a busy process sends something or dies; yield outcomes."""
+    busy = [one for one in workers if one.run is not None]
+    ready = multiprocessing.connection.wait([one.connection for one in busy])
+    for worker in busy:
+        run = worker.run
+        if worker.connection not in ready or run is None:
+            continue
         try:
-            for thread in threads:
-                thread.join()
-        except BaseException:
-            # Asked a second time: at once.
-            for worker in self._workers:
-                worker.process.kill()
-            for worker in self._workers:
-                worker.process.join()
-            raise
+            message = worker.connection.recv()
+        except (EOFError, OSError):
+            worker.process.join()
+            workers.remove(worker)
+            worker.connection.close()
+            yield fail(folder, run, f"the process that ran it {spawning.death(worker.process.exitcode)}")
+            continue
+        if isinstance(message, OSError):
+            raise message
+        if isinstance(message, RunOutcome):
+            worker.run = None
+            yield message
+        else:
+            name, arguments = message
+            getattr(watcher, name)(run, *arguments)
 
-    @property
-    def busy(self) -> list[_Worker]:
-        return [worker for worker in self._workers if worker.run is not None]
 
-    @property
-    def has_room(self) -> bool:
-        return len(self.busy) < self._size
-
-    def give(self, run: Run) -> None:
-        for idle in [one for one in self._workers if one.run is None and not one.process.is_alive()]:
-            self._workers.remove(idle)
-            idle.connection.close()
-        worker = next((one for one in self._workers if one.run is None), None)
-        if worker is None:
-            with spawning.spawning():
-                worker = _Worker(self._folder, self._options)
-                self._workers.append(worker)
-        worker.run = run
-        with contextlib.suppress(OSError):  # it has just died, which `listen` will find
-            worker.connection.send(run)
-
-    def listen(self, watcher: Watcher) -> Iterator[RunOutcome]:
-        """Waits until a process says something, or dies."""
-        ready = multiprocessing.connection.wait([worker.connection for worker in self.busy])
-        for worker in self.busy:
-            run = worker.run
-            if worker.connection not in ready or run is None:
-                continue
-            try:
-                message = worker.connection.recv()
-            except (EOFError, OSError):
-                worker.process.join()
-                self._workers.remove(worker)
-                worker.connection.close()
-                yield fail(self._folder, run, f"the process that ran it {spawning.death(worker.process.exitcode)}")
-                continue
-            if isinstance(message, OSError):
-                raise message
-            if isinstance(message, RunOutcome):
-                worker.run = None
-                yield message
-            else:
-                name, arguments = message
-                getattr(watcher, name)(run, *arguments)
+def _end(workers: Sequence[_Worker]) -> None:
+    threads = [threading.Thread(target=worker.end) for worker in workers]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join()
+    except BaseException:  # a second signal ends at once
+        for worker in workers:
+            worker.process.kill()
+        for worker in workers:
+            worker.process.join()
+        raise
 
 
 # In the process.
@@ -173,9 +157,7 @@ def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, 
     while (run := connection.recv()) is not None:
         try:
             outcome = run_one(run, folder, _MessageObserver(connection), cache, options)
-        except (
-            OSError
-        ) as error:  # its failure cannot be recorded either, which ends the sweep, as it does in one process
+        except OSError as error:  # not even the failure can be recorded, which ends the sweep
             connection.send(error)
         else:
             connection.send(outcome)
@@ -183,7 +165,7 @@ def _serve(connection: Connection[Any, Any], folder: Path, options: RunOptions, 
 
 @final
 class _MessageObserver:
-    """An observer that tells the parent."""
+    """An observer that sends events to the parent."""
 
     def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection

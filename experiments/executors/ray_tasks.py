@@ -1,51 +1,76 @@
 """Runs of a sweep as tasks of Ray, over all nodes of a cluster.
 
-Only this process writes the sweep's folder (`ray_worker` says why). A run whose process or node is lost is run again, from
-what it last sent (`ray_attempts`). When the sweep is stopped, so are its tasks, as a single run is, and what they have saved
-comes back.
+Ray places the tasks, and starts a task again whose process or node is lost. Only this process writes the sweep's folder
+(`ray_worker`). When the sweep is stopped, its tasks save and end, as a single run does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
+import queue
+import time
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
 
 from dorylax.config import RunConfig
-from dorylax.experiments.executors.ray_attempts import Attempts
-from dorylax.experiments.executors.ray_nodes import check_nodes, cpus_of_nodes
-from dorylax.experiments.executors.ray_worker import Surroundings
+from dorylax.durable import make_folder, write_folder
+from dorylax.errors import DorylaxError
+from dorylax.experiments.executors.ray_worker import (
+    Answer,
+    Events,
+    NodeError,
+    Surroundings,
+    node_name,
+    pack,
+    run_here,
+    unpack,
+)
 from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import RunOptions
+from dorylax.experiments.runner import RunOptions, directory, fail, inspect
 from dorylax.experiments.sweep import Run
 from dorylax.experiments.watcher import Watcher
 from dorylax.machine import cores
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.ray_cluster.connection import connected
+from dorylax.runs.directory import RunDirectoryError, held
 from dorylax.settings.errors import ConfigError
+from dorylax.terminal.output import print_error
 from dorylax.user_code.references import is_file, is_reference, place_of
 from dorylax.version import __version__
 
+TRIES = 5
+"""Attempts at a run whose process or node is lost each time."""
+
 _PASSED_ON = ("DORYLAX_", "JAX_", "XLA_")
 _ON_RAY = "ray"
+_LOOK_SECONDS = 60.0  # for a node to answer the check
+_IDLE_SECONDS = 60.0  # without a running run, before a warning
+_LOST_SECONDS = 300.0  # without a node that has room
+_GRACE_SECONDS = 60.0
+_TURN_SECONDS = 0.2
+
+
+@final
+class ClusterLostError(DorylaxError, RuntimeError):
+    """The cluster has no node any more that could run a run."""
 
 
 @contextlib.contextmanager
 def ray_tasks(config: RayConfig, runs: Sequence[Run], *, jobs: int | None, cpus: int | None) -> Iterator[RayTasks]:
-    """Connects to a cluster, and checks that its nodes can run the runs.
+    """Connect to a cluster, and check that its nodes can run the runs.
 
     Args:
-        config: which cluster, and how long to wait for its answer.
-        runs: what is to be done.
-        jobs: how many at a time at most; None: as many as there is room for.
-        cpus: of each run, which are the threads that it computes with; None: as many as this machine has, with which it
-            gives the same bytes as here.
+        config: The cluster, and the time limit of its answer.
+        runs: The runs to do.
+        jobs: Most runs at a time; None for as many as there is room for.
+        cpus: CPUs and threads of each run; None for as many as this machine has, which gives the same bytes as here.
 
     Raises:
-        ConfigError: there is no such cluster; a run would itself ask for room on it; no node has so many CPUs; a node is not
-            set up for the sweep.
+        ConfigError: There is no such cluster, a run would itself ask for room on it, or no node has enough CPUs or is set up
+            for the sweep.
     """
     for run in runs:
         pipeline = run.config.pipeline
@@ -58,16 +83,16 @@ def ray_tasks(config: RayConfig, runs: Sequence[Run], *, jobs: int | None, cpus:
                 )
     given = cpus or cores()
     with connected(config) as ray:
-        cpus_of = cpus_of_nodes(ray)
-        most = max(cpus_of.values(), default=0.0)
+        every = _cpus(ray)
+        most = max(every.values(), default=0.0)
         if most < given:
             how = "--cpus-per-run" if cpus else "--cpus-per-run (by default this machine's cores)"
             raise ConfigError(f"{how} = {given}, but no node of the cluster has more than {most:g} CPUs: give fewer")
         names = sorted({name for run in runs for name in named_files(run.config)})
         passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         surroundings = Surroundings(__version__, str(Path.cwd()), tuple(names), passed, given)
-        check_nodes(ray, surroundings)
-        room = sum(int(one // given) for one in cpus_of.values())
+        _check_nodes(ray, surroundings)
+        room = sum(int(one // given) for one in every.values())
         yield RayTasks(ray, surroundings, max(1, min(room, jobs or room, len(runs))), jobs or len(runs))
 
 
@@ -84,17 +109,64 @@ def named_files(config: RunConfig) -> list[str]:
     return found
 
 
+def _cpus(ray: Any) -> dict[str, float]:
+    """CPUs of each live node by its id."""
+    return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]}
+
+
+def _pinned(node: str) -> Any:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _check_nodes(ray: Any, surroundings: Surroundings) -> None:
+    """Check each node with CPUs.
+
+    Raises:
+        ConfigError: A node is not set up for the sweep, or does not answer.
+    """
+    look = ray.remote(num_cpus=0, max_retries=0)(Surroundings.settle)
+    names = {node["NodeID"]: node_name(node["NodeManagerHostname"], node["NodeID"]) for node in ray.nodes()}
+    looks = {
+        look.options(scheduling_strategy=_pinned(node)).remote(surroundings): names[node]
+        for node, cpus in _cpus(ray).items()
+        if cpus
+    }
+    done, late = ray.wait(list(looks), num_returns=len(looks), timeout=_LOOK_SECONDS)
+    for one in done:
+        try:
+            ray.get(one)
+        except ray.exceptions.RayTaskError as error:
+            said = _one_line(error.cause)
+            named = isinstance(error.cause, NodeError)
+            raise ConfigError(said if named else f"{looks[one]} cannot run dorylax: {said}") from None
+        except ray.exceptions.RayError:
+            print_error(f"warning: {looks[one]} was lost")
+    if late:
+        raise ConfigError(f"{looks[late[0]]} does not answer within {_LOOK_SECONDS:g} s: take it out of the cluster")
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 @final
 class RayTasks:
-    """See `Executor`; the sweep has a folder. Made by `ray_tasks`.
+    """See `Executor`; the sweep has a folder. Made by `ray_tasks`; everything happens in the caller's thread.
 
     Attributes:
-        at_a_time: how many runs there is room for now.
+        at_a_time: Number of runs that there is room for now.
     """
 
     def __init__(self, ray: Any, surroundings: Surroundings, at_a_time: int, most: int) -> None:
         self.at_a_time = at_a_time
         self._ray, self._surroundings, self._most = ray, surroundings, most
+        self._came: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # key of the run, or "" for events
+        self._running: dict[str, tuple[Run, Any]] = {}
+        self._nodes: dict[str, str] = {}  # of runs that have begun
+        self._stopped: dict[str, int] = {}
+        self._stopping = False
 
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
@@ -102,15 +174,153 @@ class RayTasks:
         """See `Executor`.
 
         Raises:
-            ClusterLostError: no node could run anything for some minutes.
+            ClusterLostError: For minutes no node had room for a run.
         """
         assert folder is not None
-        attempts = Attempts(self._ray, self._surroundings, folder, watcher, options)
+        ray, cpus = self._ray, self._surroundings.threads
+        self._folder, self._watcher = folder, watcher
+        self._options = dataclasses.replace(options, kept_in=folder.absolute())
+        self._task = ray.remote(num_cpus=cpus, max_retries=TRIES - 1, scheduling_strategy="SPREAD")(run_here)
+        here = _pinned(ray.get_runtime_context().get_node_id())
+        actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Events)
+        self._events = actor.options(scheduling_strategy=here).remote()
+        self._hear("", self._events.take.remote())
+        idle = _Idle(ray, cpus)
         todo = list(reversed(runs))
         try:
-            while todo or attempts.busy:
-                while todo and attempts.busy < self._most:
-                    attempts.give(todo.pop())
-                yield from attempts.listen()
+            while todo or self._running:
+                while todo and len(self._running) < self._most:
+                    yield from self._submit(todo.pop())
+                yield from self._listen()
+                idle.look(busy=bool(self._running.keys() & self._nodes.keys()))
         finally:
-            attempts.stop()
+            self._stop()
+
+    def _submit(self, run: Run) -> Iterator[RunOutcome]:
+        """Submit a run with the files of an earlier start; yields its failure if they are in use."""
+        path, begun = directory(self._folder, run), None
+        try:
+            if path.is_dir():
+                with held(path):
+                    begun = pack(path)
+        except RunDirectoryError as error:
+            self._watcher.begins(run)
+            yield fail(self._folder, run, str(error))
+            return
+        task = self._task.remote(run, self._options, begun, self._surroundings, self._events)
+        self._running[run.key] = run, task
+        self._hear(run.key, task)
+
+    def _hear(self, key: str, reference: Any) -> None:
+        """Queue the result of a reference; `ray.wait` would swallow exceptions of signal handlers."""
+        reference.future().add_done_callback(
+            lambda future: self._came.put((key, future.exception() or future.result()))
+        )
+
+    def _listen(self) -> Iterator[RunOutcome]:
+        """Wait a moment for events and results; yield the outcomes of runs that have ended."""
+        with contextlib.suppress(queue.Empty):
+            key, came = self._came.get(timeout=_TURN_SECONDS)
+            while True:
+                if not key:
+                    self._hear_events(came)
+                elif key in self._running:
+                    run, _ = self._running.pop(key)
+                    for outcome in self._ended(run, came):
+                        if key not in self._nodes:  # its events may come later than its end
+                            self._watcher.begins(run)
+                        yield outcome
+                key, came = self._came.get_nowait()
+
+    def _hear_events(self, came: Any) -> None:
+        self._hear("", self._events.take.remote())
+        for key, name, arguments in () if isinstance(came, BaseException) else came:
+            if key not in self._running:
+                continue
+            run, _ = self._running[key]
+            if name == "begins":
+                number, node = arguments
+                if number == 1:
+                    self._watcher.begins(run)
+                else:
+                    self._watcher.again(run, f"its process on {self._nodes.get(key, 'its node')} was lost")
+                self._nodes[key] = node
+            elif name == "saved":
+                with contextlib.suppress(RunDirectoryError):  # another process reads it; the end brings all files
+                    self._install(run, *arguments)
+            else:
+                getattr(self._watcher, name)(run, *arguments)
+
+    def _ended(self, run: Run, came: Any) -> Iterator[RunOutcome]:
+        """The outcome of a task; none for a run that is submitted again or stopped."""
+        node = self._nodes.get(run.key, "its node")
+        if not isinstance(came, Answer):
+            if isinstance(came, self._ray.exceptions.RayTaskError):
+                yield fail(self._folder, run, _one_line(came.cause))
+            elif not self._stopping:
+                yield fail(self._folder, run, f"lost {TRIES} times; the last time its process on {node} was lost")
+            return
+        try:
+            if came.directory is not None:
+                self._install(run, came.directory)
+        except RunDirectoryError as error:
+            came = Answer("failed", str(error), None)
+        if came.status == "done":
+            found = inspect(self._folder, run)
+            yield found if found.error is None else fail(self._folder, run, found.error)
+        elif came.status == "failed":
+            yield fail(self._folder, run, came.error or "")
+        elif not self._stopping:  # a signal from elsewhere stopped its process
+            self._stopped[run.key] = self._stopped.get(run.key, 0) + 1
+            if self._stopped[run.key] == TRIES:
+                yield fail(self._folder, run, f"stopped {TRIES} times by a signal, the last time on {node}")
+            else:
+                yield from self._submit(run)
+
+    def _install(self, run: Run, packed: bytes) -> None:
+        path = directory(self._folder, run)
+        make_folder(path.parent)
+        with held(path):
+            write_folder(path, lambda new: unpack(packed, new))
+
+    def _stop(self) -> None:
+        """Let the runs save and end; a second signal ends at once."""
+        self._stopping = True
+        for _, task in self._running.values():
+            self._ray.cancel(task, force=False, recursive=False)
+        end = time.monotonic() + _GRACE_SECONDS
+        while self._running and time.monotonic() < end:
+            for _ in self._listen():
+                pass
+        for key, (run, _) in self._running.items():
+            node = self._nodes.get(key, "its node")
+            print_error(f"warning: {run.label} did not stop within {_GRACE_SECONDS:g} s on {node}")
+
+
+@final
+class _Idle:
+    """Warns if nothing runs for a while, and raises if no node has room."""
+
+    def __init__(self, ray: Any, cpus: int) -> None:
+        self._ray, self._cpus = ray, cpus
+        self._ran = self._room = time.monotonic()
+        self._warned = False
+
+    def look(self, *, busy: bool) -> None:
+        now = time.monotonic()
+        if busy:
+            self._ran = self._room = now
+            return
+        if now - self._ran <= _IDLE_SECONDS:
+            return
+        self._ran = now  # until the next look
+        if any(one >= self._cpus for one in _cpus(self._ray).values()):
+            self._room = now
+        elif now - self._room > _LOST_SECONDS:
+            raise ClusterLostError(
+                f"the cluster has had no node with {self._cpus} CPUs for {_LOST_SECONDS:g} s: start one, and give the same "
+                "command"
+            )
+        if not self._warned:
+            self._warned = True
+            print_error(f"warning: nothing runs: a run needs {self._cpus} free CPUs on one node of the cluster")

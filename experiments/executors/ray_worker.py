@@ -1,7 +1,7 @@
-"""What runs on the nodes: a run of a sweep as a task of Ray, and the actor that passes on what runs tell.
+"""The part of a sweep on Ray that runs on the nodes: the task that runs a run, and the actor that collects its events.
 
-A run writes into a temporary folder of its node, whose content goes back to the sweep's process, alone in writing the
-sweep's folder. So nodes need share no files; and a node that was given up for lost, and is not, can harm nothing.
+A run writes into a temporary folder of its node. Only the sweep's process writes the sweep's folder, so nodes need no shared
+files. If a process or node is lost, Ray starts the task again; it continues from the last snapshot that the actor holds.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import io
 import os
 import signal
 import socket
 import sys
-import threading
+import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, final
 
+from dorylax.durable import leftover_of, remove_leftovers, temporary_folder
 from dorylax.errors import DorylaxError
-from dorylax.experiments.executors.parcel import pack, unpack
-from dorylax.experiments.executors.scratch import scratch_folder
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
 from dorylax.experiments.sweep import Run
+from dorylax.folder_lock import LOCK
 from dorylax.version import __version__
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, TrainResult
 
 FOLDERS = ("DORYLAX_DATA", "DORYLAX_CACHE")
-"""Of the environment: folders, which a node may have elsewhere."""
+"""Variables that name folders, which a node may have elsewhere."""
 
-Status: TypeAlias = Literal["done", "failed", "open"]
-
-_ALIVE_SECONDS = 5.0
 _EPOCH_SECONDS = 0.25
 _SNAPSHOT_SECONDS = 60.0
 _CACHE = DataCache()
+_Event: TypeAlias = tuple[str, str, tuple[Any, ...]]
 
 
 class NodeError(DorylaxError, RuntimeError):
@@ -50,11 +50,11 @@ class Surroundings:
     """What runs need of a node besides its CPUs.
 
     Attributes:
-        version: of dorylax.
-        home: the folder in which the sweep was started; relative paths are from there.
-        files: that configurations name.
-        environment: variables that runs see.
-        threads: that XLA may use.
+        version: Version of dorylax.
+        home: Folder in which the sweep was started; relative paths start there.
+        files: Files that configurations name.
+        environment: Variables for the runs.
+        threads: Threads of XLA.
     """
 
     version: str
@@ -64,10 +64,10 @@ class Surroundings:
     threads: int
 
     def settle(self) -> None:
-        """Makes this process, of a node, one in which runs run.
+        """Prepare this process of a node for runs.
 
         Raises:
-            NodeError: something is missing here.
+            NodeError: The node lacks something.
         """
         host = socket.gethostname()
         if self.version != __version__:
@@ -83,181 +83,138 @@ class Surroundings:
         if Path(self.home).is_dir():
             os.chdir(self.home)
             if self.files and self.home not in sys.path:
-                sys.path.append(self.home)  # for what the user's own files import
+                sys.path.append(self.home)  # for imports of the user's own files
         for name, value in self.environment.items():
             if name not in FOLDERS or Path(value).is_dir():
                 os.environ[name] = value
         os.environ["NPROC"] = str(self.threads)  # of XLA
 
 
-@final
-@dataclasses.dataclass(frozen=True)
-class Asked:
-    """A run, to be run on a node.
+class Answer(NamedTuple):
+    """The result of a run on a node: its status, its traceback if it failed, and its packed directory if it has one."""
 
-    Attributes:
-        attempt: which try of which run it is.
-        run: it.
-        options: what holds for all runs.
-        begun: the directory of a run that was begun.
-        surroundings: what it needs.
-    """
-
-    attempt: str
-    run: Run
-    options: RunOptions
-    begun: bytes | None
-    surroundings: Surroundings
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What has become of a run on a node.
-
-    Attributes:
-        status: as of `RunOutcome`.
-        error: the traceback of one that failed.
-        directory: of the run; None where it has none.
-    """
-
-    status: Status
+    status: Literal["done", "failed", "open"]
     error: str | None
     directory: bytes | None
 
 
 @final
-class NodeProcess(NamedTuple):
-    """A process of a node.
-
-    Attributes:
-        node: Ray's id of the node, in hexadecimal digits.
-        host: its host's name.
-        number: of the process there.
-        started: when it was started, in ticks since the host was, which tells it from a later process of its number.
-    """
-
-    node: str
-    host: str
-    number: int
-    started: int
-
-    @classmethod
-    def this(cls, node: str) -> NodeProcess:
-        """This process, on a node."""
-        return cls(node, socket.gethostname(), os.getpid(), _stat(os.getpid())[0])
-
-    def cpu_seconds(self) -> float | None:
-        """That it has used so far, asked on its node; None where it is gone."""
-        try:
-            started, used = _stat(self.number)
-        except OSError:
-            return None
-        return used if started == self.started else None
-
-    def kill(self) -> None:
-        """Kills it, on its node."""
-        with contextlib.suppress(OSError):
-            if _stat(self.number)[0] == self.started:
-                os.kill(self.number, signal.SIGKILL)
-
-
-def _stat(process: int) -> tuple[int, float]:
-    """When a process was started, in ticks, and the seconds of CPU time that it has used; 0 where the system is not Linux.
-
-    Raises:
-        OSError: there is none.
-    """
-    if sys.platform != "linux":
-        return 0, time.monotonic()
-    # After the name, which may hold spaces and brackets, from the 3rd field on: the 14th and 15th are times, the 22nd the
-    # start (proc_pid_stat(5)).
-    fields = Path(f"/proc/{process}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    return int(fields[19]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@final
-class News:
-    """The actor that holds what runs tell until it is taken."""
+class Events:
+    """The actor that holds the events of runs until the sweep's process takes them, and their last snapshots."""
 
     def __init__(self) -> None:
-        self._said: list[tuple[str, str, tuple[Any, ...]]] = []
+        self._said: list[_Event] = []
         self._some = asyncio.Event()
+        self._attempts: dict[str, int] = {}
+        self._snapshots: dict[str, bytes] = {}
 
-    async def say(self, attempt: str, name: str, *arguments: Any) -> None:
-        """Of an attempt: a method of the watcher, `alive`, `saved`, or `ends` before it answers."""
-        self._said.append((attempt, name, arguments))
-        self._some.set()
+    async def begin(self, key: str, node: str) -> tuple[int, bytes | None]:
+        """Begin an attempt at a run; return its number, and the last snapshot of the attempts before."""
+        number = self._attempts[key] = self._attempts.get(key, 0) + 1
+        self._add((key, "begins", (number, node)))
+        return number, self._snapshots.get(key)
 
-    async def take(self) -> list[tuple[str, str, tuple[Any, ...]]]:
-        """What was said since it was last taken, in order; once there is something."""
+    async def say(self, key: str, number: int, name: str, *arguments: Any) -> None:
+        """Add an event: a method of the watcher, or `saved` with a snapshot. Events of earlier attempts are dropped."""
+        if number == self._attempts.get(key):
+            if name == "saved":
+                (self._snapshots[key],) = arguments
+            self._add((key, name, arguments))
+
+    async def take(self) -> list[_Event]:
+        """Wait for events; return those since the last call, in order."""
         await self._some.wait()
         self._some.clear()
         said, self._said = self._said, []
         return said
 
+    def _add(self, event: _Event) -> None:
+        self._said.append(event)
+        self._some.set()
 
-def look_around(surroundings: Surroundings) -> None:
-    """A task that checks its node before runs do.
+
+def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: Surroundings, events: Any) -> Answer:
+    """The task: run or resume a run.
+
+    Args:
+        run: The run.
+        options: As for `run_one`.
+        begun: Packed directory of a run that has begun.
+        surroundings: Needs of the run.
+        events: Handle of the `Events` actor.
 
     Raises:
-        NodeError: something is missing there.
-    """
-    surroundings.settle()
-
-
-def run_here(asked: Asked, news: Any) -> Answer:
-    """A task: runs, or goes on with, a run.
-
-    Raises:
-        NodeError: the node is not set up for it.
+        NodeError: The node is not set up for it.
     """
     import ray
 
-    asked.surroundings.settle()
-    run = asked.run
+    surroundings.settle()
+    node = node_name(socket.gethostname(), ray.get_runtime_context().get_node_id())
+    number, snapshot = ray.get(events.begin.remote(run.key, node))
     with scratch_folder() as folder:
         path, error_path = directory(folder, run), error_file(folder, run)
-        if asked.begun is not None:
-            unpack(asked.begun, path)
-        teller = _Teller(asked.attempt, path, news)
-        teller.say("begins", NodeProcess.this(ray.get_runtime_context().get_node_id()))
-        with _signs_of_life(teller):
-            _CACHE.keep_only([run.config.data])
-            status: Status = "open"
-            error: str | None = None
-            # Ray raises it in a task that is cancelled, and takes what the task returns nevertheless.
-            with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
-                outcome = run_one(run, folder, teller, _CACHE, asked.options)
-                status, error = outcome.status, outcome.error
-            if status == "failed" and error_path.is_file():
-                error = error_path.read_text("utf-8")
-            answer = Answer(status, error, pack(path) if path.is_dir() else None)
-        teller.say("ends")
-        return answer
+        if (packed := snapshot or begun) is not None:
+            unpack(packed, path)
+        _CACHE.keep_only([run.config.data])
+        answer = Answer("open", None, None)
+        # Ray raises it in a cancelled task, and still takes the task's result.
+        with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
+            outcome = run_one(run, folder, _Observer(run.key, number, path, events), _CACHE, options)
+            answer = Answer(outcome.status, outcome.error, None)
+        if answer.status == "failed" and error_path.is_file():
+            answer = answer._replace(error=error_path.read_text("utf-8"))
+        return answer._replace(directory=pack(path) if path.is_dir() else None)
+
+
+def node_name(host: str, node: str) -> str:
+    """A node's name; several nodes may be on one host."""
+    return f"node {host} ({node[:8]})"
 
 
 @contextlib.contextmanager
-def _signs_of_life(teller: _Teller) -> Iterator[None]:
-    """Says from time to time that this process is not stopped, whatever its run does."""
-    over = threading.Event()
+def scratch_folder() -> Iterator[Path]:
+    """Yield a temporary folder, after removal of those of killed processes; remove it at the end.
 
-    def say() -> None:
-        while not over.wait(_ALIVE_SECONDS):
-            teller.say("alive")
+    Raises:
+        OSError: The file system refuses.
+    """
+    path = Path(tempfile.gettempdir()) / "run"
+    remove_leftovers(path.parent, path.name.__eq__)
+    with temporary_folder(path) as folder:
+        yield folder
 
-    thread = threading.Thread(target=say, name="signs of life", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+
+def pack(folder: Path) -> bytes:
+    """All files below a folder as a tar archive, without locks and unfinished files.
+
+    Raises:
+        OSError: The file system refuses.
+    """
+
+    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        path = Path(entry.name)
+        return None if path.name == LOCK or leftover_of(path) is not None else entry
+
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
+        archive.add(folder, arcname=".", filter=kept)
+    return stream.getvalue()
+
+
+def unpack(packed: bytes, folder: Path) -> None:
+    """Write the files of `pack` into a folder, and none outside of it.
+
+    Raises:
+        OSError: The file system refuses.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        archive.extractall(folder, filter="data")
 
 
 @contextlib.contextmanager
 def _interrupts_heard() -> Iterator[None]:
-    """By Python's own handler, which the trainer looks for; whoever started Ray may have had them ignored."""
+    """Handle SIGINT as Python does by default, which the trainer expects; Ray's parent may ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -266,30 +223,30 @@ def _interrupts_heard() -> Iterator[None]:
 
 
 @final
-class _Teller:
-    """An observer of the trainer that tells the sweep's process, and sends it what is saved from time to time."""
+class _Observer:
+    """An observer of the trainer that sends events, and a snapshot of the run's directory every minute."""
 
-    def __init__(self, attempt: str, path: Path, news: Any) -> None:
-        self._attempt, self._path, self._news = attempt, path, news
+    def __init__(self, key: str, number: int, path: Path, events: Any) -> None:
+        self._identity, self._path, self._events = (key, number), path, events
         self._told = self._sent = time.monotonic()
 
-    def say(self, name: str, *arguments: Any) -> None:
-        self._news.say.remote(self._attempt, name, *arguments)
+    def _say(self, name: str, *arguments: Any) -> None:
+        self._events.say.remote(*self._identity, name, *arguments)
 
     def started(self, total_epochs: int, first_epoch: int) -> None:
         """See `dorylax.observers.base.Observer`."""
-        self.say("started", total_epochs, first_epoch)
+        self._say("started", total_epochs, first_epoch)
 
     def epoch(self, record: EpochRecord) -> None:
-        """Likewise. Checkpoints of earlier epochs are whole."""
+        """See `dorylax.observers.base.Observer`. Checkpoints of earlier epochs are complete."""
         now = time.monotonic()
         if now - self._told >= _EPOCH_SECONDS:
             self._told = now
-            self.say("epoch", record)
+            self._say("epoch", record)
         if now - self._sent >= _SNAPSHOT_SECONDS:
-            self.say("saved", pack(self._path))
+            self._say("saved", pack(self._path))
             self._sent = time.monotonic()
 
     def finished(self, result: TrainResult) -> None:
-        """Likewise."""
-        self.say("finished", result.summary())
+        """See `dorylax.observers.base.Observer`."""
+        self._say("finished", result.summary())

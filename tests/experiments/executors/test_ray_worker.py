@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from dorylax.experiments.executors import ray_worker
-from dorylax.experiments.executors.ray_worker import NodeError, NodeProcess, Surroundings
+from dorylax.experiments.executors.ray_worker import Events, NodeError, Surroundings, pack, unpack
+from dorylax.folder_lock import LOCK
 from dorylax.version import __version__
 
 
@@ -56,29 +54,33 @@ def test_what_is_missing_is_said(surroundings: Surroundings, tmp_path: Path) -> 
         dataclasses.replace(surroundings, version="0.0").settle()
 
 
-def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100)"])
-    try:
-        this = NodeProcess.this("00")
-        started = ray_worker._stat(child.pid)[0]
-        other = this._replace(number=child.pid, started=started + 1)
-        assert other.cpu_seconds() is None
-        other.kill()
-        assert child.poll() is None
-        same = other._replace(started=started)
-        os.kill(child.pid, signal.SIGSTOP)
-        used = same.cpu_seconds()
-        assert used is not None
-        assert used == same.cpu_seconds()
-        same.kill()
-        assert child.wait() == -signal.SIGKILL
-        assert same.cpu_seconds() is None
-        same.kill()  # gone
-    finally:
-        child.kill()
-        child.wait()
-    used = this.cpu_seconds()
-    end = time.process_time() + 0.1
-    while time.process_time() < end:
-        pass
-    assert (this.cpu_seconds() or 0.0) > used
+def test_a_directory_comes_back_without_locks_and_unfinished_files(tmp_path: Path) -> None:
+    (tmp_path / "from" / "deep").mkdir(parents=True)
+    (tmp_path / "from" / "deep" / "file").write_bytes(b"content")
+    (tmp_path / "from" / LOCK).touch()
+    (tmp_path / "from" / ".file.dorylax-01234567").touch()
+    unpack(pack(tmp_path / "from"), tmp_path / "to")
+    assert sorted(path.name for path in (tmp_path / "to").rglob("*")) == ["deep", "file"]
+    assert (tmp_path / "to" / "deep" / "file").read_bytes() == b"content"
+
+
+def test_an_attempt_continues_from_the_last_snapshot_and_earlier_attempts_are_not_heard() -> None:
+    async def check() -> None:
+        events = Events()
+        assert await events.begin("run", "node a") == (1, None)
+        await events.say("run", 1, "saved", b"first")
+        await events.say("run", 1, "epoch", 3)
+        assert await events.begin("run", "node b") == (2, b"first")
+        await events.say("run", 1, "saved", b"late")  # from a node that was taken for lost
+        await events.say("run", 2, "finished", {})
+        assert await events.begin("run", "node c") == (3, b"first")
+        assert await events.take() == [
+            ("run", "begins", (1, "node a")),
+            ("run", "saved", (b"first",)),
+            ("run", "epoch", (3,)),
+            ("run", "begins", (2, "node b")),
+            ("run", "finished", ({},)),
+            ("run", "begins", (3, "node c")),
+        ]
+
+    asyncio.run(check())

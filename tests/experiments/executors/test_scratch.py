@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.experiments.executors.scratch import scratch_folder
+from dorylax.experiments.executors.ray_worker import scratch_folder
 
 _KILLED = """\
 import os, signal
-from dorylax.experiments.executors.scratch import scratch_folder
+from dorylax.experiments.executors.ray_worker import scratch_folder
 with scratch_folder() as folder:
     (folder / "file").touch()
     os.kill(os.getpid(), signal.SIGKILL)
