@@ -24,8 +24,8 @@ from dorylax.experiments.folder import read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS
-from dorylax.runs import metrics
-from dorylax.runs.directory import RunDirectory
+from dorylax.store import metrics
+from dorylax.store.run_directory import RunDirectory
 from harness.command_line import parsed, parser_of, write_json
 
 

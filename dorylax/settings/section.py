@@ -104,7 +104,7 @@ class Section(BaseModel):
     def unknown(cls, option: str) -> ConfigError:
         """The error for a setting that does not exist."""
         if (instead := RETIRED.get(cls.key(option))) is not None:
-            return ConfigError(f"{cls.key(option)} is no longer a setting: {instead}")
+            return ConfigError(f"{cls.key(option)} is no longer a setting: {instead}", cls.key(option))
         names = list(cls.options())
         near = [cls.key(name) for name in close(option, names)]
         key = cls.key(option)

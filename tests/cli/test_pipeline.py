@@ -41,7 +41,7 @@ def test_train_and_train_again_from_its_file(dorylax, made, tmp_path: Path) -> N
 
 def test_the_table_says_that_times_are_virtual_and_what_it_cost(dorylax, tmp_path: Path) -> None:
     out = dorylax("train", *TINY, *ASYNC, "--seeds", "2", "--out", str(tmp_path / "run")).out
-    assert "virtual time per epoch" in out
+    assert "simulated time per epoch" in out
     (line,) = (line for line in out.splitlines() if line.startswith("bill: "))
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     epochs = sum(results["epochs"])

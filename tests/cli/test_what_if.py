@@ -44,7 +44,7 @@ def test_table_files_and_page(dorylax, scenario: str, tmp_path: Path) -> None:
     assert sum(entry["front"] == "true" for entry in entries) == sum("●" in row[-1] for row in rows)
     html = page.read_text()
     assert "What if: small" in html
-    assert "--what-if &#x27;servers=1..3,functions=2|4,backend=functions|cpu&#x27; --epochs 2" in html
+    assert "--what-if &#39;servers=1..3,functions=2|4,backend=functions|cpu&#39; --epochs 2" in html
 
 
 def test_json(dorylax, scenario: str) -> None:
@@ -78,7 +78,7 @@ def test_what_does_not_fit_is_listed(dorylax, scenario: str, tmp_path: Path) -> 
     code, out, err = dorylax(*words(scenario, "--report", str(page), grid="servers=2|1500"))
     assert (code, err) == (0, "")
     assert "does not fit: 1500 servers: pipeline.intervals = 3 on 1500 servers are 4500 intervals" in out
-    assert "What does not fit" in page.read_text()
+    assert "Points that do not fit" in page.read_text()
     code, out, err = dorylax(*words(scenario, grid="servers=1500"))
     assert code == 2
     assert err.startswith("error: no point of the what-if can be simulated: pipeline.intervals = 3 on 1500")

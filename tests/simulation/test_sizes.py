@@ -74,7 +74,9 @@ PLAIN = {"pipeline__mode": "async", "pipeline__staleness": 0, "pipeline__freshne
 
 
 @pytest.mark.parametrize("backend", ["functions", "cpu"])
-@pytest.mark.parametrize("mode", [{"pipeline__mode": "pipe"}, PLAIN, {"pipeline__mode": "async"}])
+@pytest.mark.parametrize(
+    "mode", [{"pipeline__mode": "pipe"}, PLAIN, {"pipeline__mode": "async", "pipeline__stability_gate": False}]
+)
 @pytest.mark.parametrize(
     ("model", "options"), [("gcn", {}), ("gat", {"model__heads": 1}), ("sage", {"model__aggregation": "max"})]
 )
