@@ -231,6 +231,17 @@ class PipelineConfig(Section):
         return self.clock == "real" or find_cluster(self.cluster).functions > 0
 
     @property
+    def runs_stages(self) -> bool:
+        """Whether this process may run every stage: inline, or because servers may keep those meant for workers."""
+        return self.tensor.backend == "inline" or self.tensor.placement != "functions"
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether there are functions, real or simulated, and not only threads of this process or its machine."""
+        remote = self.clock == "virtual" or self.tensor.backend != "inline"
+        return remote and find_cluster(self.cluster).ships
+
+    @property
     def on_ray(self) -> bool:
         """Whether servers or workers live on a Ray cluster."""
         return self.hosts == "ray" or BACKENDS[self.tensor.backend].on_ray

@@ -27,6 +27,7 @@ from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
 from dorylax.pipeline.interval_data import own_rows, reads_edge_ids
 from dorylax.pipeline.on_ray import on_cluster
+from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
@@ -155,7 +156,7 @@ class Pipeline:
         """
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)
         # Compiled before the clock starts: bills are read from it.
-        functions = self.values.functions(sizes, of_workers=self.config.tensor.backend == "inline")
+        functions = self.values.functions(sizes, of_workers=self.config.runs_stages)
         labels = {step.index: step.label for step in self.prepared.plan.steps}
         recorder = Recorder(labels, trace if saved is None else None)
         with contextlib.ExitStack() as unfinished:
@@ -279,6 +280,14 @@ class Pipeline:
             autotuner=autotuner,
             gate=gate,
             recorder=recorder,
+            placement=Placement.of(
+                context.plan,
+                rows_of(shard),
+                sizes=context.sizes,
+                config=self.config,
+                cluster=self.prices,
+                resources=resources,
+            ),
         )
         return GraphHost(server, self.values.of_intervals(shard, context.sizes), progress.hear)
 

@@ -29,6 +29,7 @@ from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.messages import HEADER_BYTES, PartsMessage, RowsMessage, SumsMessage
 from dorylax.pipeline.operators import Piece, pieces, row_shape
 from dorylax.pipeline.parameters import ParameterClient
+from dorylax.pipeline.placement import Placement
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
@@ -85,9 +86,10 @@ class GraphServer:
         autotuner: how many tensor tasks may run at a time, as graph tasks queue up; None where that stays.
         gate: knows how old rows may be.
         recorder: told of what is done.
+        placement: Decides which stages run on functions; None: none.
 
     Attributes:
-        context, shard, workers, functions, controller, autotuner, gate, recorder: as given.
+        context, shard, workers, functions, controller, autotuner, gate, recorder, placement: as given.
         first_interval: the number, in the whole graph, of its first interval.
         address: where peers reach it.
         counts: how much it has done in each epoch.
@@ -109,7 +111,9 @@ class GraphServer:
         autotuner: Autotuner | None,
         gate: Gate,
         recorder: Recorder,
+        placement: Placement | None = None,
     ) -> None:
+        self.placement = Placement(None, fixed=frozenset()) if placement is None else placement
         self.context, self.shard, self.workers, self.functions = context, shard, workers, functions
         self.controller, self.autotuner, self.gate, self.recorder = controller, autotuner, gate, recorder
         self.first_interval = context.homes.index(shard.server)
@@ -374,6 +378,7 @@ class GraphServer:
         self._queue(-1)
         if timed is not None:
             times = (timed.start, timed.end)
+            self.placement.measured(job.step, timed.end - timed.start, on_functions=False)
             self.recorder.graph_task(job.label, self.shard.server, job.visit, times=times, task=job.step.index)
 
     async def ask_worker(self, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
@@ -390,6 +395,7 @@ class GraphServer:
         finally:
             self._unanswered -= 1
         times = (result.start, result.end)
+        self.placement.measured(step, result.end - result.start, on_functions=True)
         self.recorder.tensor_task(step.label, self.shard.server, visit, times=times, task=step.index)
         return result.values
 

@@ -110,6 +110,8 @@ def save_controller(server: GraphServer) -> dict[str, Any]:
         "hedging": None if hedging is None else hedging.state(),
         "autotuner": None if autotuner is None else list(autotuner.state()),
     }
+    if (placement := server.placement.state()) is not None:
+        found["placement"] = placement
     if (environments := _environments(server)) is not None:
         found["environments"] = environments.state()
     return found
@@ -123,6 +125,8 @@ def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
     if autotuner is not None and record["autotuner"] is not None:
         autotuner.restore(record["autotuner"])
         server.controller.limit.set(autotuner.limit)
+    if server.placement.state() is not None and "placement" in record:
+        server.placement.restore(record["placement"])
     if (environments := _environments(server)) is not None and "environments" in record:
         environments.restore(record["environments"])
 

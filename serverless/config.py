@@ -18,6 +18,7 @@ LONGEST_CALL = 900.0
 MOST_QUANTILE = 0.99
 """Largest quantile of the last 200 calls that says something."""
 
+PlacementKind = Literal["auto", "servers", "functions"]
 TransportName = Literal["ipc", "tcp"]
 
 _ALL_INTERFACES = ("*", "0.0.0.0", "::", "[::]")
@@ -38,6 +39,15 @@ class TensorConfig(Section):
         description="; ".join(
             ["where tensor tasks run", *(f"{name}: {entry.what}" for name, entry in BACKENDS.items())]
         ),
+    )
+    placement: PlacementKind = Field(
+        default="functions",
+        description="which stages run on functions; auto: those that pay by the time model and by measured durations, "
+        "decided for every epoch; servers: none; functions: those with much arithmetic for their bytes",
+    )
+    price_weight: Annotated[float, Field(ge=0)] = Field(
+        default=1.0,
+        description="auto minimises seconds · dollars to this power; 0: time alone; 1: the inverse of Dorylus' value",
     )
     workers: Count | None = Field(
         default=None,

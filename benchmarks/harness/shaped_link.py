@@ -40,16 +40,19 @@ def dataset(settings: argparse.Namespace) -> Dataset:
     return load("communities", size=settings.size, num_vertices=settings.vertices, num_edges=settings.edges)
 
 
-def pipeline(data: Dataset, settings: argparse.Namespace, mode: Mapping[str, Any], seed: int = 0) -> Pipeline:
-    """A GCN with dropout, by Adam, in one of the pipeline's modes."""
+def pipeline(
+    data: Dataset, settings: argparse.Namespace, mode: Mapping[str, Any], seed: int = 0, **tensor: Any
+) -> Pipeline:
+    """A GCN with dropout, by Adam, in one of the pipeline's modes; further settings of `tensor` by name."""
     parts = take_apart(GCN(data.num_features, settings.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(seed)))
-    tensor = TensorConfig(
+    link = TensorConfig(
         backend="local",
         workers=settings.workers,
         slots=settings.workers,
         latency=settings.latency,
         latency_sigma=settings.latency_sigma,
         bandwidth=settings.bandwidth,
+        **tensor,
     )
-    config = PipelineConfig(intervals=settings.intervals, graph_threads=settings.graph_threads, tensor=tensor, **mode)
+    config = PipelineConfig(intervals=settings.intervals, graph_threads=settings.graph_threads, tensor=link, **mode)
     return Pipeline.of(parts, data, optax.adam(0.01), config, seed=seed)

@@ -19,7 +19,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.terminal.output import print_json, print_table
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
+from dorylax.trainer.footprint.of_config import estimate, functions_remark, remedies, streamed
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
 
@@ -31,7 +31,11 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         DatasetError: There is no such data set.
         ValueError, OSError: The data set's file or the model is not usable.
     """
+    remark = functions_remark(config)
     if config.pipeline is not None and config.pipeline.hosts == "inline":
+        if remark is not None and not as_json:
+            print(remark)
+            return
         raise ConfigError(
             "the memory of a run is estimated for one machine's step, and for hosts: leave out pipeline.* and tensor.*, or "
             "set pipeline.hosts"
@@ -55,6 +59,8 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         print_json({**content, "config": config.to_dict()})
         return
     _show(config, found, ways)
+    if remark is not None:
+        print(remark)
     if found.shape.num_labelled == 0:
         print("the data have no labels: they can be predicted on, and not trained on")
     if streams is not None:

@@ -26,7 +26,7 @@ from dorylax.graph.features import largest_column
 from dorylax.observers.progress import ProgressBar, dollars, duration
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
-from dorylax.trainer.footprint.of_config import check_config
+from dorylax.trainer.footprint.of_config import check_config, functions_remark
 from dorylax.trainer.from_config import shards_for
 
 _LARGE = 10.0
@@ -60,6 +60,8 @@ def train_seeds(
             try:
                 with says_when_slow(compiling(todo[0].model.name)):
                     check_config(todo[0])
+                    if said is not None and (remark := functions_remark(todo[0])) is not None:
+                        said = f"{said}\n{remark}"
                 if shards_for(todo[0]) is None:
                     data = prepare_data(todo[0].data)
                     cache = DataCache({todo[0].data: data})

@@ -129,6 +129,16 @@ _CLUSTERS: Mapping[str, Cluster] = MappingProxyType(
         cluster.name: cluster
         for cluster in (
             DEFAULT_CLUSTER,
+            # Two threads, and a third of a processor for each function, which is then paid for less while it waits.
+            Cluster(
+                "small",
+                INSTANCES["c5n.large"],
+                INSTANCES["c5n.large"],
+                replace(_FUNCTION, memory_mb=590),
+                functions=100,
+                latency=DEFAULT_CLUSTER.latency,
+                contention=True,
+            ),
             # Dorylus (OSDI '21), evaluation: model and graph, graph servers, parameter servers, functions per graph server.
             _paper("gcn-reddit-small", "c5.2xlarge", "c5.xlarge", 80),
             _paper("gcn-reddit-large", "c5n.2xlarge", "c5.2xlarge", 40),

@@ -139,6 +139,7 @@ INSTANCES: Mapping[str, Instance] = MappingProxyType(
         for instance in (
             _ec2("c5.xlarge", 4, 1.25, 0.17, 8, memory=_SKYLAKE_36),  # network: assumption, half of a c5.2xlarge's
             _ec2("c5.2xlarge", 8, 2.5, 0.34, 16, memory=_SKYLAKE_36),
+            _ec2("c5n.large", 2, 3.0, 0.108, 5, memory=_SKYLAKE_36),
             _ec2("c5n.2xlarge", 8, 10.0, 0.432, 21, memory=_SKYLAKE_36),
             _ec2("c5n.4xlarge", 16, 15.0, 0.864, 42, memory=_SKYLAKE_36),
             _ec2("c7i.2xlarge", 8, 3.1, 0.357, 16, memory=_SAPPHIRE_RAPIDS),

@@ -15,7 +15,11 @@ RETIRED: Mapping[str, str] = MappingProxyType(
 
 _REPLACED: Mapping[str, Callable[[Any], dict[str, Any]]] = MappingProxyType(
     {
-        "tensor.relaunch": lambda _: {"tensor.hedge_quantile": 0.95},
+        "tensor.relaunch": lambda _: {
+            "tensor.hedge_quantile": 0.95,
+            "tensor.placement": "functions",
+            "tensor.price_weight": 1.0,
+        },
     }
 )
 """Settings in place of a retired one, for its value in an old run."""

@@ -324,7 +324,9 @@ class Coordinator:
         fills = self.standing is not None or saved is None or not saved.holds_buffers
         assembly = Assembly(self.generation, book, self._epoch, fills)
         for reports in await self.ask_all(self._processes, "assemble", assembly):
-            self._reports |= {Address(role, index): report for role, index, report in reports}  # new hosts have no counters
+            self._reports |= {
+                Address(role, index): report for role, index, report in reports
+            }  # new hosts have no counters
         for report in self._reports.values():
             self.before.add(counters_of(report))
         self._reports.clear()

@@ -48,9 +48,7 @@ class Heart:
         self._scope.cancel()
 
     async def _watch(self, number: int, scope: ClockScope) -> None:
-        asked: deque[asyncio.Task[Any]] = deque(
-            maxlen=BEATS
-        )  # repeat, because a connection may lose one beat
+        asked: deque[asyncio.Task[Any]] = deque(maxlen=BEATS)  # repeat, because a connection may lose one beat
         missed = beat = 0
         while missed < BEATS:
             if len(asked) == BEATS:

@@ -89,11 +89,11 @@ class Host:
 
     def _make_program(self) -> None:
         """Create the program that all servers of this host share."""
-        run, inline = self._spec.run, self._spec.run.config.tensor.backend == "inline"
+        run = self._spec.run
         run.prepared  # noqa: B018
         if any(one.role == "graph" for one in self._spec.members):
             sizes = StageSizes(*run.sizes)
-            run.prepared.functions(sizes, of_workers=inline)
+            run.prepared.functions(sizes, of_workers=run.config.runs_stages)
             if run.sums is not None:
                 run.evaluation.functions(sizes, of_workers=True)
 

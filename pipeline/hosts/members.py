@@ -39,12 +39,13 @@ from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
 from dorylax.pipeline.interval_data import MASKS, ROWS, interval_data, row_name, stored_values
 from dorylax.pipeline.parameters import ParameterServers
 from dorylax.pipeline.parameters.messages import Applied
+from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller, save_controller, save_known
 from dorylax.pipeline.server_counts import EpochCounts
-from dorylax.pipeline.setup import Beginnings, parameter_servers
+from dorylax.pipeline.setup import Beginnings, parameter_servers, prices_for
 from dorylax.pipeline.stages import StageSizes
 from dorylax.pipeline.staleness import Allowance, Ledger
 from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
@@ -181,7 +182,7 @@ class GraphMember(Member):
         config, data = self._run.config, self._run.shards
         shard, rows = data.shard(self._spec.number)
         resources = Resources.of_host(config, cores())
-        functions = self._prepared.functions(self._context.sizes, of_workers=config.tensor.backend == "inline")
+        functions = self._prepared.functions(self._context.sizes, of_workers=config.runs_stages)
         self._backend = make_backend(
             config,
             resources,
@@ -207,6 +208,14 @@ class GraphMember(Member):
             autotuner=autotuner,
             gate=self._gate,
             recorder=self._recorder,
+            placement=Placement.of(
+                self._context.plan,
+                rows_of(shard),
+                sizes=self._context.sizes,
+                config=config,
+                cluster=prices_for(config),
+                resources=resources,
+            ),
         )
         num_training = data.summary.masks[0]
         values = stored_values(self._prepared, rows, shard, num_training)
@@ -392,7 +401,9 @@ class LedgerHandler:
                 async with self._listener.stopped():
                     epoch = progress.synchronise(self._parameters.synchronise)
                     if epoch > progress.ledger.newest_started and not progress.ledger.holds(epoch):
-                        progress.hold(epoch)  # otherwise hosts could start it before the driver reaches the previous one
+                        progress.hold(
+                            epoch
+                        )  # otherwise hosts could start it before the driver reaches the previous one
                     return epoch
         raise ValueError(f"the ledger cannot answer {kind!r} from {sender}")
 

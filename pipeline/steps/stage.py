@@ -65,7 +65,9 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
 
 async def _call(server: GraphServer, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
     """One call: by a worker, or by the graph server's own threads."""
-    if step.on_worker:
+    epoch, now = visit.epoch, server.context.clock.now()
+    synchronous = server.required(epoch) == epoch
+    if server.placement.on_functions(step, epoch, visit.interval, now=now, synchronous=synchronous):
         return await server.ask_worker(step, visit, task)
     function = server.functions[step.index]
 

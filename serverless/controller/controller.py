@@ -343,7 +343,7 @@ class Controller:
         if self.hedging is None:
             return
         stage = attempt.hedged.task.key.stage
-        self.hedging.observe(stage, self._clock.now() - attempt.start)
+        self.hedging.observe(stage, attempt.start, self._clock.now())
         self._watch(self.hedging, stage).rouse()
 
     def _relaunch(self, attempt: Attempt) -> None:

@@ -44,19 +44,22 @@ class Hedging:
         self._share = 2 * (1 - quantile)
         self._stages: dict[int, _Recent] = {}
 
-    def observe(self, stage: int, seconds: float) -> None:
-        """Record a call that was answered.
+    def observe(self, stage: int, start: float, end: float) -> None:
+        """Record a call that was answered. Calls that begin before a stage's first answer are cold starts: not counted.
 
         Args:
             stage: Number of the task in the program.
-            seconds: Duration of the call, ≥ 0.
+            start: Time at which the call began, in seconds.
+            end: Time of its answer, ≥ start.
 
         Raises:
-            ValueError: `seconds` is negative or not finite.
+            ValueError: The duration is negative or not finite.
         """
-        if not 0 <= seconds < math.inf:
+        if not 0 <= (seconds := end - start) < math.inf:
             raise ValueError(f"seconds of a call must be finite and ≥ 0, got {seconds}")
-        recent = self._stages.setdefault(stage, _Recent())
+        recent = self._stages.setdefault(stage, _Recent(since=end))
+        if start < recent.since:
+            return
         if len(recent.order) == self._window:
             del recent.ascending[bisect.bisect_left(recent.ascending, recent.order.popleft())]
         recent.order.append(seconds)
@@ -100,11 +103,13 @@ class _Recent:
         order: Their seconds, the oldest first.
         ascending: The same, sorted.
         budget: Repetitions that may begin.
+        since: Time of the first answer.
     """
 
     order: deque[float] = dataclasses.field(default_factory=deque)
     ascending: list[float] = dataclasses.field(default_factory=list)
     budget: float = 0.0
+    since: float = -math.inf
 
 
 @final

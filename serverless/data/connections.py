@@ -66,7 +66,9 @@ class Connections:
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
-        self._strangers: OrderedDict[int, tuple[str, float]] = OrderedDict()  # descriptor -> address, time of acceptance
+        self._strangers: OrderedDict[int, tuple[str, float]] = (
+            OrderedDict()
+        )  # descriptor -> address, time of acceptance
         self._peers: OrderedDict[int, str] = OrderedDict()  # longest silent first
 
     def __len__(self) -> int:

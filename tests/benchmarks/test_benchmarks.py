@@ -46,6 +46,7 @@ PRINTS = {
     "mutation": r"1 planted faults: 1 killed",
     "outside_models": r"\| SIGN \|.*\n\n(.*\n)+\| SAGPool \|",
     "paper": r"gcn-reddit-small +functions / cpu: T \d.*\n.*\n +graph.cut_ratio -25% ",
+    "placement": r"(?s)largest loss of auto: \S+%.*measured: servers \S+ s",
     "pipeline": r"pipe, 2 intervals .* × single(.*\n)+one task at a time, 16 intervals",
     "scaling": r"largest over smallest: 1.00",
     "simulation": r"3 seeds, each run twice: 0 with something that does not hold, 0 that differ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ def test_info_says_what_a_run_directory_says(dorylax) -> None:
         name: found[name] for name in ("dorylax", "python", "platform", "packages")
     }
     assert (facts["kernel"], facts["instruction_set"]) == (found["kernel"]["name"], found["kernel"]["instruction_set"])
+
+
+PIPELINE = ("--data", "communities", "--model", "gcn", "--set", "data.size=tiny", "--set", "pipeline.servers=2")
+REMARK = r"by the time model, functions take \d\S* times the time of the servers alone and \d\S* times the price: "
+
+
+def test_functions_that_do_not_pay_are_named_before_a_run(dorylax) -> None:
+    virtual = (*PIPELINE, "--set", "pipeline.clock=virtual", "--set", "tensor.placement=auto")
+    answer = dorylax("info", *virtual)
+    assert answer.code == 0
+    assert re.fullmatch(REMARK + r"tensor.placement=auto puts 0 of \d stages on functions\n", answer.out)
+    assert re.search(REMARK, dorylax("train", *virtual, "--epochs", "1", "--no-save").out)
+    hosts = dorylax("info", *PIPELINE, "--set", "pipeline.hosts=processes", "--set", "tensor.backend=local")
+    assert "all processes" in hosts.out
+    assert re.search(REMARK + r"tensor.placement=functions puts [1-9] of", hosts.out)
+
+
+def test_without_functions_nothing_is_said_of_them(dorylax) -> None:
+    assert "functions" not in dorylax("info", *PIPELINE, "--set", "pipeline.hosts=processes").out
 
 
 def test_the_memory_of_a_run(dorylax) -> None:

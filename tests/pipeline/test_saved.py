@@ -84,7 +84,7 @@ def test_another_dtype_is_refused() -> None:
 
 
 def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:
-    learning = {"tensor": TensorConfig(autotune=True)}
+    learning = {"tensor": TensorConfig(autotune=True, placement="functions")}
     with running(**learning) as run:
         saved = trained(run)
         records = [save_controller(server) for server in servers(run)]
@@ -96,6 +96,6 @@ def test_what_a_controller_has_learnt_is_put_back_where_it_is_used() -> None:
         restore_controller(server, changed)
         assert save_controller(server) == changed
         assert server.controller.limit.slots == server.autotuner.limit
-    with running(tensor=TensorConfig(relaunches=0)) as plain:
+    with running(tensor=TensorConfig(relaunches=0, placement="functions")) as plain:
         restore_controller(servers(plain)[0], changed)
         assert save_controller(servers(plain)[0]) == {"hedging": None, "autotuner": None}

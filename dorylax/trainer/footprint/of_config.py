@@ -13,19 +13,24 @@ import optax
 
 from dorylax.config.resolve import RunConfig
 from dorylax.config.tasks import SPECS
+from dorylax.cost import find_cluster
 from dorylax.graph.abstract import AbstractData
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData
-from dorylax.machine import resident_bytes
+from dorylax.machine import cores, resident_bytes
 from dorylax.memory.estimate import Estimate, MemoryLimitError, Remedy, gibibytes
 from dorylax.memory.hosts import Program
 from dorylax.memory.phases import Process, phases
 from dorylax.memory.sources import shape_of
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.placement import Estimate as Placed
+from dorylax.pipeline.placement import Rows
 from dorylax.pipeline.prepare import prepare_evaluation
+from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.setup import prepared_for
+from dorylax.pipeline.stages import StageSizes
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts
 from dorylax.program.model.flax_nnx import take_apart
@@ -112,6 +117,30 @@ def streamed(config: RunConfig, found: Estimate) -> StreamedEstimate:
     functions, parts, _ = _model(config, found.shape)
     scratch = None if config.single.scratch is None else Path(config.single.scratch)
     return estimate_streamed(found, parts, functions.objective, found.limit, scratch)
+
+
+def functions_remark(config: RunConfig) -> str | None:
+    """A line if functions would be slower or dearer than the servers alone, by the time model; None otherwise.
+
+    Raises:
+        ValueError, OSError: As for `estimate`.
+    """
+    pipeline, shards = config.pipeline, shards_for(config)
+    shape = shape_of(config.data) if shards is None else shards.summary.shape
+    of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
+    if pipeline is None or shape is None or not (of_vertices and pipeline.has_functions):
+        return None
+    data = abstract_data(shape)
+    plan = prepared_for(
+        pipeline, _parts(config, data), data, build_optimizer(config), Objective.of(None, data).rows
+    ).plan
+    each = pipeline.servers * pipeline.intervals
+    rows = Rows(pipeline.intervals, -(-shape.num_vertices // pipeline.servers), -(-shape.num_edges // pipeline.servers))
+    sizes = StageSizes(-(-shape.num_vertices // each), min(pipeline.edge_chunk, -(-shape.num_edges // each)))
+    cluster = find_cluster(pipeline.cluster)
+    resources = Resources.of(pipeline, cluster if pipeline.clock == "virtual" else None, cores())
+    found = Placed(plan, rows, sizes=sizes, config=pipeline, cluster=cluster, resources=resources)
+    return found.remark(pipeline.tensor.placement)
 
 
 def check_config(config: RunConfig) -> None:

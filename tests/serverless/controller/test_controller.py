@@ -164,8 +164,10 @@ def test_a_task_is_relaunched_so_often_at_most(relaunches: int, begun: int) -> N
 
 def test_the_threshold_is_learned_and_calls_already_running_are_measured_by_it() -> None:
     """All begin before anything is known; twenty answers later the one that never comes is late."""
+    hedging = Hedging(quantile=0.95)
+    hedging.observe(3, -1.0, 0.0)  # a cold start, which is not counted
     script = {k: [Act("answer", k / 10)] for k in range(1, 21)}
-    with asking({0: [NEVER], **script}, slots=30, hedging=Hedging(quantile=0.95)) as asked:
+    with asking({0: [NEVER], **script}, slots=30, hedging=hedging) as asked:
         assert asked.play(*range(21))[0] == (0, 1)
         # The 19th of 20 calls took 1.9 seconds, which have passed when the 20th has answered at 2; a new call takes 1.
         assert asked.clock.now() == 3.0
@@ -174,8 +176,8 @@ def test_the_threshold_is_learned_and_calls_already_running_are_measured_by_it()
 def test_beyond_the_budget_no_call_is_repeated() -> None:
     """The cluster has become slow: all calls are late, a tenth of the calls so far may be repeated."""
     hedging = Hedging(quantile=0.95)
-    for _ in range(20):
-        hedging.observe(3, 1.0)
+    for k in range(-21, 0):
+        hedging.observe(3, k - 1.0, k)
     with asking({k: [Act("answer", 9.0)] * 2 for k in range(8)}, slots=30, hedging=hedging) as asked:
         asked.play(*range(8))
         assert asked.controller.relaunched == 2

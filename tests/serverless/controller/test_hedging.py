@@ -14,8 +14,10 @@ SECONDS = st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=60)
 
 
 def observed(hedging: Hedging, seconds: list[float], stage: int = 0) -> Hedging:
+    """After a cold start, which is not counted."""
+    hedging.observe(stage, -2.0, -1.0)
     for one in seconds:
-        hedging.observe(stage, one)
+        hedging.observe(stage, 0.0, one)
     return hedging
 
 
@@ -24,6 +26,14 @@ def test_a_stage_has_its_own_threshold_once_there_are_enough_calls() -> None:
     assert hedging.threshold(0) is None
     assert observed(hedging, [20.0]).threshold(0) == 19.0
     assert hedging.threshold(1) is None
+
+
+def test_calls_that_begin_before_the_first_answer_are_not_counted() -> None:
+    hedging = observed(Hedging(), [])
+    for _ in range(20):
+        hedging.observe(0, -2.0, 40.0)
+    assert hedging.threshold(0) is None
+    assert observed(hedging, [2.0] * 20).threshold(0) == 2.5
 
 
 def test_calls_that_take_equally_long_are_not_late_by_noise() -> None:
@@ -46,8 +56,9 @@ def test_decides_as_a_plain_computation_does(
     """The threshold is the quantile of the last calls; of n calls at most 2 (1 − quantile) n are repeated."""
     hedging, share = Hedging(quantile=quantile, window=window), Fraction(2 * (1 - quantile))
     spent = budget = 0
+    observed(hedging, [], stage=7)
     for place, one in enumerate(seconds):
-        hedging.observe(7, one)
+        hedging.observe(7, 0.0, one)
         budget = min(budget + share, share * window)
         recent = sorted(seconds[max(0, place + 1 - window) : place + 1])
         late = [t for t in recent if sum(other <= t for other in recent) >= quantile * len(recent)]
@@ -68,8 +79,8 @@ def test_continues_from_a_checkpoint_to_the_bit(before: list[float], after: list
     one.spend(2)
     other.restore(json.loads(json.dumps(one.state())))
     for seconds in after:
-        observed(one, [seconds], stage=2)
-        observed(other, [seconds], stage=2)
+        one.observe(2, 0.0, seconds)
+        other.observe(2, 0.0, seconds)
         assert one.threshold(2) == other.threshold(2)
         assert one.spend(2) == other.spend(2)
     assert one.state() == other.state()
@@ -91,4 +102,4 @@ def test_refuses_options_out_of_range(options: dict, text: str) -> None:
 @pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf])
 def test_refuses_impossible_seconds(seconds: float) -> None:
     with pytest.raises(ValueError, match="finite and ≥ 0"):
-        Hedging().observe(0, seconds)
+        Hedging().observe(0, 0.0, seconds)

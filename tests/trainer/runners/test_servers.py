@@ -15,7 +15,7 @@ from dorylax.serverless.config import TensorConfig
 from dorylax.trainer import Trainer
 
 DATA = messy_data(40, 160)
-STRAGGLING = TensorConfig(slots=2, relaunch=1.2)
+STRAGGLING = TensorConfig(slots=2, hedge_quantile=0.5, placement="functions")
 compilation = one_compilation(40, 40)
 
 
