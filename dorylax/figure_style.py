@@ -1,7 +1,7 @@
 """How figures look: their colours, and Matplotlib as everything of dorylax uses it.
 
 The hues are Okabe and Ito's, which readers with any colour vision can tell apart; those for dark are lighter or darker
-variants of the same. Reports show figures in both (`dorylax.experiments.report.theme`).
+variants of the same. Reports show figures in both (`dorylax.experiments.report.figures`).
 """
 
 from __future__ import annotations

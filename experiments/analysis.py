@@ -1,7 +1,4 @@
-"""What a sweep has shown: each setting over its seeds, and beside the setting that it is compared with.
-
-Pure: the runs' histories in, numbers and sentences out. How convergence is judged is `convergence`'s.
-"""
+"""Compares the variants of a sweep with its baseline, seed by seed, in each group and over all groups."""
 
 from __future__ import annotations
 
@@ -10,134 +7,122 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-import numpy as np
+import pandas  # type: ignore[import-untyped]
 
 from dorylax.experiments.convergence import Crossing, crossing, target_of
-from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
-from dorylax.experiments.names import metric_of, short_name
-from dorylax.experiments.seed_statistics import Interval, paired_difference, paired_ratio
-from dorylax.experiments.sweep import Run, Sweep
+from dorylax.experiments.folder import Study
+from dorylax.experiments.measures import COMPARED, MEASURES, RATIO, TO_TARGET, TO_TARGET_RATIO
+from dorylax.experiments.names import metric_of
+from dorylax.experiments.runner import directory
+from dorylax.experiments.seed_statistics import Interval, mean_of_differences, mean_of_ratios
+from dorylax.experiments.simulated_run import history
+from dorylax.experiments.sweep import Run, Sweep, same
+from dorylax.runs import metrics
+from dorylax.runs.directory import RunDirectory
 from dorylax.runs.metric import METRICS, MetricKind, score_in
 from dorylax.runs.result import EpochRecord
 
 LAST = 20
 """Evaluations at the end of a run whose accuracies are averaged."""
 
-SAME_ACCURACY = 0.005
-"""Two settings are as accurate where all of the interval of their difference is within half a point."""
+DIFFERENCES = ("accuracy", "best", "last")
+"""Test accuracy, best validation accuracy, and the mean of the last `LAST` validation accuracies."""
 
 AT_LEAST, AT_MOST = "≥ ", "≤ "
-"""What stands before ratios that are bounds."""
+"""Signs of ratios that are bounds."""
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunHistory:
-    """A run that is done.
-
-    Attributes:
-        run: which one.
-        history: its epochs.
-        summary: the content of its summary.json.
-    """
+    """A run that is done: its epochs, and the content of its summary.json."""
 
     run: Run
     history: Sequence[EpochRecord]
     summary: Mapping[str, Any]
 
     @property
-    def seed(self) -> int:
-        """Of the run."""
-        return self.run.config.train.seed
+    def evaluated(self) -> list[EpochRecord]:
+        """Epochs with a validation accuracy, or another metric that is a fraction."""
+        return [record for record in self.history if record.validated and METRICS[record.judge].fraction]
+
+    @property
+    def scores(self) -> list[float]:
+        """The validation accuracies of `evaluated`."""
+        return [record.score("val") or 0.0 for record in self.evaluated]
 
     @property
     def best(self) -> float:
         """The highest validation accuracy."""
-        return max((record.score("val") or 0.0 for record in self.evaluated), default=0.0)
-
-    @property
-    def last(self) -> float:
-        """The mean of the validation accuracies at the end: what one gets who stops by the clock, oscillation and all."""
-        return statistics.fmean([record.score("val") or 0.0 for record in self.evaluated[-LAST:]] or [0.0])
-
-    @property
-    def evaluated(self) -> list[EpochRecord]:
-        """Epochs with an accuracy on validation vertices, or another metric that is a fraction."""
-        return [record for record in self.history if record.validated and METRICS[record.judge].fraction]
-
-    def seconds_until(self, epochs: int) -> float:
-        """Training seconds of the first so many epochs."""
-        return sum(record.seconds for record in self.history[:epochs])
-
-    def dollars_until(self, epochs: int) -> float | None:
-        """US dollars of the first so many epochs; None where it costs nothing."""
-        return self.history[epochs - 1].dollars if epochs else 0.0
+        return max(self.scores, default=0.0)
 
     def crossing(self, target: float) -> Crossing:
-        """When its validation accuracy reached a target, in epochs."""
-        records = self.evaluated
-        found = crossing([record.score("val") or 0.0 for record in records], target)
-        if found.censored or not records:
+        """The epoch at which validation accuracy reached a target."""
+        found, records = crossing(self.scores, target), self.evaluated
+        if found.censored:
             return Crossing(len(self.history), censored=True)
         return Crossing(records[found.epochs - 1].epoch + 1, censored=False)
+
+    def measured(self, target: float) -> dict[str, Any]:
+        """The run's numbers: of a simulation, or of training until the target, censored at the last epoch."""
+        if self.run.simulation is not None:
+            return {**{name: self.summary[name] for name in COMPARED}, "reached": True}
+        found = self.crossing(target)
+        return {
+            "epochs": float(found.epochs),
+            "seconds": sum(record.seconds for record in self.history[: found.epochs]),
+            "dollars": self.history[found.epochs - 1].dollars if found.epochs else 0.0,
+            "accuracy": score_in(self.summary, "test") if metric_of([self.summary]).fraction else None,
+            "best": self.best,
+            "last": statistics.fmean(self.scores[-LAST:] or [0.0]),
+            "reached": not found.censored,
+        }
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
-class Compared:
-    """A setting beside its baseline, on the seeds that both have.
+class Finding:
+    """A variant beside the baseline, on the seeds that both have, in one group or in several.
 
-    A run that never reaches the target counts with all that it did where the other one of its seed reaches it, and makes
-    the ratio a bound. A bound is there only where it says something: a setting that does not get there needs at least so
-    much more than its baseline; that it had spent less until it ended is no gain. Seeds on which neither gets there are left
-    out, and where runs of either side fail alone there is no ratio.
+    A run that misses the target counts with all its epochs, and makes the ratio a bound; bounds that say nothing are left
+    out. Seeds on which both miss it do not count. In several groups ratios are means over groups, each counted once; if
+    the variant fails in one of them there is no ratio.
 
     Attributes:
-        target: of validation accuracy, a fraction.
-        seeds: how many both have.
-        reached, baseline_reached: how many runs of each reach the target on these.
-        judged: seeds on which one of them does, on which the ratios rest.
-        sign: what stands before ratios: `AT_LEAST`, `AT_MOST`, or nothing.
-        epochs, seconds, dollars: to the target, means over the runs that reach it; None where none does. Dollars are None
-            also where runs cost nothing.
-        epochs_ratio, seconds_ratio, dollars_ratio: relative to the baseline; None for the baseline itself, where there is
-            nothing to divide, and where a bound says nothing.
-        value_ratio: of 1/(seconds · dollars) to the target, relative to the baseline: Dorylus' "value".
-        accuracy: the difference of test accuracies; None for the baseline, and without a test mask.
-        best, last: those of the best validation accuracies, and of their means over the last `LAST` evaluations; None for
-            the baseline.
+        name: Of the variant.
+        ratios: By measure.
+        differences: By name in `DIFFERENCES`.
+        seeds: Pairs of runs.
+        reached: Runs of the variant that reach the target.
+        baseline_reached: Runs of the baseline that do.
+        sign: Of the ratios: `AT_LEAST`, `AT_MOST` or empty; None if both sides miss the target on different seeds.
+        less: By measure, the groups in which the whole interval is below 1.
+        more: By measure, the groups in which it is above 1.
+        groups: Names of the groups that have the variant.
+        failed: Names of those in which it misses the target on a seed on which the baseline reaches it.
+        judged: Number of groups that the ratios rest on.
+        means: Means over the variant's runs that reach the target.
     """
 
-    target: float
+    name: str
+    ratios: Mapping[str, Interval]
+    differences: Mapping[str, Interval]
     seeds: int
     reached: int
     baseline_reached: int
+    sign: str | None
+    less: Mapping[str, int]
+    more: Mapping[str, int]
+    groups: tuple[str, ...]
+    failed: tuple[str, ...]
     judged: int
-    sign: str
-    epochs: float | None
-    seconds: float | None
-    dollars: float | None
-    epochs_ratio: Interval | None
-    seconds_ratio: Interval | None
-    dollars_ratio: Interval | None
-    value_ratio: float | None
-    accuracy: Interval | None
-    best: Interval | None
-    last: Interval | None
+    means: Mapping[str, float]
+    pairs: Mapping[str, tuple[list[float], list[float]]] = dataclasses.field(default_factory=dict)
 
     @property
-    def as_accurate(self) -> bool | None:
-        """Whether the difference of test accuracies is small, for sure.
-
-        None where there is none, or no interval of it, or no run of either side reaches the target: such runs are alike in
-        that they have not learnt.
-        """
-        return None if not self.judged else as_accurate(self.accuracy)
-
-
-def as_accurate(difference: Interval | None) -> bool | None:
-    """Whether a difference of accuracies is small, for sure; None where there is none, or no interval of it."""
-    return None if difference is None or not difference.exists else difference.inside(SAME_ACCURACY)
+    def compared(self) -> bool:
+        """Whether any run of either side reaches the target."""
+        return bool(self.reached or self.baseline_reached)
 
 
 @final
@@ -146,13 +131,13 @@ class Variant:
     """A setting with its runs that are done.
 
     Attributes:
-        setting: the keys that vary.
-        name: short, within its group.
-        runs: by seed.
-        planned: how many runs the sweep has of it.
-        is_baseline: whether the others of its group are compared with it.
-        compared: None where nothing is compared, or too little is done.
-        published: by name.
+        setting: The keys that vary.
+        name: Its label, or a short name within its group.
+        runs: The runs.
+        planned: Number of runs in the sweep.
+        is_baseline: Whether the others of its group are compared with it.
+        finding: None if nothing is compared, or no seed is done on both sides.
+        published: Published numbers by name.
     """
 
     setting: Mapping[str, Any]
@@ -160,225 +145,241 @@ class Variant:
     runs: tuple[RunHistory, ...]
     planned: int
     is_baseline: bool
-    compared: Compared | None
-    published: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    finding: Finding | None
+    published: Mapping[str, float]
+
+    def mean(self, measure: str) -> float | None:
+        """Mean over the seeds of a simulated variant; None if a run lacks the measure."""
+        values = [run.summary[measure] for run in self.runs]
+        return None if not values or None in values else statistics.fmean(values)
 
 
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """Variants that are shown together: those that are compared, or all of a sweep that compares nothing.
+    """Variants that are compared with each other, or all variants of a sweep without a baseline.
 
     Attributes:
-        name: what they have in common; empty where that is nothing.
-        common: the keys of that with their values.
-        variants: in the order of the sweep.
-        target: see `Compared`; None where nothing is compared.
-        source: of what was published; None where nothing is.
-        metric: what its runs are judged by.
+        name: The values that they have in common; empty if there are none.
+        common: The same by key.
+        variants: In the order of the sweep.
+        target: Validation accuracy that is compared at; None if nothing is compared.
+        source: Source of the published numbers, if any.
+        metric: The metric of the runs.
+        simulated: Whether the runs are simulated instead of trained.
     """
 
     name: str
     common: Mapping[str, Any]
     variants: tuple[Variant, ...]
     target: float | None
-    source: str | None = None
-    metric: MetricKind = METRICS["accuracy"]
+    source: str | None
+    metric: MetricKind
+    simulated: bool
 
     @property
     def baseline(self) -> Variant | None:
-        """What the others are compared with; None where nothing is."""
+        """The variant that others are compared with."""
         return next((one for one in self.variants if one.is_baseline), None)
 
     @property
+    def findings(self) -> list[Finding]:
+        """Of all variants but the baseline."""
+        return [one.finding for one in self.variants if one.finding is not None and not one.is_baseline]
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Measures with a ratio to the baseline."""
+        return COMPARED if self.simulated else TO_TARGET
+
+    @property
     def published(self) -> list[str]:
-        """Of which of `TO_TARGET` something was published, of any variant."""
-        return [name for name in TO_TARGET if any(name + TO_TARGET_RATIO in one.published for one in self.variants)]
+        """Names of published numbers of any variant."""
+        names = {name for one in self.variants for name in one.published}
+        known = [*MEASURES, *(f"{one}{RATIO}" for one in COMPARED), *(f"{one}{TO_TARGET_RATIO}" for one in TO_TARGET)]
+        return [name for name in known if name in names]
+
+    def published_ratio(self, variant: Variant, measure: str) -> float | None:
+        """The published ratio of a variant to the baseline."""
+        return variant.published.get(measure + (RATIO if self.simulated else TO_TARGET_RATIO))
 
 
-def analyse(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
-    """Groups the runs of a sweep and compares them.
+def analyse(study: Study) -> list[Group]:
+    """Group the runs of a sweep without parts, and compare them.
 
-    Args:
-        sweep: all that was planned.
-        done: the runs that are done.
+    Raises:
+        RunDirectoryError: A run's metrics.jsonl cannot be read.
     """
-    comparison = sweep.comparison
-    groups: dict[Any, dict[Any, list[Run]]] = {}
+    return grouped(study.sweep, [_read(study, one.run, one.summary) for one in study.outcomes if one.status == "done"])
+
+
+def _read(study: Study, run: Run, summary: Mapping[str, Any]) -> RunHistory:
+    if run.simulation is not None:
+        return RunHistory(run, history(summary), summary)
+    return RunHistory(run, metrics.of_run(RunDirectory.open(directory(study.folder, run))), summary)
+
+
+def grouped(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
+    """The same from runs that are read."""
+    comparison, groups = sweep.comparison, dict[Any, dict[Any, list[Run]]]()
     for run in sweep.runs:
         place = () if comparison is None else comparison.group(run)
         groups.setdefault(place, {}).setdefault(tuple(run.setting.items()), []).append(run)
-    by_key = {one.run.key: one for one in done}
-    return [_group(place, settings, by_key, sweep) for place, settings in groups.items()]
+    # The value of one key names a group if it tells all groups apart.
+    commons = [dict(place) for place in groups]
+    keys = [key for key in commons[0] if len({repr(common[key]) for common in commons}) == len(commons) > 1]
+    by_key, found = {one.run.key: one for one in done}, []
+    for common, settings in zip(commons, groups.values(), strict=True):
+        shown = {key: value for key, value in common.items() if key in keys[:1] or not keys}
+        name = next(iter(settings.values()))[0].named(shown) if shown else ""
+        found.append(_group(name, common, settings, by_key, sweep))
+    return found
 
 
 def _group(
-    place: tuple[tuple[str, Any], ...],
-    settings: Mapping[Any, list[Run]],
+    name: str,
+    common: Mapping[str, Any],
+    settings: Mapping[Any, Sequence[Run]],
     done: Mapping[str, RunHistory],
     sweep: Sweep,
 ) -> Group:
-    comparison = sweep.comparison
-    runs = {
-        setting: tuple(done[run.key] for run in all_runs if run.key in done) for setting, all_runs in settings.items()
-    }
-    base = (
-        None
-        if comparison is None
-        else next((setting for setting, planned in settings.items() if comparison.is_baseline(planned[0])), None)
+    comparison, published = sweep.comparison, sweep.published
+    runs = {key: tuple(done[run.key] for run in planned if run.key in done) for key, planned in settings.items()}
+    base = next(
+        (key for key, planned in settings.items() if comparison is not None and comparison.is_baseline(planned[0])),
+        None,
     )
-    target = None
     metric = metric_of(one.summary for found in runs.values() for one in found)
-    # How far a loss or an error may lie behind another one depends on its unit: of those nothing is compared.
-    if comparison is not None and base is not None and runs[base] and metric.fraction:
-        best = [one.best for one in runs[base]]
-        target = comparison.target if comparison.target is not None else target_of(best, comparison.margin)
-    common = dict(place)
+    simulated, target = sweep.simulated, None
+    # Losses and errors have no target: how far one may lie behind another depends on its unit.
+    if comparison is not None and base is not None and runs[base] and (metric.fraction or simulated):
+        target = comparison.target
+        if target is None:
+            target = 0.0 if simulated else target_of([one.best for one in runs[base]], comparison.margin)
     variants = []
-    for setting, planned in settings.items():
-        compared = None
+    for key, planned in settings.items():
+        setting = {one: value for one, value in key if one not in common}
+        if base is not None and key != base:
+            setting = {one: value for one, value in setting.items() if not same(value, dict(base)[one])}
+        title = planned[0].named(setting)
+        if key == base and comparison is not None and comparison.name is not None:
+            title = comparison.name
+        finding = None
         if target is not None and base is not None:
-            compared = compare(runs[setting], runs[base], target, is_baseline=setting == base)
-        inside = {key: value for key, value in setting if key not in common}
-        variants.append(
-            Variant(
-                dict(setting),
-                short_name(inside) if inside else planned[0].name,
-                runs[setting],
-                len(planned),
-                setting == base,
-                compared,
-                {} if sweep.published is None else sweep.published.of(dict(setting)),
-            )
-        )
-    source = None if sweep.published is None else sweep.published.source
-    return Group(short_name(common), common, tuple(variants), target, source, metric)
+            finding = compare(title, runs[key], runs[base], target, group=name)
+        found = {} if published is None else published.of(dict(key))
+        variants.append(Variant(dict(key), title, runs[key], len(planned), key == base, finding, found))
+    source = None if published is None else published.source
+    return Group(name, common, tuple(variants), target, source, metric, simulated)
 
 
 def compare(
-    runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float, *, is_baseline: bool = False
-) -> Compared | None:
-    """One setting beside its baseline, on the seeds that both have; None where there is no such seed.
-
-    Args:
-        runs: of the setting.
-        baseline: of the baseline.
-        target: of validation accuracy, a fraction.
-        is_baseline: they are the same.
-    """
-    pairs = Pairs.of(runs, baseline, target)
-    if not pairs.seeds:
+    name: str, runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float, *, group: str = ""
+) -> Finding | None:
+    """Compare a variant with the baseline by seed; None if they share no seed."""
+    mine, theirs = (
+        pandas.DataFrame([one.measured(target) for one in side], [one.run.config.train.seed for one in side])
+        for side in (runs, baseline)
+    )
+    seeds = [seed for seed in mine.index if seed in theirs.index]
+    if not seeds:
         return None
-    ratios: dict[str, Interval | None] = dict.fromkeys(TO_TARGET)
-    differences: dict[str, Interval | None] = dict.fromkeys(DIFFERENCES)
-    value = None
-    if not is_baseline:
-        for name in TO_TARGET:
-            if name in pairs.by_name:
-                ratios[name] = telling(paired_ratio(*pairs.by_name[name]), pairs.sign)
-        differences = {
-            name: paired_difference(*pairs.by_name[name]) if name in pairs.by_name else None for name in DIFFERENCES
-        }
-        if ratios["seconds"] is not None and ratios["dollars"] is not None:
-            value = 1 / (ratios["seconds"].estimate * ratios["dollars"].estimate)
-    return Compared(
-        target=target,
-        seeds=pairs.seeds,
-        reached=pairs.reached,
-        baseline_reached=pairs.baseline_reached,
-        judged=pairs.judged,
-        sign=pairs.sign or "",
-        epochs=pairs.means["epochs"],
-        seconds=pairs.means["seconds"],
-        dollars=pairs.means["dollars"],
-        epochs_ratio=ratios["epochs"],
-        seconds_ratio=ratios["seconds"],
-        dollars_ratio=ratios["dollars"],
-        value_ratio=value,
-        accuracy=differences["accuracy"],
-        best=differences["best"],
-        last=differences["last"],
+    mine, theirs = mine.loc[seeds], theirs.loc[seeds]
+    judged = mine["reached"] | theirs["reached"]
+    simulated = runs[0].run.simulation is not None
+    names = COMPARED if simulated else (*TO_TARGET, *DIFFERENCES)
+    pairs: dict[str, tuple[list[float], list[float]]] = {}
+    for column in names:
+        chosen = judged if column not in DIFFERENCES else judged | True
+        first, second = mine[column][chosen], theirs[column][chosen]
+        zero = column not in DIFFERENCES and not second.all()
+        if len(first) and not zero and first.notna().all() and second.notna().all():
+            pairs[column] = [float(value) for value in first], [float(value) for value in second]
+    lower, upper = (
+        bool((theirs["reached"] & ~mine["reached"]).any()),
+        bool((mine["reached"] & ~theirs["reached"]).any()),
+    )
+    sign = None if lower and upper else AT_LEAST if lower else AT_MOST if upper else ""
+    ratios = {}
+    for column, pair in pairs.items():
+        if column in DIFFERENCES or sign is None:
+            continue
+        ratio = mean_of_ratios([pair])
+        if not (sign == AT_LEAST and ratio.estimate < 1) and not (sign == AT_MOST and ratio.estimate > 1):
+            ratios[column] = ratio
+    reached = mine[mine["reached"]]
+    means = {
+        column: float(reached[column].mean()) for column in names if len(reached) and reached[column].notna().all()
+    }
+    return Finding(
+        name,
+        ratios,
+        {column: mean_of_differences([pairs[column]]) for column in DIFFERENCES if column in pairs},
+        seeds=len(seeds),
+        reached=len(reached),
+        baseline_reached=int(theirs["reached"].sum()),
+        sign=sign,
+        less={column: int(side(ratio, simulated=simulated) < 0) for column, ratio in ratios.items()},
+        more={column: int(side(ratio, simulated=simulated) > 0) for column, ratio in ratios.items()},
+        groups=(group,),
+        failed=(group,) if lower else (),
+        judged=int(judged.any() and sign == ""),
+        means=means,
+        pairs=pairs,
     )
 
 
-def telling(ratio: Interval, sign: str | None) -> Interval | None:
-    """A ratio, if it is one, or a bound that says something: at least more than 1, or at most less."""
-    if sign is None or (sign == AT_LEAST and ratio.estimate < 1) or (sign == AT_MOST and ratio.estimate > 1):
-        return None
-    return ratio
+def side(ratio: Interval, *, simulated: bool) -> int:
+    """The side of 1 on which the whole interval lies: -1, 1, or 0 for neither.
 
-
-DIFFERENCES = ("accuracy", "best", "last")
-"""What is compared by differences."""
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Pairs:
-    """What runs and those of a baseline came to, on the seeds that both have.
-
-    Attributes:
-        by_name: of each of `TO_TARGET` and `DIFFERENCES` that all runs have, and that can be divided by: that of the runs,
-            and of the baseline's, by seed. Of `TO_TARGET` only on seeds on which one of both reaches the target.
-        means: of `TO_TARGET`, over the runs that reach it; None where none does, or they have none.
-        seeds: how many there are.
-        reached, baseline_reached, judged: see `Compared`.
-        sign: as there; None where on some seeds only the one, and on others only the other reaches the target.
+    Simulations of one seed hardly vary, so their estimate decides.
     """
-
-    by_name: Mapping[str, tuple[list[float], list[float]]]
-    means: Mapping[str, float | None]
-    seeds: int
-    reached: int
-    baseline_reached: int
-    judged: int
-    sign: str | None
-
-    @classmethod
-    def of(cls, runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float) -> Pairs:
-        """Pairs runs by their seeds; `target` is of validation accuracy, a fraction."""
-        others = {one.seed: one for one in baseline}
-        both = [(_outcome(one, target), _outcome(others[one.seed], target)) for one in runs if one.seed in others]
-        judged = [pair for pair in both if pair[0]["reached"] or pair[1]["reached"]]
-        by_name = {}
-        for name in (*TO_TARGET, *DIFFERENCES):
-            pairs = judged if name in TO_TARGET else both
-            first, second = ([pair[side][name] for pair in pairs] for side in (0, 1))
-            zero = name in TO_TARGET and not all(second)
-            if first and not zero and None not in first and None not in second:
-                by_name[name] = first, second
-        reached = [mine for mine, _ in both if mine["reached"]]
-        return cls(
-            by_name,
-            {name: _mean([outcome[name] for outcome in reached]) for name in TO_TARGET},
-            len(both),
-            len(reached),
-            sum(theirs["reached"] for _, theirs in both),
-            len(judged),
-            _sign([(mine["reached"], theirs["reached"]) for mine, theirs in judged]),
-        )
+    exact = simulated and not ratio.exists
+    low, high = (ratio.estimate, ratio.estimate) if exact else (ratio.low, ratio.high)
+    return int(low > 1) - int(high < 1)
 
 
-def _sign(reached: Sequence[tuple[bool, bool]]) -> str | None:
-    """What a ratio of means is, by whether the run and the baseline's of each seed reach the target."""
-    lower, upper = (any(not pair[side] for pair in reached) for side in (0, 1))
-    return None if lower and upper else AT_LEAST if lower else AT_MOST if upper else ""
+def pool(groups: Sequence[Group]) -> list[Finding]:
+    """Pool each variant over groups; empty if fewer than two groups compare anything."""
+    compared = [group for group in groups if group.findings]
+    if len(compared) < 2:
+        return []
+    by_name: dict[str, list[Finding]] = {}
+    for group in compared:
+        for one in group.findings:
+            by_name.setdefault(one.name, []).append(one)
+    return [_pooled(name, found, compared[0].measures) for name, found in by_name.items()]
 
 
-def _outcome(run: RunHistory, target: float) -> dict[str, Any]:
-    """What it took a run to get to the target, and how accurate it was."""
-    found = run.crossing(target)
-    return {
-        "epochs": float(found.epochs),
-        "seconds": run.seconds_until(found.epochs),
-        "dollars": run.dollars_until(found.epochs),
-        "accuracy": score_in(run.summary, "test") if metric_of([run.summary]).fraction else None,
-        "best": run.best,
-        "last": run.last,
-        "reached": not found.censored,
+def _pooled(name: str, found: Sequence[Finding], measures: Sequence[str]) -> Finding:
+    failed = tuple(group for one in found for group in one.failed)
+    fair = [] if failed else [one for one in found if one.judged]
+    ratios = {
+        column: mean_of_ratios([one.pairs[column] for one in fair])
+        for column in measures
+        if fair and all(column in one.pairs for one in fair)
+    }
+    differences = {
+        column: mean_of_differences([one.pairs[column] for one in found])
+        for column in DIFFERENCES
+        if all(column in one.pairs for one in found)
     }
 
+    def count(which: str, column: str) -> int:
+        return sum(getattr(one, which).get(column, 0) for one in found if not one.failed)
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known and len(known) == len(values) else None
+    return Finding(
+        name,
+        ratios,
+        differences,
+        seeds=sum(one.seeds for one in found),
+        reached=sum(one.reached for one in found),
+        baseline_reached=sum(one.baseline_reached for one in found),
+        sign="",
+        less={column: count("less", column) for column in measures},
+        more={column: count("more", column) + len(failed) for column in measures},
+        groups=tuple(group for one in found for group in one.groups),
+        failed=failed,
+        judged=len(fair),
+        means={},
+    )

@@ -40,7 +40,7 @@ def confounders(sweep: Sweep) -> list[str]:
         return [line for part in sweep.parts for line in confounders(part)]
     comparison = sweep.comparison
     hidden = _hidden_staleness(sweep)
-    if comparison is None:
+    if comparison is None or not comparison.stated:
         return hidden
     found: dict[str, dict[str, list[Run]]] = {}
     for runs in _compared(sweep.runs, comparison):

@@ -1,43 +1,33 @@
-"""How convergence is judged: when a run reaches a target, and what the target is.
+"""The target of a comparison, and the epoch at which a run reaches it.
 
-The protocol: the target is the synchronous run's mean best validation accuracy minus one point, fixed before anything is
-compared with it; a run crosses it when its validation accuracy, averaged over three epochs, reaches it; runs that never
-cross are censored at their last epoch and counted (`analysis.Compared` says how); ratios and differences are paired by seed
-(`seed_statistics`).
+The target is the baseline's mean best validation accuracy minus one point. A run reaches it when its validation accuracy,
+averaged over three evaluations, does. A run that never does is censored at its last epoch.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import statistics
 from collections.abc import Sequence
-from typing import final
+from typing import NamedTuple
 
 import numpy as np
 
 WINDOW = 3
-"""Epochs that are averaged before the crossing of a target is judged."""
+"""Evaluations averaged before a crossing is judged."""
 
 
-@final
-@dataclasses.dataclass(frozen=True)
-class Crossing:
-    """When a run reached a target.
-
-    Attributes:
-        epochs: so many were trained until then, or in all where it never did.
-        censored: it never did.
-    """
+class Crossing(NamedTuple):
+    """Epochs until a run reached a target, or all its epochs if `censored`."""
 
     epochs: int
     censored: bool
 
 
 def target_of(best: Sequence[float], margin: float = 0.01) -> float:
-    """The target: the mean of the best validation accuracies, as fractions, minus a margin.
+    """Mean of the best validation accuracies (fractions) minus a margin.
 
     Raises:
-        ValueError: no run.
+        ValueError: There is no run.
     """
     if not best:
         raise ValueError("a target needs at least one run, got none")
@@ -45,18 +35,13 @@ def target_of(best: Sequence[float], margin: float = 0.01) -> float:
 
 
 def crossing(accuracies: Sequence[float], target: float) -> Crossing:
-    """When the mean over `WINDOW` epochs reaches the target; counted at the last of them.
+    """Find the last of the first `WINDOW` evaluations whose mean reaches the target.
 
     Args:
-        accuracies: validation accuracy after each epoch.
-        target: a fraction.
+        accuracies: Validation accuracy after each epoch.
+        target: A fraction.
     """
-    values = np.asarray(accuracies, float)
-    if len(values) >= WINDOW:
-        # Exactly rounded, so that a curve at the target has reached it.
-        windows = np.lib.stride_tricks.sliding_window_view(values, WINDOW)
-        means = np.asarray([statistics.fmean(window) for window in windows])
-        reached = np.flatnonzero(means >= target)
-        if len(reached):
-            return Crossing(int(reached[0]) + WINDOW, censored=False)
-    return Crossing(len(values), censored=True)
+    for end in range(WINDOW, len(accuracies) + 1):
+        if statistics.fmean(accuracies[end - WINDOW : end]) >= target:  # exactly rounded
+            return Crossing(end, censored=False)
+    return Crossing(len(accuracies), censored=True)

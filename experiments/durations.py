@@ -1,4 +1,4 @@
-"""How long runs take, by those that are done."""
+"""Estimates of the time of runs, from runs that are done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dorylax.experiments.sweep import Run
 
 
 def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:
-    """Real seconds of runs that are done, by setting, and under "" of all."""
+    """Wall seconds of completed runs by setting; all of them under ""."""
     found: dict[str, list[float]] = {}
     for outcome in outcomes:
         seconds = (outcome.summary.get("timings") or {}).get("wall")
@@ -22,5 +22,5 @@ def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:
 
 
 def typical_seconds(run: Run, known: Mapping[str, list[float]]) -> float | None:
-    """What a run will take: the median of its setting, else of all; None where nothing is known."""
+    """Median of the run's setting, else of all; None if nothing is known."""
     return median(known.get(run.name) or known.get("") or ())

@@ -1,7 +1,4 @@
-"""Carries out a sweep: runs what is not done, keeps its tables up to date, and hears Ctrl-C and SIGTERM.
-
-Where runs run is the executor's; what is shown meanwhile is the watcher's.
-"""
+"""Executes a sweep: runs the open runs, keeps its tables up to date, and handles Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ Stopped: TypeAlias = Literal["interrupted", "terminated"]
 
 
 def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
-    """What is known about the runs of a sweep, by key; in no folder all are still to do."""
+    """The outcomes of a sweep's runs by key, as their directories tell; without a folder all are open."""
     return {run.key: RunOutcome(run, "open") if folder is None else inspect(folder, run) for run in sweep.runs}
 
 
@@ -40,22 +37,22 @@ def carry_out(
     executor: Executor,
     options: RunOptions = USUAL,
 ) -> tuple[dict[str, RunOutcome], Stopped | None]:
-    """Runs what is not done.
+    """Run the runs that are not done.
 
     Args:
-        known: as `known_outcomes` gives it.
-        folder: of the sweep; None to leave nothing.
-        watcher: told of what happens.
-        executor: where runs run; other than in this process they need a folder.
-        options: what holds for all runs.
+        known: Outcomes so far, from `known_outcomes`.
+        folder: Folder of the sweep; None to write nothing.
+        watcher: Receives events.
+        executor: Runs the runs; all but `InProcess` need a folder.
+        options: Options of all runs.
 
     Returns:
-        What has become of all runs, by key, and what has stopped them, if anything.
+        The outcomes of all runs by key, and the signal that stopped them, if any.
     """
     outcomes = dict(known)
     todo = [outcome.run for outcome in outcomes.values() if outcome.status != "done"]
     stopped: Stopped | None = None
-    with terminations():  # the trainer of a run in this process hears its own
+    with terminations():  # the trainer of a run in this process handles its own
         try:
             with contextlib.closing(executor.execute(todo, folder, watcher, options)) as ended:
                 for outcome in ended:
@@ -70,7 +67,7 @@ def carry_out(
         except KeyboardInterrupt:
             stopped = "interrupted"
     if folder is not None and has_begun([one.run for one in outcomes.values()], folder):
-        if stopped is not None:  # some may have come to their end before they were stopped
+        if stopped is not None:  # some may have ended before the signal
             outcomes |= {key: inspect(folder, one.run) for key, one in outcomes.items() if one.status == "open"}
         clear_errors(folder, outcomes.values())
         write_tables(list(outcomes.values()), folder)

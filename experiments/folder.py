@@ -12,7 +12,9 @@ DIR/report.html, report.md, figures/
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -20,9 +22,9 @@ from typing import Any, NamedTuple, final
 from dorylax import folder_lock
 from dorylax.config import ConfigError
 from dorylax.durable import named, remove_leftovers, write_json
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.runner import inspect
-from dorylax.experiments.sweep import Condition, Sweep, select
+from dorylax.experiments.sweep import CONFIGS, Condition, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.digest import sealed, unsealed
 from dorylax.runs.directory import SCHEMA
@@ -50,6 +52,14 @@ class Study(NamedTuple):
     folder: Path
 
 
+def parts_of(study: Study) -> list[Study]:
+    """The parts of a combined sweep, each as a study; a plain sweep is its only part."""
+    if not study.sweep.parts:
+        return [study]
+    by_key = {outcome.run.key: outcome for outcome in study.outcomes}
+    return [Study(part, of_part(part, by_key), study.folder) for part in study.sweep.parts]
+
+
 def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> None:
     """Write `sweep.json`.
 
@@ -60,6 +70,8 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}
+    if sweep.file is not None and sweep.file.parent != CONFIGS:
+        content["file"] = os.path.relpath(sweep.file, folder)
     if options:  # reports must not execute the user's code
         content["own_options"] = options
     write_json(folder / _FILE, sealed(content))
@@ -126,7 +138,8 @@ def read_study(folder: Path) -> Study:
     """
     noted, source = _noted(folder), str(folder / _FILE)
     code = FolderCode(source, None, options=noted.own_options)
-    sweep = select(read(noted.text, source, noted.name, code), noted.conditions)
+    file = None if noted.file is None else folder / noted.file
+    sweep = select(dataclasses.replace(read(noted.text, source, noted.name, code), file=file), noted.conditions)
     return Study(sweep, [inspect(folder, run) for run in sweep.runs], folder)
 
 
@@ -138,6 +151,7 @@ class _Noted(NamedTuple):
     text: str
     conditions: list[Condition]
     own_options: dict[str, dict[str, Any]]
+    file: str | None
 
 
 def _noted(folder: Path) -> _Noted:
@@ -160,7 +174,7 @@ def _noted(folder: Path) -> _Noted:
             raise ConfigError(f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update it")
         conditions = [(str(key), str(value)) for key, value in content["only"]]
         options = {str(name): dict(own) for name, own in content.get("own_options", {}).items()}
-        return _Noted(str(content["name"]), str(content["text"]), conditions, options)
+        return _Noted(str(content["name"]), str(content["text"]), conditions, options, content.get("file"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, ConfigError):
             raise

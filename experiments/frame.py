@@ -1,8 +1,4 @@
-"""Sweeps as one pandas frame, for notebooks and figures of one's own.
-
-Tidy: a row for each epoch, or for each run; every fact is a column, and the index only counts. What is read is
-`folder`'s to say; tables as files are `table`'s.
-"""
+"""Sweeps as one tidy pandas frame, with a row per epoch or per run."""
 
 from __future__ import annotations
 
@@ -33,24 +29,23 @@ _Member = tuple[Study, RunOutcome]
 
 
 def load(*folders: str | os.PathLike[str], level: str = "epochs") -> pandas.DataFrame:
-    """Joins the folders of sweeps into one frame.
+    """Join the folders of sweeps into one frame.
 
-    Both levels begin with the columns `sweep` (its name), `run` (its key) and every key of the configuration, dotted, that
-    one of the runs has. Values that are missing are `NaN` in columns of floats, else `pandas.NA`.
+    The first columns are `sweep` (its name), `run` (its key) and every dotted key of the configuration that a run has.
+    Missing values are `NaN` in columns of floats, else `pandas.NA`.
 
     Args:
-        folders: of sweeps, one or more; one that is given twice counts once.
-        level: "epochs" for a row per run and epoch, of the runs that are done, with the fields of `EpochRecord` and `time`,
-            the training seconds up to the epoch's end; or "runs" for a row per run, whatever became of it, with the
-            columns of results.csv and timings.csv.
+        folders: Folders of sweeps, at least one; repeated ones count once.
+        level: "epochs" for a row per epoch of each run that is done, with the fields of `EpochRecord` and `time`, the
+            seconds of training until its end; "runs" for a row per run with the columns of results.csv and timings.csv.
 
     Returns:
-        Rows sorted by sweep, run and epoch; the index counts them.
+        Rows sorted by sweep, run and epoch.
 
     Raises:
-        ValueError: another level, or no folder.
-        ConfigError: a folder that is no sweep's.
-        RunDirectoryError: a run's metrics.jsonl cannot be read.
+        ValueError: The level is unknown, or there is no folder.
+        ConfigError: A folder belongs to no sweep.
+        RunDirectoryError: A run's metrics.jsonl cannot be read.
     """
     if level not in _LEVELS:
         raise ValueError(f"level must be one of {', '.join(_LEVELS)}, got {level!r}")
@@ -91,7 +86,7 @@ def _history(study: Study, outcome: RunOutcome) -> Sequence[EpochRecord]:
 
 
 def _identities(members: Sequence[_Member], keys: Sequence[str]) -> dict[str, pandas.Series]:
-    """Columns with a value per run: which one it is, and its configuration."""
+    """Columns with each run's identity and configuration."""
     columns = {
         "sweep": column([study.sweep.name for study, _ in members], str),
         "run": column([outcome.run.key for _, outcome in members], str),
@@ -104,6 +99,6 @@ def _identities(members: Sequence[_Member], keys: Sequence[str]) -> dict[str, pa
 
 
 def _kind(values: Sequence[Any]) -> type:
-    """Of a key that only simulations have: what its values are."""
+    """The type of the values of a key that only simulations have."""
     kinds = {type(value) for value in values if value is not None}
     return next(iter(kinds)) if len(kinds) == 1 else float if kinds == {int, float} else str

@@ -1,4 +1,4 @@
-"""What runs are measured by: the columns of results of simulated ones, what they are called, and what is compared."""
+"""The numbers that runs are measured by: their columns, titles, formats, and the questions that a comparison may ask."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from dorylax.terminal.output import percent
 
 
 class Measure(NamedTuple):
-    """A number that a simulation gives.
-
-    Attributes:
-        title: in tables and figures.
-        shown: as text.
-    """
+    """A number of a run, with its title in tables and its format."""
 
     title: str
     shown: Callable[[float], str]
@@ -25,10 +20,6 @@ def _dollars(value: float) -> str:
     return dollars(value) if value else "–"
 
 
-def _plain(value: float) -> str:
-    return f"{value:.3g}"
-
-
 MEASURES: Mapping[str, Measure] = {
     "epoch_seconds": Measure("an epoch", duration),
     "seconds": Measure("the run", duration),
@@ -36,39 +27,81 @@ MEASURES: Mapping[str, Measure] = {
     "dollars_graph_servers": Measure("graph servers", _dollars),
     "dollars_parameter_servers": Measure("parameter servers", _dollars),
     "dollars": Measure("cost", _dollars),
-    "value": Measure("value", _plain),
+    "value": Measure("value", "{:.3g}".format),
     "graph_servers_busy": Measure("graph servers busy", percent),
     "functions_busy": Measure("functions busy", percent),
     "parameter_servers_busy": Measure("parameter servers busy", percent),
     "network_busy": Measure("network busy", percent),
 }
-"""By name, as in results.csv. Seconds, US dollars, 1/(seconds · dollars), shares of what is rented; value is missing where
-nothing costs anything."""
-
-COMPARED = ("epoch_seconds", "seconds", "dollars", "value")
-"""Those that are shown relative to a baseline."""
-
-RATIO = "_ratio"
-PUBLISHED = (*MEASURES, *(f"{name}{RATIO}" for name in COMPARED))
-"""What can be published of a simulated run: a measure, or its ratio to that of the baseline."""
-
-TO_TARGET = ("epochs", "seconds", "dollars")
-"""What it takes training to get to a target accuracy, as is shown relative to a baseline."""
-
-TO_TARGET_RATIO = f"_to_target{RATIO}"
-PUBLISHED_OF_TRAINED = tuple(f"{name}{TO_TARGET_RATIO}" for name in TO_TARGET)
-"""What can be published of a run that trains."""
+"""Numbers of a simulated run by column of results.csv: seconds, US dollars, 1/(seconds · dollars), utilization (0 to 1)."""
 
 SIMULATED: Mapping[str, type] = {"status": str, "simulated_epochs": int, **dict.fromkeys(MEASURES, float)}
-"""Columns of results.csv, with their types."""
+"""Columns of simulated runs in results.csv, with their types."""
+
+COMPARED = ("epoch_seconds", "seconds", "dollars", "value")
+"""Measures of simulated runs that have a ratio to the baseline."""
+
+TO_TARGET = ("epochs", "seconds", "dollars")
+"""Measures of training until the target is reached that have a ratio to the baseline."""
+
+RATIO = "_ratio"
+TO_TARGET_RATIO = f"_to_target{RATIO}"
+PUBLISHED = (*MEASURES, *(f"{name}{RATIO}" for name in COMPARED))
+"""Names of published numbers of simulated runs."""
+PUBLISHED_OF_TRAINED = tuple(f"{name}{TO_TARGET_RATIO}" for name in TO_TARGET)
+"""Names of published numbers of training."""
+
+
+class Question(NamedTuple):
+    """What a comparison asks.
+
+    Attributes:
+        measure: Of training, one of `TO_TARGET`; None if training has none.
+        simulated: Of simulated runs, one of `COMPARED`; None if they have none.
+        noun: Name of the measure.
+        less: Verdict on a variant with less of it than the baseline.
+        more: Verdict on a variant with more.
+        claim: What a better variant does, before the baseline's name.
+        wants_less: Whether less is better.
+    """
+
+    measure: str | None
+    simulated: str | None
+    noun: str
+    less: str
+    more: str
+    claim: str
+    wants_less: bool = True
+
+    def of(self, *, simulated: bool) -> str:
+        """The measure of the runs."""
+        return str(self.simulated if simulated else self.measure)
+
+    @property
+    def better(self) -> str:
+        """Verdict on a better variant."""
+        return self.less if self.wants_less else self.more
+
+    @property
+    def worse(self) -> str:
+        """Verdict on a worse variant."""
+        return self.more if self.wants_less else self.less
+
+
+QUESTIONS: Mapping[str, Question] = {
+    "time": Question("seconds", "epoch_seconds", "time", "faster", "slower", "is faster than"),
+    "epochs": Question("epochs", None, "epochs", "fewer epochs", "more epochs", "needs fewer epochs than"),
+    "cost": Question("dollars", "dollars", "cost", "cheaper", "dearer", "is cheaper than"),
+    "value": Question(None, "value", "value", "less value", "more value", "has more value than", wants_less=False),
+    "accuracy": Question(
+        "accuracy", None, "accuracy", "less accurate", "more accurate", "is as accurate as", wants_less=False
+    ),
+}
+"""By the value of `compare.asks`."""
 
 
 def of_result(found: Mapping[str, Any]) -> dict[str, Any]:
-    """The measures of a simulation.
-
-    Args:
-        found: as `Simulated.to_dict` gives it.
-    """
+    """The measures of a simulation, from the content of `Simulated.to_dict`."""
     parts, busy = found["dollars"], found["utilisation"]
     return {
         "simulated_epochs": len(found["simulated_epochs"]),
@@ -77,6 +110,6 @@ def of_result(found: Mapping[str, Any]) -> dict[str, Any]:
         **{f"dollars_{part}": parts[part] for part in ("functions", "graph_servers", "parameter_servers")},
         "dollars": parts["total"],
         "value": found["value"],
-        # Runs of earlier versions do not say it of the network.
+        # Runs of earlier versions lack the network.
         **{f"{part}_busy": busy.get(part) for part in ("graph_servers", "functions", "parameter_servers", "network")},
     }

@@ -1,4 +1,4 @@
-"""What runs, settings and metrics are called in tables, legends and progress."""
+"""Names of runs, settings and metrics in tables, legends and progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _USUAL = {
         **{name: PipelineConfig.model_fields[name].default for name in _OPTIONS},
     }.items()
 }
-"""What asynchronous training is where nothing else is said."""
+"""Defaults of asynchronous training, which names leave out."""
 _NAMES = (
     "graph.name",
     "simulation.backend",
@@ -42,30 +42,29 @@ _NAMES = (
     _UPDATE,
     "pipeline.partitioner",
 )
-"""Keys whose values say what they are."""
+"""Keys whose values need no key beside them."""
 
 
 def data_name(config: RunConfig) -> str:
-    """The data set's name as people say it: a path without folder and suffix."""
+    """The data set's name; of a path without folder and suffix."""
     return Path(config.data.name).name.removesuffix(".npz")
 
 
 def title(config: RunConfig) -> str:
-    """What is trained, in words: `gcn on cora`."""
+    """Model and data: `gcn on cora`."""
     return f"{config.model.name} on {data_name(config)}"
 
 
 def metric_of(summaries: Iterable[Mapping[str, Any]]) -> MetricKind:
-    """What runs are judged by, going by their summaries: the first metric that is not the accuracy."""
+    """The metric of some runs by their summaries: the first that is not the accuracy."""
     special = (name for summary in summaries if (name := summary.get("metric")) not in (None, "accuracy"))
     return METRICS[next(special, "accuracy")]
 
 
 def short_name(setting: Mapping[str, Any]) -> str:
-    """The values of a setting in a few words, those of a pipeline's mode joined: `gcn, async S=0 per_epoch`.
+    """The values of a setting in a few words: `gcn, async S=0 per_epoch`.
 
-    Keys that are not set (null), and options of asynchronous training that are as usual, are left out where the name of
-    their section is said, or a pipeline's mode.
+    Leaves out null values and defaults of asynchronous training if the section's name or the pipeline's mode is there.
     """
     words = []
     for key, value in setting.items():

@@ -1,4 +1,4 @@
-"""What has become of a run."""
+"""The outcome of a run."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dorylax.experiments.sweep import Run, Sweep
 @final
 @dataclasses.dataclass(frozen=True)
 class RunOutcome:
-    """What became of one run.
+    """The outcome of one run.
 
     Attributes:
-        run: the run.
-        status: "done" (has come to its own end), "failed", or "open" (not run, or stopped by a signal).
-        summary: the content of its summary.json; empty unless done.
-        error: the last line of its traceback, which names the user's own line where it is to blame, or what is wrong with
-            its directory; None unless failed.
-        environment: the content of its environment.json; empty unless done.
+        run: The run.
+        status: "done" (it came to its own end), "failed", or "open" (not run, or stopped by a signal).
+        summary: Content of its summary.json; empty unless done.
+        error: Last line of its traceback, which names the user's own line if that is the cause, or the damage of its
+            directory; None unless failed.
+        environment: Content of its environment.json; empty unless done.
     """
 
     run: Run
@@ -31,10 +31,5 @@ class RunOutcome:
 
 
 def of_part(part: Sweep, outcomes: Mapping[str, RunOutcome]) -> list[RunOutcome]:
-    """What has become of the runs of a part of a sweep, as the part calls them.
-
-    Args:
-        part: of `Sweep.parts`.
-        outcomes: of the whole, by key.
-    """
+    """The outcomes of a part of a sweep, with the part's own runs; `outcomes` are those of the whole by key."""
     return [dataclasses.replace(outcomes[run.key], run=run) for run in part.runs]

@@ -1,4 +1,4 @@
-"""What a terminal shows while a sweep runs: a line for the whole, with the time left, and one for each run under way."""
+"""Progress of a sweep in a terminal: a line for the sweep with the time left, and one for each running run."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ if TYPE_CHECKING:
 
 @final
 class SweepProgress:
-    """A watcher that keeps some lines of a terminal up to date, and leaves a line behind for each run.
-
-    Where the stream is no terminal there are only the latter.
+    """A watcher that shows progress, and leaves a line for each run; outside terminals only the latter.
 
     Args:
-        runs: all of the sweep.
-        todo: those of them that are not done.
-        jobs: how many run at a time.
-        seconds: what is known of how long runs take, by key; the others are taken to be like those here.
-        stream: where to write; by default standard error.
-        clock: seconds from any origin.
+        runs: All runs of the sweep.
+        todo: Those that are not done.
+        jobs: Runs at a time.
+        seconds: Estimated seconds of runs by key; other runs take the median.
+        stream: Output; by default standard error.
+        clock: Seconds from any origin.
     """
 
     def __init__(
@@ -105,7 +103,7 @@ class SweepProgress:
         self._print(f"{self._name(run)}: {why}: it is run again")
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
-        """The outcome says it."""
+        """See `Watcher`; the outcome has it."""
 
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
@@ -134,7 +132,7 @@ class SweepProgress:
             self._progress.console.print(line, markup=False, highlight=False)
 
     def seconds_left(self) -> float | None:
-        """An estimate; None where nothing is known yet."""
+        """Estimated seconds until the end; None while nothing is known."""
         typical = sorted(self._taken or self._known.values())
         if not typical:
             return None

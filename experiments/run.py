@@ -170,7 +170,7 @@ def _names() -> list[str]:
 def _list() -> None:
     for name in _names():
         sweep = load(CONFIGS / f"{name}.yaml")
-        click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.description}")
+        click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.question or sweep.description}")
 
 
 @final
@@ -243,10 +243,16 @@ def _run(
     outcomes = list(found.values())
     print_summary(sweep, outcomes, f"sweep {sweep.name}")
     click.echo(f"results: {folder / 'results.csv'}")
-    if with_report and any(outcome.status == "done" for outcome in outcomes):
+    study, any_done = Study(sweep, outcomes, folder), any(outcome.status == "done" for outcome in outcomes)
+    if with_report and any_done:
         from dorylax.experiments.report import write_report  # loads Matplotlib
 
-        click.echo(f"report: {write_report([Study(sweep, outcomes, folder)], folder)}")
+        click.echo(f"report: {write_report([study], folder)}")
+    if any_done:
+        from dorylax.experiments.verdicts import answers_of  # loads pandas
+
+        for line in answers_of(study):
+            click.echo(line)
     if stopped is not None:
         code = INTERRUPTED if stopped == "interrupted" else TERMINATED
         raise CommandError(f"{stopped}; finished runs are kept: the same command continues", code)

@@ -1,9 +1,7 @@
-"""Running the runs of a sweep, each leaving its directory.
+"""Runs the runs of a sweep, each with its own directory.
 
-A run is done when its directory says so, so that a sweep killed at any moment goes on where it was. A run that fails
-leaves its traceback in `errors/` and does not keep the others from running; the next start tries it again.
-
-The trainer and data sets are imported where they are needed, since they load JAX: what is done is known without it.
+A run is done when its directory says so, so a sweep that is killed at any moment continues. A run that fails leaves its
+traceback in `errors/`; the others go on, and the next start tries it again. Only functions that run something load JAX.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ if TYPE_CHECKING:
 @final
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
-    """What holds for all runs.
+    """Options of all runs.
 
     Attributes:
-        tensorboard: whether they also leave event files for TensorBoard, in `tensorboard/` of their directories.
-        failures: errors by which a run fails and the others go on; any other ends the sweep.
-        resume: whether a run without a directory goes on from checkpoints that it has in `train.checkpoints`.
-        kept_in: the sweep's folder, where the one that runs run in is a copy of a part of it; None: that one.
+        tensorboard: Whether runs write event files into `tensorboard/` of their directories.
+        failures: Errors that fail one run; any other ends the sweep.
+        resume: Whether a run without a directory continues from checkpoints in `train.checkpoints`.
+        kept_in: The sweep's folder, if runs run in a copy of a part of it.
     """
 
     tensorboard: bool = False
@@ -56,22 +54,21 @@ USUAL = RunOptions()
 
 
 def directory(folder: Path, run: Run) -> Path:
-    """Where a run of the sweep in `folder` leaves its files: `runs/KEY`; where only seeds tell runs apart, `seed-3`."""
+    """The directory of a run: `runs/KEY`, or `seed-3` if only seeds vary."""
     keyed = bool(run.setting) or run.simulation is not None
     return folder / "runs" / run.key if keyed else folder / f"seed-{run.config.train.seed}"
 
 
 def error_file(folder: Path, run: Run) -> Path:
-    """Where the traceback of a run's failure is; not in its directory, which may be what is wrong."""
+    """The file of a run's traceback; not in its directory, which may be the cause."""
     return folder / "errors" / f"{run.key}.txt"
 
 
 def inspect(folder: Path, run: Run) -> RunOutcome:
-    """What is known about a run from its directory alone.
+    """The outcome of a run by its directory alone.
 
-    A directory that belongs to something else, or whose files are damaged, is a run that failed: it is tried again, and
-    does not keep the others from running. (One that is named after its seed may have been asked for fewer epochs; whether
-    it can go on is the trainer's to say.)
+    A directory of another run, or with damaged files, is a failed run, which is tried again. (One that is named after its
+    seed may have had fewer epochs; the trainer decides whether it can continue.)
     """
     path, error_path = directory(folder, run), error_file(folder, run)
     try:
@@ -86,7 +83,7 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
                     f"{path} holds another run than its name says ({min(changed)} differs): delete it"
                 )
             if found.complete and not changed:
-                metrics.of_run(found)  # so that one that is damaged is written anew, too
+                metrics.of_run(found)  # a damaged one is written again
                 return RunOutcome(run, "done", found.summary or {}, environment=found.environment)
     except RunDirectoryError as error:
         return RunOutcome(run, "failed", error=str(error))
@@ -96,10 +93,10 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
 
 
 def check_data(sweep: Sweep) -> None:
-    """Whether all data sets exist, in the sizes asked for, before hours are spent on the first of them.
+    """Check that all data sets exist in the given sizes.
 
     Raises:
-        ConfigError: one does not; names the near ones. Or a graph of which only sizes are known has too few vertices.
+        ConfigError: One does not; names similar ones. Or a graph known by its sizes has too few vertices.
     """
     from dorylax.graph import datasets
     from dorylax.pipeline.setup import check_counts
@@ -131,7 +128,7 @@ def check_data(sweep: Sweep) -> None:
 def run_one(
     run: Run, folder: Path | None, observer: Observer, cache: DataCache, options: RunOptions = USUAL
 ) -> RunOutcome:
-    """Runs, or goes on with, one run; an exception by which runs may fail is recorded, and the run has failed."""
+    """Run or continue one run; an exception of `options.failures` is recorded as its failure."""
     from dorylax.trainer import Trainer
 
     path = None if folder is None else directory(folder, run)
@@ -156,7 +153,7 @@ def run_one(
         text, line = traceback.format_exc(), user_line(error)
         if line is not None:
             text += f"\n{line}: {in_one_sentence(error)}\n"
-        elif hasattr(error, "__notes__"):  # JAX's, that it hides its frames, would be the last line
+        elif hasattr(error, "__notes__"):  # else JAX's note on hidden frames would be the last line
             text += f"\n{in_one_sentence(error)}\n"
         return fail(folder, run, text)
     _forget_error(folder, run)
@@ -170,19 +167,19 @@ def run_one(
 
 def _forget_error(folder: Path | None, run: Run) -> None:
     if folder is not None:
-        with contextlib.suppress(OSError):  # what is done is done, whatever is told of earlier tries
+        with contextlib.suppress(OSError):  # the run is done nevertheless
             error_file(folder, run).unlink(missing_ok=True)
 
 
 def _sinks(path: Path | None, options: RunOptions) -> list[TensorBoard]:
-    """Observers that write what the options ask for into a run's directory; to be closed."""
+    """Observers that the options ask for; the caller closes them."""
     if path is None or not options.tensorboard:
         return []
     return [TensorBoard(path / "tensorboard")]
 
 
 def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
-    """Records why a run has failed; the last line is what tables and messages say."""
+    """Record a run's failure; tables and messages show the last line of the text."""
     if folder is not None:
         path = error_file(folder, run)
         make_folder(path.parent)
@@ -191,8 +188,8 @@ def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:
 
 
 def clear_errors(folder: Path, outcomes: Iterable[RunOutcome]) -> None:
-    """Removes what is told of runs that are done after all, and `errors/` where nothing is told; once nothing runs."""
-    with contextlib.suppress(OSError):  # it only takes room; or is not empty
+    """Remove tracebacks of runs that are done by now, and `errors/` if it is empty; call it once nothing runs."""
+    with contextlib.suppress(OSError):
         for outcome in outcomes:
             if outcome.status == "done":
                 error_file(folder, outcome.run).unlink(missing_ok=True)
@@ -201,17 +198,17 @@ def clear_errors(folder: Path, outcomes: Iterable[RunOutcome]) -> None:
 
 @final
 class DataCache:
-    """Data sets by their configuration, each loaded once, and only by a run that fits in memory."""
+    """Data sets by configuration; each is loaded once, by a run that fits in memory."""
 
     def __init__(self, loaded: Mapping[DataConfig, Dataset] | None = None) -> None:
         self._loaded = dict(loaded or {})
 
     def load(self, config: RunConfig) -> Dataset | ShardedData:
-        """The data set of a run, prepared as its configuration says; or where its shards are.
+        """The prepared data set of a run, or its shards.
 
         Raises:
-            MemoryLimitError: the run does not fit. (With data that are there already, `Trainer.fit` checks that.)
-            ValueError, OSError: as `shards_for` and `prepare_data` do.
+            MemoryLimitError: The run does not fit. (For cached data `Trainer.fit` checks it.)
+            ValueError, OSError: As `shards_for` and `prepare_data`.
         """
         from dorylax.trainer import prepare_data
         from dorylax.trainer.footprint.of_config import check_config
@@ -226,7 +223,7 @@ class DataCache:
         return self._loaded[config.data]
 
     def keep_only(self, configs: Sequence[DataConfig]) -> None:
-        """Lets go of all others."""
+        """Drop all others."""
         self._loaded = {config: data for config, data in self._loaded.items() if config in configs}
 
 

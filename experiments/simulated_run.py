@@ -1,6 +1,6 @@
-"""Running a run that is simulated: its directory holds one file, simulated.json, written once it is done.
+"""Simulated runs: their directory holds one file, simulated.json, written once the run is done.
 
-The file has what describes the run, all that `dorylax simulate --json` says of it, how long that took, and on what.
+The file has the run's settings, the content of `dorylax simulate --json`, its wall time, and its environment.
 """
 
 from __future__ import annotations
@@ -28,16 +28,10 @@ _FILE = "simulated.json"
 
 
 def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
-    """Simulates a run.
-
-    Args:
-        run: it; it has a simulation.
-        path: its directory; None to leave nothing.
-        observer: told of epochs.
+    """Simulate a run; `path` is its directory, or None to write nothing.
 
     Raises:
-        ConfigError, ScenarioError, SplitError, ValueError, OSError: as `simulate`; the file system
-            refuses the directory.
+        ConfigError, ScenarioError, SplitError, ValueError, OSError: As `simulate`; or the file system refuses.
     """
     from dorylax.simulation.run import settling, simulate  # loads JAX
 
@@ -62,10 +56,10 @@ def simulate_one(run: Run, path: Path | None, observer: Observer) -> RunOutcome:
 
 
 def inspect_simulated(run: Run, path: Path) -> RunOutcome | None:
-    """What is known of a run from its directory; None where it is not done.
+    """The outcome of a run by its directory; None if it is not done.
 
     Raises:
-        RunDirectoryError: its file is damaged, or another run's.
+        RunDirectoryError: Its file is damaged, or belongs to another run.
     """
     file = path / _FILE
     try:
@@ -87,11 +81,7 @@ def inspect_simulated(run: Run, path: Path) -> RunOutcome | None:
 
 
 def history(summary: Mapping[str, Any]) -> Sequence[EpochRecord]:
-    """The epochs that were simulated, of which only the seconds are known.
-
-    Args:
-        summary: of the outcome.
-    """
+    """The simulated epochs in an outcome's summary; only their seconds are known."""
     return [_record(epoch, seconds) for epoch, seconds in enumerate(summary["found"]["simulated_epochs"])]
 
 

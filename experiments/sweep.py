@@ -1,11 +1,11 @@
-"""Sweeps: which runs they are, and which are compared. Pure; files are `sweep_file`'s, running them is `runner`'s."""
+"""Sweeps: their runs, and the comparison between them. `sweep_file` reads files, `runner` runs runs."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -17,20 +17,20 @@ from dorylax.settings.strict_yaml import scalar
 from dorylax.simulation.settings import Simulation
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-"""Where the sweeps that ship are."""
+"""Folder of the built-in sweeps."""
 
 SEED = "train.seed"
 """The key that `seeds` sets."""
 
 ASKED = ("time", "epochs", "cost", "accuracy")
-"""What a comparison may ask: whether others than the baseline need less of it to the target, or are as accurate."""
+"""Values of `compare.asks`: less of what to the target, or as accurate."""
 
 ASKED_OF_SIMULATED = ("time", "cost", "value")
-"""The same of simulated runs: time of an epoch, cost of a run, or whether they have more value."""
+"""The same of simulated runs: time of an epoch, cost of a run, or value."""
 
 Setting = Mapping[str, Any]
 Condition = tuple[str, str]
-"""A key and the value that it must have, as text."""
+"""A key and its required value, as text."""
 
 
 @final
@@ -39,25 +39,27 @@ class Run:
     """One run of a sweep.
 
     Attributes:
-        config: what to run.
-        setting: the keys that vary with this run's values; runs that differ only in the seed share it.
-        simulation: what else is said of a run that is simulated, without numbers; None: it trains.
+        config: Its configuration.
+        setting: The keys that vary, with its values; runs that differ only in the seed share it.
+        simulation: Further settings of a simulated run; None for one that trains.
+        labels: Names that the file gives to values, each with the keys whose values it names.
     """
 
     config: RunConfig
     setting: Setting
     simulation: Simulation | None = None
+    labels: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     @property
     def key(self) -> str:
-        """The identity of the run, and the name of its directory."""
+        """Identity of the run, and the name of its directory."""
         if self.simulation is None:
             return self.config.key()
         text = json.dumps([self.config.canonical_json(), self.simulation.identity()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def dotted(self) -> dict[str, Any]:
-        """All that describes it, by dotted key: its configuration, and its simulation."""
+        """Its configuration and simulation by dotted key."""
         found = self.config.dotted()
         if self.simulation is None:
             return found
@@ -72,47 +74,54 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The setting in a few words: `gcn, async S=0 per_epoch`; where nothing varies, the model."""
-        return short_name(self.setting or {"model.name": self.config.model.name})
+        """The setting in a few words: `gcn, async S=0 per_epoch`; the model if only seeds vary."""
+        return self.named(self.setting or {"model.name": self.config.model.name})
+
+    def named(self, setting: Setting) -> str:
+        """Part of the run's setting in a few words; the run's name if the part is empty."""
+        if not setting:
+            return self.name
+        used = [(keys, label) for keys, label in self.labels if not setting.keys().isdisjoint(keys)]
+        labelled = {key for keys, _ in used for key in keys}
+        others = {key: value for key, value in setting.items() if key not in labelled}
+        return ", ".join([*(label for _, label in used), *([short_name(others)] if others else [])])
 
     @property
     def label(self) -> str:
-        """The run in words: `gcn, async S=0 per_epoch, seed 0`."""
+        """Name and seed: `gcn, async S=0 per_epoch, seed 0`."""
         return f"{self.name}, seed {self.config.train.seed}"
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """Keys whose values go together; a single one for a key of the grid.
+    """Keys whose values go together: one key of the grid, or a block of zip.
 
     Attributes:
-        keys: one or more.
-        points: a value for each key.
+        keys: One or more.
+        points: A value for each key.
+        labels: A name for each point, or empty.
     """
 
     keys: tuple[str, ...]
     points: tuple[tuple[Any, ...], ...]
-
-    def settings(self) -> Iterator[dict[str, Any]]:
-        """Its points with their keys."""
-        for point in self.points:
-            yield dict(zip(self.keys, point, strict=True))
+    labels: tuple[str, ...] = ()
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Which runs the others are compared with.
+    """The runs that others are compared with.
 
     Attributes:
-        keys: those in which runs that are compared differ; in all others, the seed among them, they are equal.
-        baseline: the values of these keys in the runs that the others are compared with.
-        margin: how far the target lies under the baseline's mean best validation accuracy; a fraction.
-        target: of validation accuracy, a fraction; None where it follows from the baseline.
-        over: keys over which ratios and differences are averaged too.
-        asks: what is asked of the others, one of `ASKED`.
-        name: what the baseline of simulated runs is called; None: by its values.
+        keys: Keys in which compared runs differ; in all others and the seed they are equal.
+        baseline: Values of these keys in the baseline.
+        margin: Distance of the target below the baseline's mean best validation accuracy, a fraction.
+        target: Validation accuracy, a fraction; None if it follows from the baseline.
+        over: Further averages are over groups that differ in these keys.
+        name: Name of the baseline of simulated runs; None for its values.
+        asks: The question, one of `ASKED`.
+        stated: Whether the file names it; otherwise the first value of the only axis is the baseline.
     """
 
     keys: tuple[str, ...]
@@ -122,32 +131,32 @@ class Comparison:
     over: tuple[str, ...] = ()
     name: str | None = None
     asks: str = "time"
+    stated: bool = True
 
     def is_baseline(self, run: Run) -> bool:
-        """Whether others are compared with this run."""
+        """Whether the run belongs to the baseline."""
         return all(run.setting[key] == value for key, value in self.baseline.items())
 
     def group(self, run: Run) -> tuple[tuple[str, Any], ...]:
-        """What runs that are compared have in common besides the seed."""
+        """The values that compared runs have in common besides the seed."""
         return tuple((key, value) for key, value in run.setting.items() if key not in self.keys)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Numbers of others, beside which those of a sweep are shown.
+    """Published numbers.
 
     Attributes:
-        source: where they stand.
-        points: which runs they are of, by keys that vary, and the numbers by name (`measures.PUBLISHED`, or
-            `PUBLISHED_OF_TRAINED`).
+        source: The publication.
+        points: Values of keys that vary, and numbers by name (`measures.PUBLISHED`, `PUBLISHED_OF_TRAINED`).
     """
 
     source: str
     points: tuple[tuple[Setting, Mapping[str, float]], ...]
 
     def of(self, setting: Setting) -> dict[str, float]:
-        """What was published of runs of a setting; of several points with the same number the last one's."""
+        """The numbers of a setting; the last point wins."""
         return {name: number for at, numbers in self.points if within(at, setting) for name, number in numbers.items()}
 
 
@@ -157,15 +166,17 @@ class Sweep:
     """All runs of a sweep file, in order.
 
     Attributes:
-        name: of the file, without folder and suffix.
-        description: what the file says it is for; may be empty.
-        axes: the keys that vary, in order.
-        runs: the runs, seeds fastest.
-        comparison: which are compared; None where none are.
-        text: of the file.
-        published: what others have published of these runs; None where nothing is.
-        parts: the sweeps of which it consists, if its file says so: each has its own axes, comparison and section in the
-            report, and `runs` are those of all, each once.
+        name: Name of the file without folder and suffix.
+        description: Further text for readers; may be empty.
+        axes: The keys that vary, in order.
+        runs: The runs, seeds fastest.
+        comparison: None if nothing is compared.
+        text: Text of the file.
+        published: Published numbers of its runs, if any.
+        parts: The sweeps that it consists of, if any, each with its own axes and comparison; `runs` has the runs of all.
+        title: Headline of the report; by default the name.
+        question: The question that the report answers; may be empty.
+        file: Path of the file, if it is known.
     """
 
     name: str
@@ -176,36 +187,38 @@ class Sweep:
     text: str = ""
     published: Published | None = None
     parts: tuple[Sweep, ...] = ()
+    title: str = ""
+    question: str = ""
+    file: Path | None = None
 
     @property
     def simulated(self) -> bool:
-        """Whether all its runs are simulated."""
+        """Whether all runs are simulated."""
         return all(run.simulation is not None for run in self.runs)
 
     @classmethod
-    def of_parts(cls, name: str, description: str, parts: Sequence[Sweep]) -> Sweep:
-        """A sweep that consists of others."""
+    def of_parts(cls, parts: Sequence[Sweep], **texts: Any) -> Sweep:
+        """A sweep that consists of others; `texts` are its name, description, title and question."""
         axes = dict.fromkeys(key for part in parts for key in part.axes)
         runs = {run.key: run for part in reversed(parts) for run in part.runs}
         order = dict.fromkeys(run.key for part in parts for run in part.runs)
-        return cls(name, description, tuple(axes), tuple(runs[key] for key in order), parts=tuple(parts))
+        return cls(axes=tuple(axes), runs=tuple(runs[key] for key in order), parts=tuple(parts), **texts)
 
     def unverified(self) -> Sweep:
-        """The same runs, on data that are not compared with their checksums."""
+        """The same runs on data whose checksums are not verified."""
         runs = tuple(dataclasses.replace(run, config=run.config.unverified()) for run in self.runs)
         return dataclasses.replace(self, runs=runs, parts=tuple(part.unverified() for part in self.parts))
 
 
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
-    """Only the runs of a sweep that meet all conditions.
+    """The part of a sweep whose runs meet all conditions.
 
     Args:
-        sweep: the whole.
-        conditions: a key that varies, or `train.seed`, and the value that it must have, as in a file; conditions on the same
-            key are alternatives.
+        sweep: The whole sweep.
+        conditions: Keys that vary, or `train.seed`, and their values as in a file; conditions on a key are alternatives.
 
     Raises:
-        ConfigError: a key that does not vary, or a value that it never takes, or no run meets them all.
+        ConfigError: A key does not vary, a value never occurs, or no run meets all conditions.
     """
     if not conditions:
         return sweep
@@ -237,7 +250,7 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
 
 
 def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
-    """The same of a sweep that consists of others: without those of which no run meets all conditions."""
+    """Select from each part; parts without such a run are dropped."""
     kept: list[Sweep] = []
     errors: list[ConfigError] = []
     for part in sweep.parts:
@@ -247,16 +260,17 @@ def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
             errors.append(error)
     if not kept:
         raise errors[0]
-    return dataclasses.replace(Sweep.of_parts(sweep.name, sweep.description, kept), text=sweep.text)
+    texts = {name: getattr(sweep, name) for name in ("name", "description", "title", "question", "text", "file")}
+    return Sweep.of_parts(kept, **texts)
 
 
 def _varying(run: Run) -> dict[str, Any]:
-    """What distinguishes a run."""
+    """The values that distinguish a run."""
     return {**run.setting, SEED: run.config.train.seed}
 
 
 def _means(text: str, value: Any) -> bool:
-    """Whether text on the command line is a value, by the rules of a file: `1e-2` is 0.01."""
+    """Whether text on the command line means a value, by the rules of a file: `1e-2` is 0.01."""
     if text == value:
         return True
     try:
@@ -270,10 +284,10 @@ def _has_baseline(run: Run, runs: Sequence[Run], comparison: Comparison) -> bool
 
 
 def within(some: Setting, setting: Setting) -> bool:
-    """Whether a setting has all these values."""
+    """Whether a setting has all values of another."""
     return all(same(setting[key], value) for key, value in some.items())
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether two values of a file mean the same; 1 and 1.0 do, 1 and true do not."""
+    """Whether two values are equal in a file: 1 equals 1.0, but not true."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)

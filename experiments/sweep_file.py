@@ -1,23 +1,24 @@
-"""Sweep files: text in, configurations out.
+"""Reads sweep files and expands them to runs.
 
-    description: what the sweep asks            # optional
+    title: Bounded staleness                    # optional: the report's headline,
+    question: Does it pay?                      # the question that its first sentence answers,
+    description: details                        # and what else readers should know
     base: {train.epochs: 50}                    # keys that all runs share
     grid: {model.name: [gcn, gat]}              # every combination of these, the last key fastest
     zip:                                        # keys whose values go together: the first of each, the second of each, …
       pipeline.mode: [pipe, async, async]
       pipeline.staleness: [null, 0, 1]
+      label: [synchronous, S = 0, S = 1]        # optional names for reports
     exclude: [{model.name: gat, pipeline.mode: async}]
     seeds: 3                                    # 0, 1, 2; or a list. Without grid and zip: one setting over these
     compare: {baseline: {pipeline.mode: pipe}}  # the others are reported relative to these, seed by seed; with
-                                                # `over: [data.name]` their means over data sets, too; `asks: cost`
-                                                # says what the report's first sentence answers
+                                                # `asks: cost` says what the report's first sentence answers
 
-    simulate: true                              # nothing is trained: what runs would take and cost
-    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # numbers of others to show beside ours
-    parts: {one: {grid: …}, other: {zip: …}}    # several of the above in place of grid, zip, …, each with its own section of
-                                                # the report; their base adds to that of the file
+    simulate: true                              # simulates the runs instead of training
+    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # published numbers to show beside ours
+    parts: {one: {grid: …}, other: {zip: …}}    # several sweeps; their base adds to that of the file
 
-Everything is checked before anything runs, and each error has its file and line. Running is `runner`'s.
+Everything is checked before anything runs, and each error names file and line.
 """
 
 from __future__ import annotations
@@ -40,35 +41,27 @@ from dorylax.settings.strict_yaml import Document, dump, parse
 from dorylax.settings.text_file import read_text
 from dorylax.user_code.trust import FolderCode
 
-_PARTS = ("description", "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
-_WITH_PARTS = ("description", "simulate", "base", "seeds", "parts")
+_TEXTS = ("title", "question", "description")
+_PARTS = (*_TEXTS, "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
+_WITH_PARTS = (*_TEXTS, "simulate", "base", "seeds", "parts")
 _COMPARE = ("baseline", "asks", "margin", "target", "over")
 _COMPARE_SIMULATED = ("baseline", "asks", "name")
+_LABEL = "label"
 _MARGIN = 0.01
 
 
 def load(path: Path) -> Sweep:
-    """Reads and expands a sweep file.
+    """Read and expand a sweep file.
 
     Raises:
-        ConfigError: the file cannot be read, or is wrong; see `expand`.
-        OSError: the machine fails to read it.
+        ConfigError: The file cannot be read, or is wrong (`expand`).
+        OSError: The machine fails to read it.
     """
-    return read(read_text(path), str(path), path.stem)
+    return dataclasses.replace(read(read_text(path), str(path), path.stem), file=path)
 
 
 def read(text: str, source: str, name: str, code: FolderCode | None = None) -> Sweep:
-    """Expands the text of a sweep file.
-
-    Args:
-        text: of the file.
-        source: what errors call it.
-        name: of the sweep.
-        code: see `expand`.
-
-    Raises:
-        ConfigError: the file is wrong; see `expand`.
-    """
+    """Expand the text of a sweep file; `source` is its name in errors. Other arguments and errors as `expand`."""
     return dataclasses.replace(expand(parse(text, source), name, code), text=text)
 
 
@@ -76,13 +69,13 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code:
     """The sweep of one configuration over seeds.
 
     Args:
-        name: of the sweep.
-        given: keys of the configuration, dotted; `train.seed` does not count.
-        seeds: of its runs.
-        code: see `expand`.
+        name: Name of the sweep.
+        given: Dotted keys of the configuration; `train.seed` is ignored.
+        seeds: Seeds of its runs.
+        code: As for `expand`.
 
     Raises:
-        ConfigError: a seed or the configuration is wrong.
+        ConfigError: A seed or the configuration is wrong.
     """
     base = {key: value for key, value in given.items() if key != SEED}
     text = dump({"base": base, "seeds": list(seeds)})
@@ -90,17 +83,15 @@ def one_setting(name: str, given: Mapping[str, Any], seeds: Sequence[int], code:
 
 
 def expand(document: Document, name: str, code: FolderCode | None = None) -> Sweep:
-    """From a sweep file to its runs.
+    """Expand a sweep file to its runs.
 
     Args:
-        document: the file.
-        name: of the sweep.
-        code: what a folder says about code that the file names, where it comes from one (`RunConfig.resolve`).
+        document: The file.
+        name: Name of the sweep.
+        code: Records of a folder about user code, if the file comes from one (`RunConfig.resolve`).
 
     Raises:
-        ConfigError: an unknown part, key, model or optimizer; a value of the wrong type or out of bounds; an option
-            that a run's model does not use; an empty grid; lists of unequal length in zip; an exclusion that excludes
-            nothing; a run that comes twice; a baseline that is none. With file, line, value and what is allowed.
+        ConfigError: Anything in the file is wrong; names file, line, value and the allowed values.
     """
     content = document.value
     if not isinstance(content, dict) or not content:
@@ -109,10 +100,11 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     for part in content:
         if part not in known:
             raise ConfigError(f"{document.where(part)}: unknown part {part!r} of a sweep: {did_you_mean(part, known)}")
-    description = content.get("description", "")
-    if not isinstance(description, str):
-        raise ConfigError(f"{document.where('description')}: description must be text, got {shown(description)}")
-    description = " ".join(description.split())
+    texts: dict[str, Any] = {"name": name}
+    for part in _TEXTS:
+        if not isinstance(text := content.get(part, ""), str):
+            raise ConfigError(f"{document.where(part)}: {part} must be text, got {shown(text)}")
+        texts[part] = " ".join(text.split())
     if "parts" in content:
         parts = [expand(part, title, code) for title, part in parts_of(document)]
         for part in parts:
@@ -120,7 +112,7 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
                 not part.axes and not part.simulated
             ):  # its runs would be told apart by seeds alone, which others have too
                 raise ConfigError(f"{document.where('parts', part.name)}: {part.name} needs a grid or a zip")
-        return Sweep.of_parts(name, description, parts)
+        return Sweep.of_parts(parts, **texts)
     keys_of = _keys(document, content.get("simulate", False), code)
     base = _base(document, content.get("base", {}), keys_of)
     axes = _axes(document, content, base, keys_of)
@@ -130,15 +122,19 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
 
     runs: dict[str, Run] = {}
     hits = [0] * len(exclusions)
-    for points in itertools.product(*(axis.settings() for axis in axes)):
-        setting = {key: value for point in points for key, value in point.items()}
+    for places in itertools.product(*(range(len(axis.points)) for axis in axes)):
+        setting: dict[str, Any] = {}
+        labels: list[tuple[tuple[str, ...], str]] = []
+        for axis, place in zip(axes, places, strict=True):
+            setting |= dict(zip(axis.keys, axis.points[place], strict=True))
+            labels += [(axis.keys, axis.labels[place])] if axis.labels else []
         for seed in seeds:
             excluded = [k for k, one in enumerate(exclusions) if _matches(one, {**setting, SEED: seed})]
             for k in excluded:
                 hits[k] += 1
             if excluded:
                 continue
-            run = _resolved(document, base, setting, seed, keys_of)
+            run = dataclasses.replace(_resolved(document, base, setting, seed, keys_of), labels=tuple(labels))
             if run.key in runs:
                 raise ConfigError(
                     f"{document.where(_home(content, keys[-1])[0])}: ({run.label}) is the same run as "
@@ -151,13 +147,13 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     if not runs:
         raise ConfigError(f"{document.where('exclude')}: every run is excluded")
     made = list(runs.values())
-    comparison = None
+    comparison = _implied(axes, made)
     if "compare" in content:
         comparison = _comparison(document, content["compare"], axes, made, simulate=keys_of.simulate)
     published = None
     if "published" in content:
-        published = published_of(document, axes, made, compared=comparison is not None, simulate=keys_of.simulate)
-    return Sweep(name, description, keys, tuple(made), comparison, published=published)
+        published = published_of(document, axes, made, compared="compare" in content, simulate=keys_of.simulate)
+    return Sweep(axes=keys, runs=tuple(made), comparison=comparison, published=published, **texts)
 
 
 def _base(document: Document, content: Any, keys_of: Keys) -> dict[str, Any]:
@@ -176,7 +172,7 @@ def _keys(document: Document, simulate: Any, code: FolderCode | None) -> Keys:
 
 
 def _axes(document: Document, content: Mapping[str, Any], base: Mapping[str, Any], keys_of: Keys) -> list[Axis]:
-    """The grid's axes, then the zip's; none where a file lists nothing but seeds."""
+    """The axes of the grid, then those of zip; none if only seeds vary."""
     if ("seeds" in content or keys_of.simulate) and "grid" not in content and "zip" not in content:
         return []
     grid = content.get("grid")
@@ -214,26 +210,40 @@ def _zipped(document: Document, path: tuple[str | int, ...], block: Any, taken: 
             f"as in `pipeline.mode: [pipe, async]`, got {shown(block)}"
         )
     for key, values in block.items():
+        if key == _LABEL:
+            _check_labels(document.where(*path, key), values)
+            continue
         _check_axis_key(document, (*path, key), key, taken, keys_of)
         _check_values(document, (*path, key), key, values, keys_of)
-    first, *others = block
+    keys = tuple(key for key in block if key != _LABEL)
+    if not keys:
+        raise ConfigError(f"{document.where(*path, _LABEL)}: label names values of other keys: add one to this block")
+    first, others = keys[0], [key for key in block if key != keys[0]]
     for key in others:
         if len(block[key]) != len(block[first]):
             raise ConfigError(
                 f"{document.where(*path, key)}: values of zip go together, but {first} lists {len(block[first])} "
                 f"and {key} lists {len(block[key])}"
             )
-    points = list(zip(*block.values(), strict=True))
+    points = list(zip(*(block[key] for key in keys), strict=True))
     for index, point in enumerate(points):
         if point in points[:index]:
             raise ConfigError(f"{document.where(*path, first, index)}: zip lists {shown(list(point))} twice")
-    return Axis(tuple(block), tuple(points))
+    return Axis(keys, tuple(points), tuple(block.get(_LABEL, ())))
+
+
+def _check_labels(place: str, labels: Any) -> None:
+    """Check that labels are distinct names."""
+    if not isinstance(labels, list) or not all(isinstance(one, str) and one for one in labels):
+        raise ConfigError(f"{place}: label must be a list of names, one for each value, got {shown(labels)}")
+    if twice := [one for place, one in enumerate(labels) if one in labels[:place]]:
+        raise ConfigError(f"{place}: label lists {shown(twice[0])} twice")
 
 
 def _check_axis_key(
     document: Document, path: tuple[str | int, ...], key: Any, taken: dict[str, str], keys_of: Keys
 ) -> None:
-    """Whether a key may vary, and does so in one place."""
+    """Check that a key may vary, and does so in one place."""
     place, part = document.where(*path), str(path[0])
     keys_of.check_key(place, key)
     if key == SEED:
@@ -279,7 +289,7 @@ def _seeds(document: Document, content: Any, base: Mapping[str, Any]) -> list[in
 def _exclusions(
     document: Document, content: Any, axes: Sequence[Axis], seeds: Sequence[int]
 ) -> list[dict[str, list[Any]]]:
-    """For each exclusion: the keys that it looks at, and their values."""
+    """Keys and values of each exclusion."""
     if not isinstance(content, list) or not all(isinstance(entry, dict) and entry for entry in content):
         raise ConfigError(
             f"{document.where('exclude')}: exclude must be a list of settings such as `{{model.name: gat}}`, "
@@ -300,7 +310,7 @@ def _matches(exclusion: Mapping[str, list[Any]], setting: Setting) -> bool:
 
 
 def _values(axes: Sequence[Axis]) -> dict[str, list[Any]]:
-    """The values that each key takes."""
+    """The values of each key."""
     return {
         key: list(dict.fromkeys(point[k] for point in axis.points)) for axis in axes for k, key in enumerate(axis.keys)
     }
@@ -364,6 +374,18 @@ def _comparison(
     return found
 
 
+def _implied(axes: Sequence[Axis], runs: Sequence[Run]) -> Comparison | None:
+    """The comparison of a file without one: a single axis is compared with its first value."""
+    if len(axes) != 1 or len(axes[0].points) < 2:
+        return None
+    (axis,) = axes
+    timed = all(run.virtual or run.simulation is not None for run in runs)
+    baseline = dict(zip(axis.keys, axis.points[0], strict=True))
+    found = Comparison(axis.keys, baseline, _MARGIN, None, asks="time" if timed else "accuracy", stated=False)
+    seeds = {run.config.train.seed for run in runs if found.is_baseline(run)}
+    return found if all(run.config.train.seed in seeds for run in runs) else None
+
+
 def _over(document: Document, content: Any, keys: Sequence[str]) -> tuple[str, ...]:
     place = document.where("compare", "over")
     if not isinstance(content, list) or not all(isinstance(key, str) for key in content):
@@ -384,7 +406,7 @@ def _fraction(document: Document, part: str, value: Any) -> float | None:
 
 
 def _check_baselines(document: Document, comparison: Comparison, runs: Sequence[Run]) -> None:
-    """Each run must have exactly one to be compared with."""
+    """Check that each run has exactly one baseline."""
     place = document.where("compare", "baseline")
     baselines: dict[Any, Run] = {}
     for run in runs:
@@ -412,7 +434,7 @@ def _resolved(document: Document, base: Mapping[str, Any], setting: Setting, see
 
 
 def _home(content: Mapping[str, Any], key: str) -> tuple[str | int, ...]:
-    """Where a key that varies is listed."""
+    """Path of the list of a key's values."""
     if key in (content.get("grid") or {}):
         return ("grid", key)
     if isinstance(content["zip"], dict):

@@ -1,4 +1,4 @@
-"""Which keys a sweep file may hold, and what runs they make: those of configurations, and of simulations if it simulates."""
+"""The keys of a sweep file, and the runs that they make: of configurations, and of simulations if the file simulates."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Keys(NamedTuple):
     """The keys of a sweep.
 
     Attributes:
-        simulate: whether its runs are simulated, without numbers.
-        code: as of `RunConfig.resolve`.
+        simulate: Whether its runs are simulated.
+        code: As of `RunConfig.resolve`.
     """
 
     simulate: bool
     code: FolderCode | None
 
     def check_key(self, place: str, key: Any) -> None:
-        """Refuses a key that there is none, or none here; `place` is the file and line."""
+        """Refuse a key that does not exist, or not in this sweep; `place` is the file and line."""
         if isinstance(key, str) and is_of_simulation(key):
             if not self.simulate:
                 raise ConfigError(f"{place}: {key} is of simulations: add `simulate: true`, or leave it out")
@@ -37,7 +37,7 @@ class Keys(NamedTuple):
             raise ConfigError(f"{place}: {unknown_key(key)}")
 
     def check_value(self, key: str, value: Any) -> None:
-        """Checks a value by itself.
+        """Check a value by itself.
 
         Raises:
             ConfigError: The value is wrong.
@@ -45,10 +45,10 @@ class Keys(NamedTuple):
         (of_simulations.check_value if is_of_simulation(key) else check_value)(key, value)
 
     def read(self, document: Document, mapping: dict[str, Any], inside: tuple[str | int, ...]) -> dict[str, Any]:
-        """The dotted keys of a part of a document; `inside` is where in it the mapping stands.
+        """The dotted keys of the mapping at the path `inside` of a document.
 
         Raises:
-            ConfigError: an unknown key, or a value that is wrong by itself; with file and line.
+            ConfigError: A key is unknown or a value is wrong by itself; names file and line.
         """
         own = {key: value for key, value in mapping.items() if is_of_simulation(key)}
         for key in own:
@@ -57,22 +57,16 @@ class Keys(NamedTuple):
         return overrides_from_mapping(document, others, inside) | of_simulations.read(document, own, inside)
 
     def run(self, base: Mapping[str, Any], setting: Setting, seed: int) -> Run:
-        """A run of the sweep.
-
-        Args:
-            base: what all have in common.
-            setting: what varies.
-            seed: of the run.
+        """The run of a setting and a seed.
 
         Raises:
-            ConfigError: its settings do not go together; names the key where there is one.
+            ConfigError: Its settings contradict each other; names the key if there is one.
         """
         if not self.simulate:
             return Run(RunConfig.resolve(base, setting, {SEED: seed}, code=self.code), setting)
         given = {**base, **setting}
         of_run = {key: value for key, value in given.items() if not is_of_simulation(key)}
         simulation = Simulation.of({key: value for key, value in given.items() if key not in of_run})
-        config = simulation.config(of_run, {SEED: seed}, code=self.code)
-        run = Run(config, setting, simulation)
-        simulation.scenario(run.name, config)  # so that what cannot be is known before anything runs
+        run = Run(simulation.config(of_run, {SEED: seed}, code=self.code), setting, simulation)
+        simulation.scenario(run.name, run.config)  # impossible settings are refused before anything runs
         return run

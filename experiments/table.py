@@ -1,7 +1,7 @@
-"""The tables of a sweep: tidy CSV files with one row per run, and mean ± standard deviation by setting.
+"""The tables of a sweep: CSV files with a row per run, and the printed summary by variant.
 
-`results.csv` holds only what a repetition reproduces, so that it comes out byte for byte the same on the same machine
-whatever was interrupted or run again; wall-clock and host columns are in `timings.csv`.
+`results.csv` holds only reproducible values, so a repetition on the same machine gives the same bytes. Wall-clock times and
+hosts are in `timings.csv`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from dorylax.runs.metric import ACCURACIES, METRICS, MetricKind, score_in
 from dorylax.terminal.output import percent, print_table
 
 _EARLY = ("target", "patience")
+_WIDTH = 100
 
 RESULTS: Mapping[str, type] = {
     "status": str,
@@ -46,7 +47,7 @@ TIMINGS: Mapping[str, type] = {"seconds_per_epoch": float, **{f"{name}_seconds":
 
 
 def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
-    """Writes results.csv and timings.csv into the sweep's folder, rows sorted by the runs' keys."""
+    """Write results.csv and timings.csv into the sweep's folder, with rows sorted by key."""
     outcomes = sorted(outcomes, key=lambda outcome: outcome.run.key)
     settings = [{"run": outcome.run.key, **outcome.run.dotted()} for outcome in outcomes]
     rows = [setting | row(outcome) for setting, outcome in zip(settings, outcomes, strict=True)]
@@ -56,13 +57,13 @@ def write_tables(outcomes: Sequence[RunOutcome], folder: Path) -> None:
 
 
 def keys_of(outcomes: Iterable[RunOutcome]) -> list[str]:
-    """The keys that runs have, in the order of configurations; then those of simulations."""
+    """The keys of runs in the order of configurations; then those of simulations."""
     used = dict.fromkeys(key for outcome in outcomes for key in outcome.run.dotted())
     return [key for key in KEYS if key in used] + [key for key in used if key not in KEYS]
 
 
 def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
-    """The columns of results of these runs, with their types: of training, of simulations, or of both."""
+    """The result columns of these runs with their types: of training, of simulations, or of both."""
     simulated = [outcome.run.simulation is not None for outcome in outcomes]
     judged = {outcome.summary.get("metric") for outcome in outcomes} - {None, *ACCURACIES}
     others = {f"{mask}_{'loss' if name == 'loss' else 'score'}": float for mask in ("val", "test") for name in judged}
@@ -70,7 +71,7 @@ def results_of(outcomes: Sequence[RunOutcome]) -> dict[str, type]:
 
 
 def row(outcome: RunOutcome) -> dict[str, Any]:
-    """What became of a run: the values of `RESULTS`, `SIMULATED` and `TIMINGS`, None where there is none."""
+    """The values of `RESULTS`, `SIMULATED` and `TIMINGS` for a run; None for missing ones."""
     spent = outcome.summary.get("timings") or {}
     return {
         **{name: outcome.summary.get(name) for name in (*RESULTS, *_OTHERS, *SIMULATED)},
@@ -82,7 +83,7 @@ def row(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Comma-separated text; None is an empty field, numbers have as many digits as bring them back exactly."""
+    """Comma-separated text; None is an empty field, and numbers have all digits."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
@@ -92,81 +93,82 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def print_summary(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> None:
-    """Prints `summary_table`, or those of its parts, and what its marks mean."""
+    """Print a table for the sweep, or one for each of its parts, at most `_WIDTH` columns wide."""
+    by_key = {outcome.run.key: outcome for outcome in outcomes}
+    for part in sweep.parts:
+        print_summary(part, of_part(part, by_key), f"{title}: {part.name}")
     if sweep.parts:
-        by_key = {outcome.run.key: outcome for outcome in outcomes}
-        for part in sweep.parts:
-            print_summary(part, of_part(part, by_key), f"{title}: {part.name}")
         return
-    print_table(summary_table(sweep, outcomes, title))
+    print_table(summary_table(sweep, outcomes, title), width=_WIDTH)
     if any(outcome.summary.get("stopped") in _EARLY for outcome in outcomes):
         print("* stopped before train.epochs: target reached, or patience exhausted")
 
 
 def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> Table:
-    """One row per setting, with how many of its runs are done; where nothing varies, one per seed and one for all."""
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for axis in sweep.axes:
-        table.add_column(axis)
-    results, columns = _results, _columns(outcomes)
-    if sweep.simulated:
-        results, columns = _simulated, [MEASURES[name].title for name in COMPARED]
-    for name in ("runs" if sweep.axes else "seed", *columns):
-        table.add_column(name, justify="right")
-    groups: dict[tuple[str, ...], list[RunOutcome]] = {}
+    """A row per variant, or per seed if only seeds vary; columns with one value for all become the caption."""
+    members: dict[str, list[RunOutcome]] = {}
     for outcome in outcomes:
-        groups.setdefault(tuple(_cell(outcome.run.setting[axis]) for axis in sweep.axes), []).append(outcome)
-    for setting, members in groups.items():
-        done = [outcome.summary for outcome in members if outcome.status == "done"]
-        failed = sum(outcome.status == "failed" for outcome in members)
-        if sweep.axes:
-            runs = f"{len(done)}/{len(members)}" + (f", {failed} failed" if failed else "")
-            table.add_row(*setting, runs, *results(done))
-            continue
-        for outcome in members:
-            done_or_not = results([outcome.summary]) if outcome.status == "done" else [outcome.status]
-            table.add_row(str(outcome.run.config.train.seed), *done_or_not)
-        if len(members) > 1:
-            table.add_section()
-            table.add_row("mean ± std", *results(done), style="bold")
+        members.setdefault(outcome.run.name if sweep.axes else str(outcome.run.config.train.seed), []).append(outcome)
+    rows = []
+    for name, of in members.items():
+        done = [outcome.summary for outcome in of if outcome.status == "done"]
+        failed = sum(outcome.status == "failed" for outcome in of)
+        runs = f"{len(done)}/{len(of)}" + (f", {failed} failed" if failed else "") if sweep.axes else of[0].status
+        results = _simulated(done) if sweep.simulated else _results(done, outcomes)
+        rows.append({"variant" if sweep.axes else "seed": name, "runs" if sweep.axes else "run": runs, **results})
+    first, *columns = rows[0]
+    same = [name for name in columns if len(rows) > 1 and len({row[name] for row in rows}) == 1]
+    same += [name for name in columns if not sweep.axes and rows[0][name] == "done" and len(rows) == 1]
+    shown = [name for name in columns if name not in same]
+    told = ", ".join(f"{name} {rows[0][name]}" for name in same if rows[0][name] not in ("–", "done"))
+    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+    table.caption = f"the same for all: {told}" if told else None
+    table.add_column(first, overflow="fold", justify="left" if sweep.axes else "right")
+    for name in shown:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(row[first], *(row[name] for name in shown))
+    if not sweep.axes and len(rows) > 1:
+        done = [outcome.summary for outcome in outcomes if outcome.status == "done"]
+        mean = {"run": "", **_results(done, outcomes)}
+        table.add_section()
+        table.add_row("mean ± std", *(mean[name] for name in shown), style="bold")
     return table
 
 
-def _columns(outcomes: Sequence[RunOutcome]) -> list[str]:
-    metric = metric_of(outcome.summary for outcome in outcomes).title
-    time = time_title([outcome.run.config for outcome in outcomes])
-    return [f"test {metric}", f"validation {metric}", "final loss", "best epoch", "epochs", time]
-
-
-def _simulated(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _simulated(summaries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The cells of one row of simulated runs: means."""
+    titles = {"epoch_seconds": "simulated epoch", "seconds": "simulated run"}
     means = {name: mean_std([summary.get(name) for summary in summaries])[0] for name in COMPARED}
-    return ["–" if mean is None else MEASURES[name].shown(mean) for name, mean in means.items()]
+    return {
+        titles.get(name, MEASURES[name].title): "–" if mean is None else MEASURES[name].shown(mean)
+        for name, mean in means.items()
+    }
 
 
-def _results(summaries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _results(summaries: Sequence[Mapping[str, Any]], outcomes: Sequence[RunOutcome]) -> dict[str, str]:
     """The cells of one row: of a run, or of several as mean ± standard deviation."""
 
     def values(name: str) -> list[float | None]:
         return [None if (value := summary.get(name)) is None else float(value) for summary in summaries]
 
-    kind = metric_of(summaries)
+    kind = metric_of(outcome.summary for outcome in outcomes)
     loss, deviation = mean_std(values("final_loss"))
     (best, _), (epochs, _) = mean_std(values("best_epoch")), mean_std(values("epochs"))
     early = any(summary.get("stopped") in _EARLY for summary in summaries)
     seconds = median(values("seconds_per_epoch"))
-    return [
-        spread([score_in(summary, "test") for summary in summaries], kind),
-        spread([score_in(summary, "val") for summary in summaries], kind),
-        "–" if loss is None else f"{loss:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}"),
-        "–" if best is None else f"{best:.0f}",
-        "–" if epochs is None else f"{epochs:.0f}{'*' * early}",
-        "–" if seconds is None else duration(seconds),
-    ]
+    return {
+        f"test {kind.title}": spread([score_in(summary, "test") for summary in summaries], kind),
+        f"validation {kind.title}": spread([score_in(summary, "val") for summary in summaries], kind),
+        "final loss": "–" if loss is None else f"{loss:.4f}" + ("" if deviation is None else f" ± {deviation:.4f}"),
+        "best epoch": "–" if best is None else f"{best:.0f}",
+        "epochs": "–" if epochs is None else f"{epochs:.0f}{'*' * early}",
+        time_title([outcome.run.config for outcome in outcomes]): "–" if seconds is None else duration(seconds),
+    }
 
 
 def spread(values: Sequence[float | None], kind: MetricKind = METRICS["accuracy"]) -> str:
-    """Fractions as `81.5 ± 0.6 %`; of metrics that are none, `0.4212 ± 0.0031`."""
+    """Mean and deviation: `81.5 ± 0.6 %` for fractions, else `0.4212 ± 0.0031`."""
     mean, std = mean_std(values)
     if mean is not None and not kind.fraction:
         return f"{mean:.4f}" + ("" if std is None else f" ± {std:.4f}")
@@ -174,10 +176,10 @@ def spread(values: Sequence[float | None], kind: MetricKind = METRICS["accuracy"
 
 
 def time_title(configs: Iterable[RunConfig]) -> str:
-    """The title of a column of times per epoch, which says where they are simulated."""
+    """The title of a column of times per epoch."""
     clocks = {"real" if config.pipeline is None else config.pipeline.clock for config in configs}
     if clocks == {"virtual"}:
-        return "virtual time per epoch"
+        return "simulated time per epoch"
     return "time per epoch (of either clock)" if "virtual" in clocks else "time per epoch"
 
 

@@ -1,4 +1,4 @@
-"""What is told of a sweep while it runs."""
+"""The contract of observers of a sweep."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """What is told about runs; several may be under way at once."""
+    """Receives the events of runs; several may be under way at once."""
 
     def begins(self, run: Run) -> None:
-        """A run is next; it loads its data and compiles."""
+        """A run loads its data and compiles."""
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
         """It begins to train."""
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
-        """It has trained an epoch. Not every one is told of runs on other machines."""
+        """It has trained an epoch. Runs on other machines leave some out."""
 
     def again(self, run: Run, why: str) -> None:
-        """What ran it was lost, and it is run again, from what was saved; `why` is half a sentence."""
+        """Its process was lost, and it runs again from its last snapshot; `why` is a clause."""
 
     def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
-        """It has trained to its end, or a signal has stopped it; `summary` is as in summary.json."""
+        """It has come to its end or to a signal; `summary` is the content of summary.json."""
 
     def ends(self, outcome: RunOutcome) -> None:
-        """What has become of it, once that is on disk; not called where Ctrl-C ends the sweep."""
+        """Its outcome is on disk; not called if Ctrl-C ends the sweep."""
 
 
 @final
 class RunObserver:
-    """An observer of the trainer that tells a watcher which run it is."""
+    """An observer of the trainer that tells a watcher the run."""
 
     def __init__(self, watcher: Watcher, run: Run) -> None:
         self._watcher, self._run = watcher, run
@@ -47,9 +47,9 @@ class RunObserver:
         self._watcher.started(self._run, total_epochs, first_epoch)
 
     def epoch(self, record: EpochRecord) -> None:
-        """Likewise."""
+        """See `dorylax.observers.base.Observer`."""
         self._watcher.epoch(self._run, record)
 
     def finished(self, result: TrainResult) -> None:
-        """Likewise."""
+        """See `dorylax.observers.base.Observer`."""
         self._watcher.finished(self._run, result.summary())

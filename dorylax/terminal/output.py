@@ -18,10 +18,17 @@ _WIDTH = 200
 """At least, where the output is no terminal, for titles and notes."""
 
 
-def print_table(table: Table) -> None:
-    """Print a whole table: outside terminals, lines are as long as necessary. Brackets in names are no markup."""
+def print_table(table: Table, width: int | None = None) -> None:
+    """Print a whole table: outside terminals, lines are as long as necessary. Brackets in names are no markup.
+
+    Args:
+        table: The table.
+        width: Most columns that it takes; None for as many as it needs.
+    """
     console = Console(markup=False, emoji=False)
-    if not console.is_terminal:
+    if width is not None:
+        console.width = min(width, console.width) if console.is_terminal else width
+    elif not console.is_terminal:
         console.width = 10_000
         console.width = max(_WIDTH, console.measure(table).maximum)
     console.print(table)

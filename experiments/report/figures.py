@@ -1,62 +1,88 @@
-"""Figures of a report, by Matplotlib: how they are drawn at any width and written as SVG and PNG.
-
-Each is a function of a width in inches, so that a page has one for screens and one for phones.
-"""
+"""Figures of a report: drawn by Matplotlib at any width, written as SVG, PDF and CSV, and inlined in the page's colors."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas  # type: ignore[import-untyped]
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
-from dorylax.experiments.report import theme
-from dorylax.figure_style import styled
+from dorylax.durable import write_file
+from dorylax.figure_style import ALL, styled
 
 Draw = Callable[[float], Figure]
 
+WIDE, PHONE = 7.6, 3.7
+"""Widths in inches on a screen and on a phone; text has the same size on both."""
+NARROW = 5.0
+"""Inches; below it, legends and panels go one below the other."""
 _BESIDE = 26  # letters of the longest name in a legend beside the axes
 _ROW = 0.19  # inches of a row of a legend
-_LETTER, _HANDLE = 0.075, 0.55  # inches of a letter, and of what stands before a name with the room around both
-NARROW = 5.0
-"""Inches; below it legends go under the axes."""
+_LETTER, _HANDLE = 0.075, 0.55  # inches of a letter, and of the line before a name with the room around both
 
 
 class NamedFigure(NamedTuple):
     """A figure.
 
     Attributes:
-        name: for its files.
-        title: above it.
-        text: what it shows, for those who cannot see it.
-        draw: makes it, in a width of so many inches.
+        name: For its files.
+        title: Heading.
+        text: Description for readers who cannot see it.
+        draw: Draws it in a width in inches.
+        data: The numbers that it shows.
     """
 
     name: str
     title: str
     text: str
     draw: Draw
+    data: pandas.DataFrame
 
 
-def svg(draw: Draw, width: float) -> str:
+def svg(draw: Draw, width: float, **options: Any) -> str:
     """A figure as SVG without prologue; the same bytes every time."""
     with styled():
-        figure = draw(width)
         stream = io.StringIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None}, transparent=True)
+        draw(width).savefig(stream, format="svg", metadata={"Date": None}, **options)
     text = stream.getvalue()
     return text[text.index("<svg") :]
 
 
-def png(draw: Draw, width: float) -> bytes:
-    """A figure as PNG, on white."""
+def write_files(figure: NamedFigure, folder: Path) -> None:
+    """Write NAME.svg and NAME.pdf on white, and the data as NAME.csv.
+
+    Raises:
+        OSError: The file system refuses.
+    """
+    write_file(folder / f"{figure.name}.svg", svg(figure.draw, WIDE, facecolor="white"))
     with styled():
         stream = io.BytesIO()
-        draw(width).savefig(stream, format="png", dpi=160, facecolor=theme.PAPER.light, metadata={"Software": None})
-    return stream.getvalue()
+        figure.draw(WIDE).savefig(stream, format="pdf", facecolor="white", metadata={"CreationDate": None})
+    write_file(folder / f"{figure.name}.pdf", stream.getvalue())
+    write_file(folder / f"{figure.name}.csv", figure.data.to_csv(index=False, lineterminator="\n"))
+
+
+def themed(figure: NamedFigure, width: float, prefix: str) -> str:
+    """A figure as SVG whose colors are the page's variables, and whose ids start with `prefix`."""
+    image = svg(figure.draw, width, transparent=True)
+    for color in ALL:
+        image = image.replace(color.light, f"var(--{color.name})")
+    return re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\1{prefix}", image)
+
+
+def logarithmic(axes: Axes, which: str) -> None:
+    """Give the `x` or `y` axis a logarithmic scale with plain numbers."""
+    getattr(axes, f"set_{which}scale")("log")
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def one_axes(width: float, ratio: float) -> tuple[Figure, Axes]:
@@ -66,7 +92,7 @@ def one_axes(width: float, ratio: float) -> tuple[Figure, Axes]:
 
 
 def legend(figure: Figure, axes: Axes, width: float) -> None:
-    """Beside the axes where there is room, else under them."""
+    """Place the legend beside the axes if there is room, else below."""
     handles, labels = axes.get_legend_handles_labels()
     if width >= NARROW and max((len(line) for label in labels for line in label.splitlines()), default=0) <= _BESIDE:
         figure.legend(handles, labels, loc="outside right upper")
@@ -75,7 +101,7 @@ def legend(figure: Figure, axes: Axes, width: float) -> None:
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], width: float) -> None:
-    """Under the axes, in as many columns as fit; the figure grows by its rows."""
+    """Place the legend below the axes, in as many columns as fit; the figure grows by its rows."""
     most = int((width - _HANDLE) / _LETTER)
     folded = ["\n".join(fold(line, most) for line in label.splitlines()) for label in labels]
     longest = max((len(line) for label in folded for line in label.splitlines()), default=1)
@@ -86,7 +112,7 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], 
 
 
 def fold(text: str, letters: int) -> str:
-    """Text in lines of so many letters at most, which also break in long names of settings: after `_` and `=`."""
+    """Break text into lines of at most `letters`, also after `_` and `=` in long names of settings."""
     lines = [""]
     for piece in re.findall(rf"[^ _=]{{0,{letters - 1}}}[^ ]? *", text):
         if len((lines[-1] + piece).rstrip()) > letters:
@@ -96,19 +122,17 @@ def fold(text: str, letters: int) -> str:
 
 
 def folded_title(title: str, width: float, share: float = 0.7) -> str:
-    """A title of axes that begins where they do, in as many lines as it takes; `share` is theirs of the width."""
+    """Fold a title over axes that take a `share` of the width."""
     return fold(title, int(share * width / _LETTER))
 
 
-def folded_names(names: Sequence[str], width: float) -> tuple[list[str], int]:
-    """Names of rows, in lines that leave most of the width to what is drawn; and of how many lines the longest is."""
-    folded = [fold(name, max(20, int(0.3 * width / _LETTER))) for name in names]
-    return folded, max((name.count("\n") + 1 for name in folded), default=1)
-
-
-def row_labels(axes: Axes, labels: Sequence[str]) -> None:
-    """A text for each row, to the right of the axes, where nothing is drawn."""
-    for row, label in enumerate(labels):
+def named_rows(axes: Axes, names: Sequence[str], labels: Sequence[str] | None = None) -> None:
+    """Turn the vertical axis into named rows, the first on top, with an optional text to the right of each."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    for row, label in enumerate(labels or ()):
         axes.annotate(
             label,
             (1, row),
@@ -119,3 +143,9 @@ def row_labels(axes: Axes, labels: Sequence[str]) -> None:
             fontsize=8.5,
             annotation_clip=False,
         )
+
+
+def folded_names(names: Sequence[str], width: float) -> tuple[list[str], int]:
+    """Fold names of rows so that most of the width is left for the axes; also return the most lines of a name."""
+    folded = [fold(name, max(20, int(0.3 * width / _LETTER))) for name in names]
+    return folded, max((name.count("\n") + 1 for name in folded), default=1)

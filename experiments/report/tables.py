@@ -1,4 +1,4 @@
-"""The tables of a report as rows of text, for HTML and Markdown alike."""
+"""The tables of a report: frames of text, for the page and for Markdown alike."""
 
 from __future__ import annotations
 
@@ -6,259 +6,308 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dorylax.experiments.analysis import AT_LEAST, AT_MOST, LAST, SAME_ACCURACY, Compared, Group, Variant, as_accurate
-from dorylax.experiments.measures import TO_TARGET, TO_TARGET_RATIO
-from dorylax.experiments.names import metric_of
-from dorylax.experiments.pooling import Pool
-from dorylax.experiments.report import published
+import pandas  # type: ignore[import-untyped]
+
+from dorylax.experiments.analysis import LAST, Finding, Group, Variant
+from dorylax.experiments.measures import MEASURES, QUESTIONS
 from dorylax.experiments.seed_statistics import FEW, Interval, median
-from dorylax.experiments.sentences import points, times
 from dorylax.experiments.table import spread
+from dorylax.experiments.verdicts import (
+    FAILS,
+    MIXED,
+    NONE,
+    SAME_ACCURACY,
+    accuracy_verdict,
+    places,
+    points_text,
+    ratio_text,
+    target_text,
+    verdict,
+)
 from dorylax.observers.progress import dollars, duration
-from dorylax.runs.metric import MetricKind, score_in
+from dorylax.runs.metric import score_in
 from dorylax.settings.errors import shown as shown_value
 
-NONE = "–"
-TURNED = {"": "", AT_LEAST: AT_MOST, AT_MOST: AT_LEAST}
-"""The sign of what is larger where the ratio is smaller."""
-TITLES = {"epochs": "epochs", "seconds": "time", "dollars": "cost"}
-"""What `TO_TARGET` is called."""
+_DASH = "–"
+_TITLES = {
+    "epochs": "epochs",
+    "epoch_seconds": "time of an epoch",
+    "seconds": "time",
+    "dollars": "cost",
+    "value": "value",
+}
+_CAUSES = 8  # of losses that a note spells out
 
 
-class TextTable(NamedTuple):
-    """A table.
+class Table(NamedTuple):
+    """A table of text; the first column is on the left, numbers are on the right.
 
     Attributes:
-        columns: titles.
-        rows: as many cells each; the first is text, the others are numbers.
-        note: what its marks mean; may be empty.
+        title: Heading; may be empty.
+        frame: The cells.
+        note: Explanation below; may be empty.
     """
 
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str
+    title: str
+    frame: pandas.DataFrame
+    note: str = ""
 
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Mapping[str, str]], note: str = "") -> Table:
+        """A table whose columns are the rows' keys; columns without any value are left out."""
+        frame = pandas.DataFrame(list(rows)).fillna(_DASH)
+        return cls(title, frame.loc[:, [not frame[name].isin([_DASH, ""]).all() for name in frame]], note)
 
-def results_table(group: Group) -> TextTable:
-    """What each variant has come to: accuracy, loss, time and cost of an epoch."""
-    runs = [run for variant in group.variants for run in variant.runs]
-    kind = metric_of(run.summary for run in runs)
-    metric = kind.title
-    columns = ["variant", "runs", f"test {metric}", f"validation {metric}", "final loss", "time per epoch"]
-    priced = any(run.history and run.history[-1].dollars is not None for run in runs)
-    stale = any((run.summary.get("pipeline") or {}).get("rows_by_lag") for run in runs)
-    if priced:
-        columns.append("cost of a run")
-    if stale:
-        columns.append("stale rows")
-    rows = []
-    for variant in group.variants:
-        summaries = [run.summary for run in variant.runs]
-        losses = [run.history[-1].loss for run in variant.runs if run.history]
-        seconds = median(summary.get("seconds_per_epoch") for summary in summaries)
-        row = [
-            variant.name,
-            str(len(variant.runs))
-            if len(variant.runs) == variant.planned
-            else f"{len(variant.runs)} of {variant.planned}",
-            spread([score_in(s, "test") for s in summaries], kind),
-            spread([score_in(s, "val") for s in summaries], kind),
-            f"{statistics.fmean(losses):.4f}" if losses else NONE,
-            NONE if seconds is None else duration(seconds),
+    @property
+    def markdown(self) -> str:
+        """The table as Markdown, with its note."""
+        rows = [
+            list(self.frame.columns),
+            ["---", *["---:"] * (len(self.frame.columns) - 1)],
+            *self.frame.values.tolist(),
         ]
-        if priced:
-            costs = [run.history[-1].dollars for run in variant.runs if run.history]
-            known = [cost for cost in costs if cost is not None]
-            row.append(dollars(statistics.fmean(known)) if known else NONE)
-        if stale:
-            row.append(_stale(variant))
-        rows.append(row)
-    return TextTable(columns, rows, "")
+        lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
 
 
-def _stale(variant: Variant) -> str:
-    read = behind = 0
-    for run in variant.runs:
-        counters = (run.summary.get("pipeline") or {}).get("counters") or {}
-        read += int(counters.get("rows_read", 0))
-        behind += int(counters.get("stale_rows", 0))
-    return f"{100 * behind / read:.0f} %" if read else NONE
+def verdict_table(
+    title: str, groups: Sequence[Group], findings: Sequence[Finding], asks: str, *, virtual: bool
+) -> Table:
+    """The verdict on each variant: ratios of what it needs, the difference of accuracies, and a word.
+
+    Args:
+        title: Heading.
+        groups: One group, or those over which `findings` are pooled.
+        findings: On the variants.
+        asks: The question, as in `Comparison`.
+        virtual: Whether times are simulated.
+    """
+    group = groups[0]
+    rows = []
+    if len(groups) == 1 and group.baseline is not None:
+        rows.append(_baseline_row(group, virtual=virtual))
+    variants = {one.name: one for one in group.variants} if len(groups) == 1 else {}
+    for one in findings:
+        rows.append(_verdict_row(one, group, variants.get(one.name), asks, virtual=virtual))
+    return Table.of(title, rows, _verdict_note(groups, findings))
 
 
-def comparison_table(group: Group) -> TextTable | None:
-    """What it took to the target, beside the baseline; None where nothing is compared, or nothing reaches the target."""
-    found = _compared(group)
-    if group.target is None or not any(one.judged or one.reached for _, one in found):
-        return None
-    priced = any(one.dollars is not None for _, one in found) or "dollars" in group.published
-    shown = [name for name in TO_TARGET if name != "dollars" or priced]
-    columns = ["variant", "reach it"]
-    for name in shown:
-        columns += [f"{TITLES[name]} to target", *[published.TITLE] * (name in group.published)]
-    columns += ["value"] if priced else []
-    rows = [_comparison_row(variant, one, shown, group) for variant, one in found]
-    others = [one for variant, one in found if not variant.is_baseline]
-    note = (
-        f"Target: {100 * group.target:.2f} % validation {group.metric.title}, judged on the mean of three evaluations. "
-        "Reach it: of the runs whose seed the baseline has, too. Epochs, time and cost: means over the runs that reach it. "
-        "×: relative to the baseline, ratios of means over seeds, paired by seed; "
-        f"{_intervals(one.judged for one in others)}. "
-    )
-    signs = {one.sign for _, one in found}
-    if AT_LEAST in signs:
-        note += "≥: runs that never came there count with all they did, so the true ratio is larger. "
-    if AT_MOST in signs:
-        note += "≤: runs of the baseline never came there. "
-    if any(one.reached < one.seeds or one.baseline_reached < one.seeds for _, one in found):
-        note += (
-            "Where a bound would say nothing no ratio is given, and seeds on which neither came there do not count. "
-        )
-    if priced:
-        note += "Value: 1/(time · dollars), relative."
-    if group.published and group.source is not None:
-        note += published.note(group.source)
-    return TextTable(columns, rows, note.rstrip())
+def group_verdicts(groups: Sequence[Group], asks: str, *, virtual: bool) -> Table:
+    """The same verdicts in each group, the worst first."""
+    simulated = groups[0].simulated
+    question = QUESTIONS[asks]
+
+    def badness(entry: tuple[Group, Finding]) -> tuple[bool, float]:
+        found = entry[1]
+        if asks == "accuracy":
+            difference = found.differences.get("accuracy")
+            return not found.failed, difference.estimate if difference else 0.0
+        ratio = found.ratios.get(question.of(simulated=simulated))
+        return not found.failed, 0.0 if ratio is None else -ratio.estimate if question.wants_less else ratio.estimate
+
+    entries = sorted(((group, one) for group in groups for one in group.findings), key=badness)
+    rows = []
+    for group, one in entries:
+        variant = next(each for each in group.variants if each.finding is one)
+        rows.append({"group": group.name, **_verdict_row(one, group, variant, asks, virtual=virtual)})
+    return Table.of("In each group, the worst first", rows)
 
 
-def _compared(group: Group) -> list[tuple[Variant, Compared]]:
-    return [(variant, variant.compared) for variant in group.variants if variant.compared is not None]
-
-
-def _intervals(seeds: Iterable[int]) -> str:
-    """What the intervals of a table are, by the seeds that they rest on."""
-    few = min((number for number in seeds if number > 1), default=1)
-    if few == 1:
-        return "of one seed there are no intervals"
-    kind = "bootstrap" if few >= FEW else f"by Student's t, and rough: of {few} seeds"
-    return f"95 % intervals, {kind}"
-
-
-def _comparison_row(variant: Variant, found: Compared, shown: Sequence[str], group: Group) -> list[str]:
-    absolute = {
-        "epochs": None if found.epochs is None else f"{found.epochs:.1f}",
-        "seconds": None if found.seconds is None else duration(found.seconds),
-        "dollars": None if found.dollars is None else dollars(found.dollars),
-    }
-    ratios = {"epochs": found.epochs_ratio, "seconds": found.seconds_ratio, "dollars": found.dollars_ratio}
-    row = [_row_name(variant), f"{found.reached} of {found.seeds}"]
-    for name in shown:
-        ratio = ratios[name]
-        cells = [absolute[name], None if ratio is None else f"{found.sign}{times(ratio)}"]
-        row.append(", ".join(cell for cell in cells if cell is not None) or NONE)
-        if name in group.published:
-            theirs = variant.published.get(name + TO_TARGET_RATIO)
-            row.append(NONE if theirs is None else f"{theirs:.2f}×")
-    if "dollars" in shown:
-        value = NONE if found.value_ratio is None else f"{TURNED[found.sign]}{found.value_ratio:.2f}"
-        row.append("1" if variant.is_baseline else value)
+def _verdict_row(found: Finding, group: Group, variant: Variant | None, asks: str, *, virtual: bool) -> dict[str, str]:
+    row = {"variant": found.name}
+    for measure in group.measures:
+        column = _column(measure, simulated=group.simulated, virtual=virtual)
+        row[column] = ratio_text(found.ratios.get(measure), found.sign or "")
+        theirs = None if variant is None else group.published_ratio(variant, measure)
+        if any(group.published_ratio(one, measure) is not None for one in group.variants):
+            row[f"published {_TITLES[measure]}"] = _DASH if theirs is None else f"{theirs:.2f}"
+    if not group.simulated:
+        row[f"{group.metric.title}, points"] = points_text(found.differences.get("accuracy"))
+    row["verdict"] = verdict_words(found, asks, simulated=group.simulated)
     return row
 
 
-def _row_name(variant: Variant) -> str:
-    return variant.name + (" (baseline)" if variant.is_baseline else "")
+def _column(measure: str, *, simulated: bool, virtual: bool) -> str:
+    told = "simulated " if (virtual or simulated) and measure in ("seconds", "epoch_seconds") else ""
+    return f"{told}{_TITLES[measure]} ×"
 
 
-_POINTS = {"accuracy": "test {}", "best": "best validation", "last": f"last {LAST}"}
-"""What there are differences of, and their titles, in which the metric stands."""
+def _baseline_row(group: Group, *, virtual: bool) -> dict[str, str]:
+    base = group.baseline
+    assert base is not None
+    row = {"variant": f"{base.name} (baseline)"}
+    formats = {"epochs": "{:.1f}".format, "dollars": dollars, "value": "{:.3g}".format}
+    for measure in group.measures:
+        mean = base.mean(measure) if group.simulated else base.finding and base.finding.means.get(measure)
+        column = _column(measure, simulated=group.simulated, virtual=virtual)
+        row[column] = _DASH if mean is None else formats.get(measure, duration)(mean)
+    if not group.simulated:
+        row[f"{group.metric.title}, points"] = _score(base, "test", group)
+    return {**row, "verdict": ""}
 
 
-def accuracy_table(group: Group) -> TextTable | None:
-    """How accurate each variant is beside the baseline; None where nothing is compared."""
-    found = [(variant, one) for variant, one in _compared(group) if not variant.is_baseline]
-    if not found or group.baseline is None:
+def verdict_words(found: Finding, asks: str, *, simulated: bool) -> str:
+    """A verdict with its counts: `faster, as accurate`, `misses the target in 2 of 8 groups`."""
+    said = verdict(found, asks, simulated=simulated)
+    if said == NONE:
+        return said
+    if said == FAILS:
+        said = f"{FAILS} {places(found)}"
+    elif len(found.groups) > 1 and asks != "accuracy":
+        question = QUESTIONS[asks]
+        measure, total = question.of(simulated=simulated), len(found.groups)
+        counts = f"{question.less} in {found.less[measure]} of {total} groups, {question.more} in {found.more[measure]}"
+        said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
+    accurate = accuracy_verdict(found) if asks != "accuracy" else ""
+    return f"{said}; {accurate}" if accurate else said
+
+
+def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
+    group = groups[0]
+    seeds = [interval.seeds for one in findings for interval in (*one.ratios.values(), *one.differences.values())]
+    few = min((number for number in seeds if number > 1), default=1)
+    kind = "bootstrap" if few >= FEW else f"Student's t and rough: {few} seeds"
+    notes = ["×: ratio of means to the baseline, paired by seed" + (f"; 95 % intervals ({kind})." if few > 1 else ".")]
+    if not group.simulated:
+        target = "each group's own" if len(groups) > 1 else target_text(group)
+        notes.append(f"Target: {target}, on the mean of three evaluations.")
+        notes.append(f"As accurate: the whole interval is within ± {100 * SAME_ACCURACY:.1f} points.")
+    if any(one.sign for one in findings):
+        notes.append("≥ and ≤: runs that miss the target count with all their epochs.")
+    if len(groups) > 1:
+        notes.append("Every group counts once. A variant that misses the target in a group has no ratio.")
+        for one in findings:
+            if one.failed:
+                notes.append(f"{one.name} misses it in: {'; '.join(one.failed)}.")
+            elif one.judged < len(one.groups) and one.ratios and not group.simulated:
+                notes.append(f"{one.name}: {one.judged} of {len(one.groups)} groups, in which both reach the target.")
+    if group.source is not None and group.published:
+        notes.append(f"Published: {group.source}.")
+    return " ".join(notes)
+
+
+def target_table(group: Group, *, virtual: bool) -> Table | None:
+    """Absolute numbers to the target; None if no run reaches it."""
+    found = [(one, one.finding) for one in group.variants if one.finding is not None]
+    if group.simulated or group.target is None or not any(one.compared for _, one in found):
         return None
-    rows = [
-        [
-            variant.name,
-            _verdict(one.accuracy if one.judged else None),
-            *(_points(difference) for difference in (one.accuracy, one.best, one.last)),
-        ]
-        for variant, one in found
-    ]
+    simulated = "simulated " * virtual
+    rows = []
+    for variant, one in found:
+        means = one.means
+        row = {
+            "variant": variant.name,
+            "runs that reach it": f"{one.reached} of {one.seeds}",
+            "epochs": f"{means['epochs']:.1f}" if "epochs" in means else _DASH,
+            f"{simulated}time": duration(means["seconds"]) if "seconds" in means else _DASH,
+            "cost": dollars(means["dollars"]) if "dollars" in means else _DASH,
+        }
+        if {"seconds", "dollars"} <= one.ratios.keys() and not variant.is_baseline:
+            row["value ×"] = f"{1 / (one.ratios['seconds'].estimate * one.ratios['dollars'].estimate):.2f}"
+        rows.append(row)
+    note = "Means over the runs that reach the target. Value: 1/(time · cost), relative to the baseline."
+    return Table.of("To the target", rows, note)
+
+
+def results_table(group: Group, *, virtual: bool) -> Table:
+    """Accuracy, loss, time and cost of each variant's runs; of simulations all measures."""
+    rows = []
+    for variant in group.variants:
+        runs = (
+            str(len(variant.runs))
+            if len(variant.runs) == variant.planned
+            else f"{len(variant.runs)} of {variant.planned}"
+        )
+        row = {"variant": variant.name, "runs": runs}
+        if group.simulated:
+            for name, measure in MEASURES.items():
+                mean, theirs = variant.mean(name), variant.published.get(name)
+                row[measure.title] = _DASH if mean is None else measure.shown(mean)
+                row[f"published {measure.title}"] = _DASH if theirs is None else measure.shown(theirs)
+            rows.append(row)
+            continue
+        title, differences = group.metric.title, {} if variant.finding is None else variant.finding.differences
+        losses = [run.history[-1].loss for run in variant.runs if run.history]
+        seconds = median(run.summary.get("seconds_per_epoch") for run in variant.runs)
+        costs = [last for run in variant.runs if run.history and (last := run.history[-1].dollars) is not None]
+        row |= {f"test {title}": _score(variant, "test", group), f"validation {title}": _score(variant, "val", group)}
+        if not variant.is_baseline:
+            row |= {
+                "best, points": _points(differences.get("best")),
+                f"last {LAST}, points": _points(differences.get("last")),
+            }
+        row |= {
+            "final loss": f"{statistics.fmean(losses):.4f}" if losses else _DASH,
+            f"{'simulated ' * virtual}time per epoch": _DASH if seconds is None else duration(seconds),
+            "cost of a run": dollars(statistics.fmean(costs)) if costs else _DASH,
+            "stale rows": _stale(variant),
+        }
+        rows.append(row)
+    if group.simulated:
+        note = "Simulated: nothing was trained. Means over seeds. Value: 1/(time · cost) of the run, per second and dollar."
+        return Table.of("Time and cost of runs", rows, note)
     note = (
-        f"Differences to {group.baseline.name} in points, paired by seed; {_intervals(one.seeds for _, one in found)}. "
-        f"As accurate: yes, if all of the interval of the difference of test {group.metric.title} is within "
-        f"± {100 * SAME_ACCURACY:.1f} points; less or more, if it lies on one side of 0. "
-        f"Last {LAST}: the mean of the validation {group.metric.title} at the end."
+        f"Points: best validation {group.metric.title} and mean of the last {LAST} evaluations, minus the baseline's."
     )
-    if any(not one.judged for _, one in found):
-        note += " Of what never reaches the target, on either side, it is not judged."
-    return TextTable(["variant", "as accurate", *_titles(group.metric)], rows, note)
+    return Table.of("Results", rows, note if any(one.finding for one in group.variants) else "")
 
 
-def _titles(metric: MetricKind) -> list[str]:
-    return [title.format(metric.title) for title in _POINTS.values()]
-
-
-def _verdict(difference: Interval | None) -> str:
-    if difference is None or not difference.exists:
-        return NONE
-    if as_accurate(difference):
-        return "yes"
-    return "more" if difference.low > 0 else "less" if difference.high < 0 else "undecided"
+def _score(variant: Variant, mask: Any, group: Group) -> str:
+    return spread([score_in(run.summary, mask) for run in variant.runs], group.metric)
 
 
 def _points(difference: Interval | None) -> str:
-    return NONE if difference is None else points(difference).replace(" points", "")
+    return points_text(difference)
 
 
-def pooled_table(pool: Pool) -> TextTable:
-    """What it took to the target on the mean over groups, beside the baseline."""
-    rows = []
-    for one in pool.variants:
-        groups = str(one.groups) if one.compared == one.groups else f"{one.compared} of {one.groups}"
-        cells = [times(one.means[what]) if what in one.means else NONE for what in TO_TARGET]
-        reached = f"{one.reached} of {one.runs} (baseline: {one.baseline_reached})"
-        rows.append([one.name, groups, *cells, str(one.less["seconds"]), str(one.more["seconds"]), reached])
-    intervals = _intervals(mean.seeds for one in pool.variants for what in TO_TARGET if (mean := one.means.get(what)))
-    note = (
-        f"Ratios to the baseline, means over {len(pool.groups)} groups, of which each counts once in which both reach the "
-        f"target on the same seeds; {intervals}; seeds vary within groups. Less, more time: in how many groups, as whole "
-        f"intervals say. Groups: {'; '.join(pool.groups)}."
-    )
-    columns = ["variant", "groups", *TITLES.values(), "less time in", "more time in", "reach it"]
-    return TextTable(columns, rows, note)
+def _stale(variant: Variant) -> str:
+    counters = [(run.summary.get("pipeline") or {}).get("counters") or {} for run in variant.runs]
+    read = sum(one.get("rows_read", 0) for one in counters)
+    return f"{100 * sum(one.get('stale_rows', 0) for one in counters) / read:.0f} %" if read else _DASH
 
 
-def pooled_accuracy_table(pool: Pool) -> TextTable:
-    """How accurate variants are on the mean over groups, beside the baseline."""
-    rows = []
-    for one in pool.variants:
-        differences = [one.means.get(what) for what in _POINTS]
-        rows.append([one.name, str(one.groups), _verdict(differences[0]), *map(_points, differences)])
-    intervals = _intervals(mean.seeds for one in pool.variants for what in _POINTS if (mean := one.means.get(what)))
-    note = f"Differences in points, means over all groups that have the variant; {intervals}. Words as for one group."
-    return TextTable(["variant", "groups", "as accurate", *_titles(pool.metric)], rows, note)
+def losses_table(group: Group) -> Table | None:
+    """Servers that were lost and replaced; None if there were none."""
+    losses = [
+        (variant, run, loss)
+        for variant in group.variants
+        for run in variant.runs
+        for loss in (run.summary.get("pipeline") or {}).get("losses") or ()
+    ]
+    if not losses:
+        return None
+    rows = [
+        {
+            "servers": f"{variant.name}, seed {run.run.config.train.seed}: {', '.join(loss['servers'])}",
+            "epoch": str(loss["epoch"]),
+            "run again": duration(loss["wasted_seconds"]) if loss["repeats"] else _DASH,
+            "recovered in": duration(loss["recovery_seconds"]),
+        }
+        for variant, run, loss in losses
+    ]
+    causes = [cause for _, _, loss in losses for cause in loss["causes"]]
+    listed = "; ".join(dict.fromkeys(causes[:_CAUSES]))
+    more = f"; and {len(causes) - _CAUSES} more" if len(causes) > _CAUSES else ""
+    note = f"Lost servers were replaced. Epoch: the first one trained afterwards. Causes: {listed}{more}."
+    return Table.of("Losses", rows, note)
 
 
-def settings_table(settings: Sequence[tuple[str, Mapping[str, Any]]], first: str) -> TextTable | None:
-    """In what configurations differ; None where in nothing.
+def settings_table(settings: Sequence[tuple[str, Mapping[str, Any]]], first: str) -> Table | None:
+    """The keys in which configurations differ; None if they do not.
 
     Args:
-        settings: names, and dotted configurations.
-        first: the title of the first column.
+        settings: Names with dotted configurations.
+        first: Title of the first column.
     """
-    keys = list(dict.fromkeys(key for _, one in settings for key in one))
+    keys = dict.fromkeys(key for _, one in settings for key in one)
     differing = [key for key in keys if len({_value(one, key) for _, one in settings}) > 1]
     if not differing:
         return None
-    return TextTable(
-        [first, *differing], [[name, *(_value(one, key) for key in differing)] for name, one in settings], ""
-    )
+    rows = [{first: name, **{key: _value(one, key) for key in differing}} for name, one in settings]
+    return Table("Different settings", pandas.DataFrame(rows))
 
 
 def _value(setting: Mapping[str, Any], key: str) -> str:
     if key not in setting:
-        return NONE
+        return _DASH
     return value if isinstance(value := setting[key], str) else shown_value(value)
-
-
-def markdown(table: TextTable) -> str:
-    """A table as Markdown."""
-    lines = [_markdown_row(table.columns), "|" + "---|" + "---:|" * (len(table.columns) - 1)]
-    lines += [_markdown_row(row) for row in table.rows]
-    return "\n".join(lines) + (f"\n\n{table.note}" if table.note else "")
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -1,4 +1,4 @@
-"""What a report takes from a run's trace: one epoch of tasks, and how much time each kind of task takes."""
+"""Reads from a run's trace: the tasks of one epoch, and the time that each kind of task takes."""
 
 from __future__ import annotations
 
@@ -10,19 +10,14 @@ from dorylax.runs.trace import read
 
 _MICRO = 1e-6
 _PARAMETERS = "parameters"
+_RESOURCES = {"graph": 0, "tensor": 1, "network": 2, _PARAMETERS: 3}
 
 IN_VAIN = "late or failed"
-"""The kind of calls whose answer did not count."""
+"""The kind of calls whose answer was not used."""
 
 
 class TimelineTask(NamedTuple):
-    """A task of one epoch.
-
-    Attributes:
-        kind: GA, AV, SC, ∇GA, … WU.
-        lane: resource and number: "tensor 3".
-        start, end: in seconds since the epoch began.
-    """
+    """A task: its kind (GA, AV, …), its lane (`tensor 3`), and its start and end in seconds since the epoch began."""
 
     kind: str
     lane: str
@@ -31,12 +26,7 @@ class TimelineTask(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What a trace holds.
-
-    Attributes:
-        tasks: events of the phase "X"; may be gone through again and again.
-        lanes: the names of threads by (process, thread).
-    """
+    """The events of a trace's tasks, which may be iterated again and again, and lane names by (process, thread)."""
 
     tasks: Iterable[Mapping[str, Any]]
     lanes: Mapping[tuple[int, int], str]
@@ -44,7 +34,7 @@ class Trace(NamedTuple):
 
 @final
 class _Tasks:
-    """Of a file, which may be larger than memory: read anew each time."""
+    """Task events of a file that may be larger than memory: each iteration reads it anew."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,10 +44,10 @@ class _Tasks:
 
 
 def read_trace(path: Path) -> Trace | None:
-    """A run's `trace.json`, as far as it is whole; None where there is none.
+    """The complete events of a run's trace.json; None without the file.
 
     Raises:
-        RunDirectoryError: it is no trace, or cannot be read.
+        RunDirectoryError: The file is no trace, or cannot be read.
     """
     if not path.is_file():
         return None
@@ -66,15 +56,15 @@ def read_trace(path: Path) -> Trace | None:
 
 
 def traced_epochs(trace: Trace) -> int:
-    """Of how many epochs it holds tasks."""
+    """Number of epochs with tasks."""
     return len({event["args"]["epoch"] for event in trace.tasks if event["args"]["epoch"] >= 0})
 
 
 def one_epoch(trace: Trace) -> list[TimelineTask]:
-    """The tasks of an epoch that took as long as those that are traced usually do.
+    """Tasks on the first graph server and the parameter servers during an epoch of median length.
 
-    It is the first graph server's, from where its first interval enters the epoch to where its first enters the next. In
-    asynchronous runs these are tasks of other epochs too.
+    The epoch lasts from its first task on that server to the first task of the next epoch. In asynchronous runs tasks of
+    other epochs run meanwhile.
     """
     starts: dict[int, float] = {}
     ends: dict[int, float] = {}
@@ -85,14 +75,10 @@ def one_epoch(trace: Trace) -> list[TimelineTask]:
             ends[epoch] = max(ends.get(epoch, 0.0), event["ts"] + event["dur"])
     if not starts:
         return []
-    last = max(starts)  # of others, too, nobody knows when the next began, where a sample leaves it out
-    lengths = {
-        epoch: starts.get(epoch + 1, ends[epoch]) - start
-        for epoch, start in starts.items()
-        if epoch + 1 in starts or epoch == last
-    }
-    by_length = sorted(lengths, key=lambda epoch: (lengths[epoch], epoch))
-    usual = by_length[len(by_length) // 2]
+    # A sampled trace does not tell when the epoch after a gap began.
+    whole = [epoch for epoch in starts if epoch + 1 in starts or epoch == max(starts)]
+    lengths = {epoch: starts.get(epoch + 1, ends[epoch]) - starts[epoch] for epoch in whole}
+    usual = sorted(lengths, key=lambda epoch: (lengths[epoch], epoch))[len(lengths) // 2]
     begin, end = starts[usual], starts[usual] + lengths[usual]
     found = []
     for event in trace.tasks:
@@ -100,29 +86,25 @@ def one_epoch(trace: Trace) -> list[TimelineTask]:
         resource = event["args"]["kind"]
         if last <= begin or first >= end or (event["pid"] != 0 and resource != _PARAMETERS):
             continue
-        lane = trace.lanes.get((event["pid"], event["tid"]), resource)  # in a damaged trace it may have no name
-        found.append(
-            TimelineTask(_kind(event), lane, _MICRO * (max(first, begin) - begin), _MICRO * (min(last, end) - begin))
-        )
-    order = {"graph": 0, "tensor": 1, "network": 2, _PARAMETERS: 3}
-    return sorted(found, key=lambda task: (order.get(task.lane.split(" ")[0], 9), task.lane, task.start))
+        lane = trace.lanes.get((event["pid"], event["tid"]), resource)  # a damaged trace may lack its name
+        times = _MICRO * (max(first, begin) - begin), _MICRO * (min(last, end) - begin)
+        found.append(TimelineTask(_kind(event), lane, *times))
+    return sorted(found, key=lambda task: (_RESOURCES.get(task.lane.split(" ")[0], 9), task.lane, task.start))
+
+
+def task_seconds(trace: Trace) -> dict[str, float]:
+    """Seconds per epoch by kind of task, over all servers; all messages together are `network`."""
+    epochs = traced_epochs(trace)
+    totals: dict[str, float] = {}
+    for event in trace.tasks:
+        if event["args"]["epoch"] >= 0 or event["args"]["kind"] == _PARAMETERS:  # others ran before training
+            kind = _kind(event)
+            totals[kind] = totals.get(kind, 0.0) + _MICRO * event["dur"]
+    return {kind: seconds / max(1, epochs) for kind, seconds in totals.items()}
 
 
 def _kind(event: Mapping[str, Any]) -> str:
-    """GA, AV, …; messages are together, and so are calls whose answer did not count."""
     if event["args"]["kind"] == "network":
         return "network"
     name = str(event["name"])
     return IN_VAIN if name.endswith(")") else name  # "AV (late)"
-
-
-def task_seconds(trace: Trace) -> dict[str, float]:
-    """Seconds per epoch by kind of task, over all servers; messages together as `network`."""
-    epochs = {event["args"]["epoch"] for event in trace.tasks if event["args"]["epoch"] >= 0}
-    totals: dict[str, float] = {}
-    for event in trace.tasks:
-        if event["args"]["epoch"] < 0 and event["args"]["kind"] != _PARAMETERS:
-            continue  # before training
-        kind = _kind(event)
-        totals[kind] = totals.get(kind, 0.0) + _MICRO * event["dur"]
-    return {kind: seconds / max(1, len(epochs)) for kind, seconds in totals.items()}

@@ -1,15 +1,16 @@
-"""What a sweep has shown, on histories with known answers."""
+"""Comparison of variants with their baseline, by seed, in each group and over groups, on histories with known answers."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from dorylax.experiments.analysis import AT_LEAST, AT_MOST, RunHistory, Variant, analyse, compare
-from dorylax.experiments.sentences import sentences
+from dorylax.experiments.analysis import AT_LEAST, AT_MOST, Finding, Group, RunHistory, compare, grouped, pool
+from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
 from dorylax.runs.result import EpochRecord
@@ -23,6 +24,7 @@ zip:
 seeds: 2
 """
 _COMPARE = "compare: {baseline: {pipeline.mode: pipe}}\n"
+_TARGET = "compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n"
 
 
 @functools.cache
@@ -30,14 +32,18 @@ def _sweep(compare: str = _COMPARE) -> Sweep:
     return read(_TEXT + compare, "s.yaml", "s")
 
 
-def _done(
+def _is_pipe(run: Run) -> bool:
+    return run.setting["pipeline.mode"] == "pipe"
+
+
+def done(
     run: Run,
     accuracies: Sequence[float | None],
     seconds: float = 1.0,
     dollars: float | None = 1.0,
     test: float | None = 0.8,
 ) -> RunHistory:
-    """A run with these validation accuracies, each epoch with so many seconds and dollars."""
+    """A run with these validation accuracies; each epoch takes the same seconds and dollars."""
     history = [
         EpochRecord(epoch, 1.0, value, value, value, seconds, None if dollars is None else dollars * (epoch + 1))
         for epoch, value in enumerate(accuracies)
@@ -45,212 +51,306 @@ def _done(
     return RunHistory(run, history, {"test_accuracy": test})
 
 
-def _crossing_at(epochs: int, length: int = 20) -> list[float]:
-    """Reaches 0.9 so that the mean over three epochs does after so many."""
+def crossing_at(epochs: int, length: int = 20) -> list[float]:
+    """Accuracies whose mean over three epochs reaches 0.9 after so many."""
     return [0.1] * (epochs - 3) + [0.9] * (length - epochs + 3)
 
 
-def _study(sweep: Sweep, **asynchronous: Any) -> list[RunHistory]:
-    """Synchronous runs are at 0.9 after 5 epochs; the others, unless told otherwise, after 10 of half the time."""
-    given: dict[str, Any] = {"accuracies": _crossing_at(10), "seconds": 0.5, "dollars": 0.25, **asynchronous}
-    return [
-        _done(run, _crossing_at(5)) if run.setting["pipeline.mode"] == "pipe" else _done(run, **given)
-        for run in sweep.runs
-    ]
+def _runs(sweep: Sweep, **asynchronous: Any) -> list[RunHistory]:
+    """Synchronous runs reach 0.9 after 5 epochs; the others, unless told otherwise, after 10 of half the time."""
+    given: dict[str, Any] = {"accuracies": crossing_at(10), "seconds": 0.5, "dollars": 0.25, **asynchronous}
+    return [done(run, crossing_at(5)) if _is_pipe(run) else done(run, **given) for run in sweep.runs]
+
+
+def _first(sweep: Sweep, runs: Sequence[RunHistory]) -> Finding:
+    """On the asynchronous variant of the first group."""
+    (found,) = grouped(sweep, runs)[0].findings
+    return found
 
 
 def test_groups_hold_what_is_compared() -> None:
-    groups = analyse(_sweep(), _study(_sweep()))
+    groups = grouped(_sweep(), _runs(_sweep()))
     assert [group.name for group in groups] == ["gcn", "gat"]
     assert [[one.name for one in group.variants] for group in groups] == [["pipe", "async S=1"]] * 2
     assert [[one.is_baseline for one in group.variants] for group in groups] == [[True, False]] * 2
     assert [one.planned for one in groups[0].variants] == [2, 2]
-    assert [run.seed for run in groups[1].variants[0].runs] == [0, 1]
     assert groups[0].target == pytest.approx(0.89)
+    assert groups[1].variants[1].setting == {
+        "model.name": "gat",
+        "pipeline.mode": "async",
+        "pipeline.staleness": 1,
+    }
 
 
-def test_what_was_published_stands_beside_its_variant() -> None:
+def test_published_numbers_go_with_their_variant() -> None:
     points = "[{at: {model.name: gat, pipeline.mode: async}, epochs_to_target_ratio: 1.5}]"
     sweep = _sweep(f"{_COMPARE}published: {{source: a paper, points: {points}}}\n")
-    gcn, gat = analyse(sweep, _study(sweep))
-    assert (gcn.published, gat.published, gat.source) == ([], ["epochs"], "a paper")
-    assert [dict(one.published) for one in gat.variants] == [{}, {"epochs_to_target_ratio": 1.5}]
-    assert analyse(_sweep(), [])[1].source is None
+    gcn, gat = grouped(sweep, _runs(sweep))
+    assert (gcn.published, gat.published, gat.source) == ([], ["epochs_to_target_ratio"], "a paper")
+    assert gat.published_ratio(gat.variants[1], "epochs") == 1.5
+    assert gat.published_ratio(gat.variants[0], "epochs") is None
 
 
-def test_without_a_comparison_all_is_one_group() -> None:
+def test_two_axes_without_a_comparison_are_one_group() -> None:
     sweep = _sweep("")
-    (group,) = analyse(sweep, _study(sweep))
-    assert (group.name, group.target, sentences(group)) == ("", None, [])
+    (group,) = grouped(sweep, _runs(sweep))
+    assert (group.name, group.target, group.findings) == ("", None, [])
     assert [one.name for one in group.variants] == ["gcn, pipe", "gcn, async S=1", "gat, pipe", "gat, async S=1"]
-    assert all(one.compared is None and not one.is_baseline for one in group.variants)
 
 
 def test_ratios_to_the_target() -> None:
-    base, other = analyse(_sweep(), _study(_sweep(), test=0.802))[0].variants
-    assert (base.compared.epochs, base.compared.seconds, base.compared.dollars) == (5.0, 5.0, 5.0)
-    assert base.compared.epochs_ratio is base.compared.accuracy is base.compared.value_ratio is None
-    found = other.compared
-    assert (found.epochs, found.seconds, found.dollars, found.seeds) == (10.0, 5.0, 2.5, 2)
-    assert (found.reached, found.baseline_reached, found.judged, found.sign) == (2, 2, 2, "")
-    for ratio, value in ((found.epochs_ratio, 2.0), (found.seconds_ratio, 1.0), (found.dollars_ratio, 0.5)):
-        assert (ratio.estimate, ratio.low, ratio.high) == (value, value, value)
-    assert found.value_ratio == 2.0
-    assert found.accuracy.estimate == pytest.approx(0.002)
-    assert found.as_accurate
-
-
-def test_the_sentence_says_it_in_words() -> None:
-    text, rough = sentences(analyse(_sweep(), _study(_sweep(), test=0.802))[0])
-    assert rough == "Intervals of 2 seeds are rough: Student's t with 1 degree of freedom in place of the bootstrap."
-    assert text == (
-        "async S=1 needs 2.00× (2.00–2.00) the epochs of pipe, 1.00× (1.00–1.00) the time and "
-        "0.50× (0.50–0.50) the cost; it is as accurate: +0.20 points (+0.20 to +0.20)."
+    group = grouped(_sweep(), _runs(_sweep(), test=0.802))[0]
+    base, found = group.variants[0].finding, group.variants[1].finding
+    assert base is not None
+    assert found is not None
+    assert base.means == pytest.approx(
+        {"epochs": 5, "seconds": 5, "dollars": 5, "accuracy": 0.8, "best": 0.9, "last": 0.82}
+    )
+    assert (found.means["epochs"], found.means["seconds"], found.means["dollars"]) == (10.0, 5.0, 2.5)
+    assert (found.seeds, found.reached, found.baseline_reached, found.sign, found.failed) == (2, 2, 2, "", ())
+    assert {name: ratio.estimate for name, ratio in found.ratios.items()} == {"epochs": 2, "seconds": 1, "dollars": 0.5}
+    assert found.differences["accuracy"].estimate == pytest.approx(0.002)
+    assert (found.less, found.more) == (
+        {"epochs": 0, "seconds": 0, "dollars": 1},
+        {"epochs": 1, "seconds": 0, "dollars": 0},
     )
 
 
-def test_one_seed_has_no_intervals_and_proves_nothing() -> None:
-    done = [one for one in _study(_sweep(), test=0.802) if one.seed == 0]
-    group = analyse(_sweep(), done)[0]
-    assert sentences(group) == [
-        "async S=1 needs 2.00× the epochs of pipe, 1.00× the time and 0.50× the cost; on this one seed its accuracy "
-        "differs by +0.20 points.",
-        "What rests on one seed has no interval, and is not certain.",
-    ]
-    assert group.variants[1].compared.as_accurate is None
+def test_a_run_that_misses_the_target_counts_with_all_its_epochs() -> None:
+    """Four times the epochs and twice the time; 0.6 of the cost says nothing."""
+    found = _first(_sweep(), _runs(_sweep(), accuracies=[0.5] * 20, dollars=0.15))
+    assert (found.reached, found.sign, found.failed, found.means) == (0, AT_LEAST, ("gcn",), {})
+    assert {name: ratio.estimate for name, ratio in found.ratios.items()} == {"epochs": 4.0, "seconds": 2.0}
 
 
-@pytest.mark.parametrize(("test", "words"), [(0.82, "is more accurate: +2.00"), (0.78, "is less accurate: -2.00")])
-def test_the_sentence_says_which_is_more_accurate(test: float, words: str) -> None:
-    assert words in sentences(analyse(_sweep(), _study(_sweep(), test=test))[0])[0]
+def test_a_run_that_ends_early_without_reaching_the_target_has_gained_nothing() -> None:
+    found = _first(_sweep(), _runs(_sweep(), accuracies=[0.5] * 4))
+    assert (found.ratios, found.failed) == ({}, ("gcn",))
 
 
-def test_accuracies_that_may_differ_or_not() -> None:
-    done = [
-        _done(run, _crossing_at(5), test=0.8 + (0.02 if run.config.train.seed else -0.02) * (not _is_pipe(run)))
-        for run in _sweep().runs
-    ]
-    assert "it may differ in accuracy: +0.00 points (-25.41 to +25.41)" in sentences(analyse(_sweep(), done)[0])[0]
+def test_a_baseline_that_misses_the_target_makes_upper_bounds() -> None:
+    sweep = _sweep(_TARGET)
 
+    def found(base: Sequence[float]) -> Finding:
+        return _first(sweep, [done(run, base if _is_pipe(run) else crossing_at(5)) for run in sweep.runs])
 
-def _is_pipe(run: Run) -> bool:
-    return run.setting["pipeline.mode"] == "pipe"
-
-
-def test_a_run_that_never_gets_there_counts_with_all_its_epochs_where_that_is_more() -> None:
-    """Four times the epochs, and no claim where a bound says nothing: twice the time, but 0.6 of the cost."""
-    group = analyse(_sweep(), _study(_sweep(), accuracies=[0.5] * 20, dollars=0.15))[0]
-    found = group.variants[1].compared
-    assert (found.epochs, found.seconds, found.dollars) == (None, None, None)  # it is nobody's time to the target
-    assert (found.epochs_ratio.estimate, found.reached, found.sign) == (4.0, 0, AT_LEAST)
-    assert found.dollars_ratio is found.value_ratio is None
-    assert sentences(group)[0].startswith(
-        "async S=1 needs at least 4.00× (4.00–4.00) the epochs of pipe and at least 2.00× (2.00–2.00) the time; "
-        "it reaches the target on 0 of 2 seeds, pipe on 2; it"
-    )
-
-
-def test_what_ends_early_without_getting_there_has_gained_nothing() -> None:
-    group = analyse(_sweep(), _study(_sweep(), accuracies=[0.5] * 4))[0]
-    found = group.variants[1].compared
-    assert found.epochs_ratio is found.seconds_ratio is found.dollars_ratio is found.value_ratio is None
-    text, *_ = sentences(group)
-    assert text.startswith("async S=1 reaches the target on 0 of 2 seeds, pipe on 2: what it takes is not compared; it")
-    assert "×" not in text
-
-
-def test_a_baseline_that_never_gets_there_makes_upper_bounds() -> None:
-    sweep = _sweep("compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n")
-
-    def done(other: Sequence[float], base: Sequence[float] = (0.5,) * 20) -> list[RunHistory]:
-        return [_done(run, base if _is_pipe(run) else other) for run in sweep.runs]
-
-    group = analyse(sweep, done(_crossing_at(5)))[0]
-    assert group.target == 0.85
-    found = group.variants[1].compared
-    assert found.sign == AT_MOST
-    assert sentences(group)[0].startswith("async S=1 needs at most 0.25× (0.25–0.25) the epochs of pipe, at most")
-    assert "; it reaches the target on 2 of 2 seeds, pipe on 0; it" in sentences(group)[0]
-    longer = analyse(sweep, done(_crossing_at(5), [0.5] * 4))[0].variants[1].compared
-    assert longer.epochs_ratio is None  # that the baseline ended sooner says nothing
+    assert (found([0.5] * 20).sign, found([0.5] * 20).ratios["epochs"].estimate) == (AT_MOST, 0.25)
+    assert found([0.5] * 20).failed == ()
+    assert found([0.5] * 4).ratios == {}  # that the baseline ended sooner says nothing
 
 
 @pytest.mark.parametrize(
-    ("reaching", "sign", "judged"),
+    ("reaching", "sign", "judged", "fails"),
     [
-        ({"pipe": {0, 1}, "async": {0}}, AT_LEAST, 2),
-        ({"pipe": {0}, "async": {0}}, "", 1),  # on the other seed neither does
-        ({"pipe": {0}, "async": {0, 1}}, AT_MOST, 2),
-        ({"pipe": {0}, "async": {1}}, "", 2),
+        ({"pipe": {0, 1}, "async": {0}}, AT_LEAST, 2, True),
+        ({"pipe": {0}, "async": {0}}, "", 1, False),  # on the other seed both miss it
+        ({"pipe": {0}, "async": {0, 1}}, AT_MOST, 2, False),
+        ({"pipe": {0}, "async": {1}}, None, 2, True),
     ],
     ids=["variant fails", "both fail", "baseline fails", "each fails"],
 )
-def test_on_which_seeds_ratios_rest(reaching: dict[str, set[int]], sign: str, judged: int) -> None:
-    sweep = _sweep("compare: {baseline: {pipeline.mode: pipe}, target: 0.85}\n")
-    done = [
-        _done(run, _crossing_at(5) if run.config.train.seed in reaching[run.setting["pipeline.mode"]] else [0.5] * 20)
-        for run in sweep.runs
-    ]
-    found = analyse(sweep, done)[0].variants[1].compared
-    assert (found.sign, found.judged, found.reached) == (sign, judged, len(reaching["async"]))
-    if reaching["pipe"].isdisjoint(reaching["async"]):
-        assert found.epochs_ratio is None
+def test_the_seeds_of_ratios(reaching: dict[str, set[int]], sign: str | None, judged: int, fails: bool) -> None:
+    sweep = _sweep(_TARGET)
+    found = _first(
+        sweep,
+        [
+            done(run, crossing_at(5) if run.config.train.seed in reaching[run.setting["pipeline.mode"]] else [0.5] * 20)
+            for run in sweep.runs
+        ],
+    )
+    assert (found.sign, bool(found.failed), found.reached) == (sign, fails, len(reaching["async"]))
+    if sign is None:
+        assert found.ratios == {}
     else:
-        assert found.epochs_ratio.seeds == judged
+        assert found.ratios["epochs"].seeds == judged
 
 
-def test_runs_that_cost_nothing() -> None:
-    found = analyse(_sweep(), _study(_sweep(), dollars=None))[0]
-    compared = found.variants[1].compared
-    assert compared.dollars is compared.dollars_ratio is compared.value_ratio is None
-    assert compared.seconds_ratio is not None
-    assert "cost" not in sentences(found)[0]
+def test_runs_without_cost_or_test_mask_have_no_ratio_or_difference() -> None:
+    found = _first(_sweep(), _runs(_sweep(), dollars=None, test=None))
+    assert set(found.ratios) == {"epochs", "seconds"}
+    assert set(found.differences) == {"best", "last"}
 
 
-def test_without_a_test_mask_no_accuracies_are_compared() -> None:
-    group = analyse(_sweep(), _study(_sweep(), test=None))[0]
-    compared = group.variants[1].compared
-    assert compared.accuracy is compared.as_accurate is None
-    assert sentences(group)[0].endswith("the cost.")
+def test_only_seeds_that_both_have_are_compared() -> None:
+    runs = [one for one in _runs(_sweep()) if _is_pipe(one.run) or one.run.config.train.seed == 1]
+    group = grouped(_sweep(), runs)[0]
+    assert [one.finding.seeds for one in group.variants if one.finding] == [2, 1]
+    assert (len(group.variants[1].runs), group.variants[1].planned) == (1, 2)
+    apart = [one for one in _runs(_sweep()) if one.run.config.train.seed == _is_pipe(one.run)]
+    assert grouped(_sweep(), apart)[0].findings == []
 
 
-def test_only_seeds_that_both_have() -> None:
-    done = [one for one in _study(_sweep()) if _is_pipe(one.run) or one.seed == 1]
-    base, other = analyse(_sweep(), done)[0].variants
-    assert (base.compared.seeds, other.compared.seeds, len(other.runs), other.planned) == (2, 1, 1, 2)
-    apart = [one for one in _study(_sweep()) if one.seed == _is_pipe(one.run)]
-    assert analyse(_sweep(), apart)[0].variants[1].compared is None
+def test_pairs_have_the_same_seed() -> None:
+    """In whatever order the runs come."""
+    sweep = _sweep()
+    runs = [
+        done(run, crossing_at(5 + 5 * run.config.train.seed), test=0.1 * run.config.train.seed) for run in sweep.runs
+    ]
+    found = _first(
+        sweep, [one for one in runs if _is_pipe(one.run)] + [one for one in runs[::-1] if not _is_pipe(one.run)]
+    )
+    difference = found.differences["accuracy"]
+    assert (difference.low, difference.high) == (0, 0)
+    mine = [one for one in runs[::-1] if one.run.setting == sweep.runs[2].setting]
+    swapped = compare("", mine, runs[:2], 0.85)
+    assert swapped is not None
+    assert swapped.differences["accuracy"].high == 0
 
 
 def test_without_a_baseline_run_nothing_is_compared() -> None:
-    done = [one for one in _study(_sweep()) if not _is_pipe(one.run)]
-    group = analyse(_sweep(), done)[0]
-    assert (group.target, sentences(group)) == (None, [])
-    assert [one.compared for one in group.variants] == [None, None]
-    assert analyse(_sweep(), [])[1].variants[0].runs == ()
+    group = grouped(_sweep(), [one for one in _runs(_sweep()) if not _is_pipe(one.run)])[0]
+    assert (group.target, group.findings) == (None, [])
 
 
 def test_epochs_without_an_evaluation_are_counted() -> None:
     """Every second epoch is evaluated: the third evaluation at 0.9 is after epoch 8."""
-    run = _sweep().runs[0]
-    one = _done(run, [None, 0.1, None, 0.9, None, 0.9, None, 0.9, None, 0.9])
+    one = done(_sweep().runs[0], [None, 0.1, None, 0.9, None, 0.9, None, 0.9, None, 0.9])
     assert [record.epoch for record in one.evaluated] == [1, 3, 5, 7, 9]
-    found = one.crossing(0.85)
-    assert (found.epochs, found.censored) == (8, False)
-    assert one.seconds_until(8) == 8.0
-    assert one.dollars_until(8) == 8.0
-    missed = one.crossing(0.95)
-    assert (missed.epochs, missed.censored) == (10, True)
+    assert one.crossing(0.85) == (8, False)
+    assert one.crossing(0.95) == (10, True)
+    measured = one.measured(0.85)
+    assert (measured["seconds"], measured["dollars"]) == (8.0, 8.0)
 
 
-def test_runs_that_were_never_evaluated_are_censored() -> None:
-    mine, theirs = (_done(run, [None] * 4) for run in _sweep().runs[:2])
-    found = compare([mine], [theirs], 0.5)
-    assert found is None  # other seeds
-    found = compare([mine], [mine], 0.5, is_baseline=True)
-    assert (found.epochs, found.reached, found.judged) == (None, 0, 0)
+def test_runs_that_were_never_evaluated_miss_the_target() -> None:
+    mine, theirs = (done(run, [None] * 4) for run in _sweep().runs[:2])
+    assert compare("", [mine], [theirs], 0.5) is None  # other seeds
+    found = compare("", [mine], [mine], 0.5)
+    assert found is not None
+    assert (found.reached, found.compared, found.ratios, found.failed) == (0, False, {}, ())
 
 
-def test_variants_keep_the_whole_setting() -> None:
-    variant: Variant = analyse(_sweep(), [])[1].variants[1]
-    assert variant.setting == {"model.name": "gat", "pipeline.mode": "async", "pipeline.staleness": 1}
+# Over groups.
+
+_GROUPS = """\
+grid: {data.name: [cora, citeseer, pubmed]}
+zip:
+  pipeline.mode: [pipe, async]
+  pipeline.staleness: [null, 1]
+seeds: 2
+compare: {baseline: {pipeline.mode: pipe}}
+"""
+_EPOCHS = {"cora": 4, "citeseer": 6, "pubmed": 8}
+
+
+def pooled(change: Callable[[RunHistory], RunHistory | None] = lambda one: one) -> tuple[list[Group], list[Finding]]:
+    """Groups in which asynchronous runs take `_EPOCHS` of half the time to the target, and the others 4."""
+    sweep, runs = read(_GROUPS, "s.yaml", "s"), []
+    for run in sweep.runs:
+        data = run.setting["data.name"]
+        one = done(run, crossing_at(4, 10)) if _is_pipe(run) else done(run, crossing_at(_EPOCHS[data], 10), 0.5, None)
+        runs.append(change(one))
+    groups = grouped(sweep, [one for one in runs if one is not None])
+    return groups, pool(groups)
+
+
+def _of(one: RunHistory, data: str) -> bool:
+    return one.run.setting["data.name"] == data and not _is_pipe(one.run)
+
+
+def test_each_group_counts_once() -> None:
+    # Pubmed has one seed only, which counts as much as two seeds elsewhere.
+    _, (found,) = pooled(
+        lambda one: one if one.run.setting["data.name"] != "pubmed" or not one.run.config.train.seed else None
+    )
+    assert (found.name, found.groups, found.judged, found.seeds) == ("async S=1", ("cora", "citeseer", "pubmed"), 3, 5)
+    assert found.ratios["epochs"].estimate == pytest.approx((1 + 1.5 + 2) / 3)
+    assert found.ratios["seconds"].estimate == pytest.approx((1 + 1.5 + 2) / 6)
+    assert not found.ratios["epochs"].exists  # pubmed has no interval
+    assert "dollars" not in found.ratios
+    assert found.differences["accuracy"].estimate == 0
+
+
+def test_a_group_in_which_a_variant_misses_the_target_is_a_failure_in_every_number() -> None:
+    """However much it gains elsewhere."""
+
+    def fails(one: RunHistory) -> RunHistory:
+        short = [dataclasses.replace(record, val_accuracy=0.1) for record in one.history[:3]]
+        return dataclasses.replace(one, history=short) if _of(one, "pubmed") else one
+
+    _, (found,) = pooled(fails)
+    assert (found.failed, found.ratios, found.reached, found.baseline_reached) == (("pubmed",), {}, 4, 6)
+    assert found.less["seconds"] == 2
+    assert found.more["seconds"] == found.more["epochs"] - 1 == 1  # citeseer needs more epochs, too
+
+
+def test_one_seed_that_misses_the_target_makes_the_group_a_failure() -> None:
+    def fails(one: RunHistory) -> RunHistory:
+        low = [dataclasses.replace(record, val_accuracy=0.1) for record in one.history]
+        return dataclasses.replace(one, history=low) if _of(one, "cora") and one.run.config.train.seed else one
+
+    _, (found,) = pooled(fails)
+    assert (found.failed, found.ratios) == (("cora",), {})
+
+
+def test_groups_in_which_the_baseline_misses_the_target_have_no_ratio() -> None:
+    def fails(one: RunHistory) -> RunHistory | None:
+        return None if one.run.setting["data.name"] == "cora" and _is_pipe(one.run) else one
+
+    groups, (found,) = pooled(fails)
+    assert (groups[0].findings, found.groups) == ([], ("citeseer", "pubmed"))
+    assert pool(groups[:2]) == []  # one group is no pool
+
+
+# Simulations.
+
+_SIMULATED = """\
+simulate: true
+base: {pipeline.servers: 2}
+grid: {graph.name: [amazon, friendster]}
+zip: {pipeline.mode: [pipe, async], pipeline.staleness: [null, 0]}
+seeds: 2
+compare: {baseline: {pipeline.mode: pipe}}
+published:
+  source: a paper
+  points: [{at: {graph.name: amazon, pipeline.mode: async}, epoch_seconds_ratio: 0.9, dollars: 3}]
+"""
+
+
+def simulated(run: Run, seconds: float, dollars: float) -> RunHistory:
+    """A simulated run with these measures."""
+    summary = dict.fromkeys(MEASURES, 0.5) | {"epoch_seconds": seconds, "seconds": 10 * seconds, "dollars": dollars}
+    return RunHistory(run, [], summary | {"value": 1 / (10 * seconds * dollars) if dollars else None})
+
+
+def test_simulated_runs_are_compared_by_their_measures() -> None:
+    sweep = read(_SIMULATED, "s.yaml", "s")
+    runs = [
+        simulated(run, (4.0 if _is_pipe(run) else 2.0) * (1 + run.config.train.seed), 3.0 if _is_pipe(run) else 6.0)
+        for run in sweep.runs
+    ]
+    amazon, friendster = grouped(sweep, runs)
+    assert (amazon.name, friendster.name) == ("amazon", "friendster")
+    (found,) = amazon.findings
+    assert {name: ratio.estimate for name, ratio in found.ratios.items()} == pytest.approx(
+        {"epoch_seconds": 0.5, "seconds": 0.5, "dollars": 2.0, "value": 1.0}
+    )
+    assert amazon.variants[1].mean("epoch_seconds") == pytest.approx(3.0)
+    assert amazon.published == ["dollars", "epoch_seconds_ratio"]
+    assert amazon.published_ratio(amazon.variants[1], "epoch_seconds") == 0.9
+    (missing, _) = grouped(sweep, [one for one in runs if not _is_pipe(one.run)])
+    assert (missing.findings, missing.variants[0].mean("seconds")) == ([], None)
+
+
+def test_variants_are_named_by_what_differs_and_baselines_as_the_file_says() -> None:
+    text = (
+        "simulate: true\nbase: {graph.name: amazon, pipeline.mode: async}\n"
+        "zip: {pipeline.fuse: [true, false, true], tensor.streaming: [true, true, false]}\n"
+        "compare: {baseline: {pipeline.fuse: true, tensor.streaming: true}, name: all on}\n"
+    )
+    sweep = read(text, "s.yaml", "s")
+    (group,) = grouped(sweep, [simulated(run, 1.0, 0.0) for run in sweep.runs])
+    assert [one.name for one in group.variants] == ["all on", "fuse=false", "streaming=false"]
+    assert set(group.findings[0].ratios) == {"epoch_seconds", "seconds"}  # nothing costs anything
+
+
+def test_labels_name_variants() -> None:
+    sweep = read(
+        "zip: {pipeline.mode: [pipe, async], pipeline.staleness: [null, 1], label: [synchronous, Dorylus (bound only)]}\n"
+        "grid: {model.name: [gcn, gat]}\ncompare: {baseline: {pipeline.mode: pipe}}\n",
+        "s.yaml",
+        "s",
+    )
+    assert [one.name for one in grouped(sweep, [])[0].variants] == ["synchronous", "Dorylus (bound only)"]
+    assert sweep.runs[1].label == "Dorylus (bound only), gcn, seed 0"
+    assert sweep.axes == ("model.name", "pipeline.mode", "pipeline.staleness")

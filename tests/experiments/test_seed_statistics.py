@@ -12,7 +12,6 @@ from dorylax.experiments.seed_statistics import (
     mean_of_ratios,
     mean_std,
     median,
-    paired_difference,
     paired_ratio,
 )
 
@@ -38,7 +37,7 @@ def test_pairs_cancel_what_seeds_have_in_common():
     found = paired_ratio(1.25 * baseline, baseline)
     assert found.estimate == pytest.approx(1.25)
     assert found.high - found.low < 1e-12  # unpaired, the interval would be tens of per cent wide
-    difference = paired_difference(baseline + 2, baseline)
+    difference = mean_of_differences([(baseline + 2, baseline)])
     assert (difference.estimate, difference.low, difference.high) == pytest.approx((2, 2, 2))
 
 
@@ -47,7 +46,7 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     covered = 0
     for k in range(100):
         values = rng.normal(0.3, 1, 50)
-        found = paired_difference(values, np.zeros(50), seed=k)
+        found = mean_of_differences([(values, np.zeros(50))], seed=k)
         covered += found.low <= 0.3 <= found.high
     assert 88 <= covered <= 99
 
@@ -87,7 +86,7 @@ def test_intervals_of_few_seeds_cover_the_truth_as_often_as_they_say(seeds: int,
 
 
 def test_two_seeds_have_one_degree_of_freedom() -> None:
-    found = paired_difference([1.0, 3.0], [0.0, 0.0])
+    found = mean_of_differences([([1.0, 3.0], [0.0, 0.0])])
     assert (found.estimate, found.low, found.high) == pytest.approx((2.0, 2 - 12.7062, 2 + 12.7062), abs=1e-4)
 
 

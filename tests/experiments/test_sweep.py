@@ -11,7 +11,7 @@ from dorylax.experiments.sweep import Comparison, Sweep, select
 from dorylax.experiments.sweep_file import expand, one_setting, read
 from dorylax.settings.strict_yaml import parse
 
-_PARTS = "description, simulate, base, grid, zip, exclude, seeds, compare, published"
+_PARTS = "title, question, description, simulate, base, grid, zip, exclude, seeds, compare, published"
 _CONFIGS = Path(__file__).parent.parent.parent / "experiments" / "configs"
 
 
@@ -107,6 +107,17 @@ def test_nothing_but_seeds_is_one_setting() -> None:
         ("grid: {model.name: [gcn]}\nseeds: [1, 1]\n", "s.yaml:2: seeds lists 1 twice"),
         ("grid: {model.name: [gcn]}\nseeds: [-1]\n", "s.yaml:2: train.seed must be ≥ 0 and < 2147483648, got -1"),
         ("grid: {model.name: [gcn]}\ndescription: 3\n", "s.yaml:2: description must be text, got 3"),
+        ("grid: {model.name: [gcn]}\ntitle: 3\n", "s.yaml:2: title must be text, got 3"),
+        (
+            "zip:\n  model.name: [gcn, gat]\n  label: [one]\n",
+            "s.yaml:3: values of zip go together, but model.name lists 2 and label lists 1",
+        ),
+        ("zip:\n  model.name: [gcn, gat]\n  label: [one, one]\n", "s.yaml:3: label lists 'one' twice"),
+        (
+            "zip:\n  model.name: [gcn, gat]\n  label: [1, 2]\n",
+            "s.yaml:3: label must be a list of names, one for each value, got [1, 2]",
+        ),
+        ("zip:\n  label: [one]\n", "s.yaml:2: label names values of other keys: add one to this block"),
         (
             "grid:\n  model.name: [gat, gcn]\n  model.heads: [2]\n",
             "s.yaml:3: model.heads is not an option of model gcn, whose options are "

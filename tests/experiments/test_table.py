@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
 from dorylax.config import RunConfig
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.sweep_file import read
-from dorylax.experiments.table import summary_table, time_title
+from dorylax.experiments.table import print_summary, summary_table, time_title
 
 
 def test_times_of_two_clocks_are_told_apart() -> None:
@@ -17,7 +18,7 @@ def test_times_of_two_clocks_are_told_apart() -> None:
     assert [time_title(configs) for configs in ([], [single], [virtual], [single, virtual])] == [
         "time per epoch",
         "time per epoch",
-        "virtual time per epoch",
+        "simulated time per epoch",
         "time per epoch (of either clock)",
     ]
 
@@ -39,19 +40,43 @@ _ONE = {"test_accuracy": 0.5, "final_loss": 1.0, "best_epoch": 3, "epochs": 8, "
 _OTHER = {"test_accuracy": 0.7, "final_loss": 1.2, "best_epoch": 5, "epochs": 6, "stopped": "patience"}
 
 
-def test_a_row_per_setting() -> None:
+def test_a_row_per_variant() -> None:
     titles, gcn, gat = _rows("grid: {model.name: [gcn, gat]}\nseeds: 2\n", _ONE, _OTHER, _ONE, None)
-    assert titles[:3] == ["model.name", "runs", "test accuracy"]
-    assert gcn == ["gcn", "2/2", "60.0 ± 14.1 %", "–", "1.1000 ± 0.1414", "4", "7*", "–"]
-    assert gat == ["gat", "1/2, 1 failed", "50.0 %", "–", "1.0000", "3", "8", "–"]
+    assert titles == ["variant", "runs", "test accuracy", "final loss", "best epoch", "epochs"]
+    assert gcn == ["gcn", "2/2", "60.0 ± 14.1 %", "1.1000 ± 0.1414", "4", "7*"]
+    assert gat == ["gat", "1/2, 1 failed", "50.0 %", "1.0000", "3", "8"]
+
+
+def test_columns_that_do_not_differ_are_told_below() -> None:
+    sweep = read("grid: {model.name: [gcn, gat]}\n", "s.yaml", "s")
+    outcomes = [
+        RunOutcome(run, "done", {**_ONE, "test_accuracy": score})
+        for run, score in zip(sweep.runs, (0.5, 0.6), strict=True)
+    ]
+    table = summary_table(sweep, outcomes, "title")
+    assert [column.header for column in table.columns] == ["variant", "test accuracy"]
+    assert table.caption == "the same for all: runs 1/1, final loss 1.0000, best epoch 3, epochs 8"
+
+
+def test_a_printed_table_has_at_most_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "zip:\n  - {optimizer.name: [adam, sgd], optimizer.learning_rate: [0.0123456, 0.03]}\n"
+        "  - {pipeline.mode: [pipe, async], pipeline.freshness: [null, 0.5], pipeline.predict_weights: [null, linear]}\n"
+    )
+    sweep = read(text, "s.yaml", "s")
+    losses = [{**_ONE, "final_loss": float(place)} for place in range(4)]
+    print_summary(sweep, [RunOutcome(run, "done", one) for run, one in zip(sweep.runs, losses, strict=True)], "title")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any("learning_rate=0.0123456" in line for line in lines)
 
 
 def test_where_nothing_varies_a_row_per_seed_and_one_for_all() -> None:
     titles, *rows = _rows("seeds: [4, 5, 6]\n", _ONE, None, _OTHER)
-    assert titles[:2] == ["seed", "test accuracy"]
+    assert titles == ["seed", "run", "test accuracy", "final loss", "best epoch", "epochs"]
     assert rows == [
-        ["4", "50.0 %", "–", "1.0000", "3", "8", "–"],
-        ["5", "failed", "", "", "", "", ""],
-        ["6", "70.0 %", "–", "1.2000", "5", "6*", "–"],
-        ["mean ± std", "60.0 ± 14.1 %", "–", "1.1000 ± 0.1414", "4", "7*", "–"],
+        ["4", "done", "50.0 %", "1.0000", "3", "8"],
+        ["5", "failed", "–", "–", "–", "–"],
+        ["6", "done", "70.0 %", "1.2000", "5", "6*"],
+        ["mean ± std", "", "60.0 ± 14.1 %", "1.1000 ± 0.1414", "4", "7*"],
     ]

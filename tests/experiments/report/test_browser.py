@@ -139,7 +139,7 @@ def test_no_column_is_cut_and_no_label_lies_over_another(name: str, width: int, 
     assert found["cut"] == []
     assert found["scrolled"] == []
     assert found["over"] == []
-    assert {"as accurate", "value", "reach it"} <= set(found["shown"])
+    assert {"verdict", "accuracy, points"} <= set(found["shown"])
 
 
 def test_it_is_dark_where_the_reader_prefers_it_and_the_button_changes_it(page: Path) -> None:

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 from support.reports import LONG, TARGET, TEXT, written_report
 
-from dorylax.experiments.report import figures
+from dorylax.experiments.report import figures, page
 from dorylax.experiments.report.figures import Draw
 from dorylax.experiments.run import main
 
@@ -60,7 +60,7 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     found: list[tuple[Draw, float]] = []
     kinds: Counter[tuple[str, float]] = Counter()
 
-    def noted(draw: Draw, width: float) -> str:
+    def noted(draw: Draw, width: float, **_: Any) -> str:
         kinds[draw.__qualname__, width] += 1
         if kinds[draw.__qualname__, width] <= SOME:
             found.append((draw, width))
@@ -68,7 +68,7 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(figures, "svg", noted)
-        patch.setattr(figures, "png", lambda *_: b"")
+        patch.setattr(page, "write_files", lambda figure, folder: None)
         STUDIES[request.param](tmp_path_factory.mktemp("labels"))
     assert len({width for _, width in found}) == 2
     return found

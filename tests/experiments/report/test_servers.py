@@ -9,9 +9,7 @@ import pytest
 from support.reports import seconds, servers, sweep
 
 from dorylax.experiments.analysis import RunHistory
-from dorylax.experiments.report import figures
-from dorylax.experiments.report.page import NARROW, WIDE
-from dorylax.experiments.report.servers import Loads, server_figure, server_tables
+from dorylax.experiments.report.servers import Loads, server_tables
 from dorylax.runs.result import EpochRecord
 from dorylax.runs.servers import GraphServerMetrics
 
@@ -39,17 +37,18 @@ def test_sums_are_over_the_epochs_that_the_file_has() -> None:
     """It begins with a later epoch where it was damaged and the run went on."""
     lines = [line for epoch in (1, 2, 3) for line in servers(epoch, SECONDS, {"0": 6, "1": 2})]
     found = Loads.of(history(4), lines)
-    first, second = found.graph
-    assert first.busy == pytest.approx(0.25)
-    assert second.busy == pytest.approx(0.5)
-    assert first.queue == (0.5, 2)
-    assert first.waits == pytest.approx({"gate": 0.1 * SECONDS, "rows": 0.2 * SECONDS, "weights": 0.01 * SECONDS})
-    assert (first.messages, first.message_bytes) == (6, 1_500_000)
-    assert first.rows_by_lag == {"0": 18, "1": 6}
-    assert (first.in_vain, second.in_vain) == ({}, {"late": 3})
-    (parameter,) = found.parameters
-    assert parameter.busy == pytest.approx(0.01)
-    assert parameter.counts["pushes"] == 16
+    assert found is not None
+    first, second = (found.graph.loc[server] for server in (0, 1))
+    assert (first["busy"], second["busy"]) == pytest.approx((0.25, 0.5))
+    assert (first["queue"], first["queue_max"]) == (0.5, 2)
+    waits = {wait: first[wait] for wait in ("gate", "rows", "weights")}
+    assert waits == pytest.approx({"gate": 0.1 * SECONDS, "rows": 0.2 * SECONDS, "weights": 0.01 * SECONDS})
+    assert (first["messages"], first["message_bytes"]) == (6, 1_500_000)
+    assert first["rows_by_lag"] == {"0": 18, "1": 6}
+    assert (first["in_vain"], second["in_vain"]) == ({}, {"late": 3})
+    parameter = found.parameters.loc[0]
+    assert parameter["busy"] == pytest.approx(0.01)
+    assert parameter["pushes"] == 16
     assert found.epoch_seconds == pytest.approx(SECONDS)
 
 
@@ -60,8 +59,8 @@ def test_means_of_queues_are_over_tasks() -> None:
         one, epoch=1, graph_tasks=30, graph_queue_mean=2.5, tensor_tasks=0, tensor_calls_mean=0.0
     )
     found = Loads.of(history(2), [one, other])
-    assert found.graph[0].queue == (2.0, 2)
-    assert found.graph[0].calls == (1.25, 3)
+    assert found is not None
+    assert tuple(found.graph.loc[0][["queue", "queue_max", "calls", "calls_max"]]) == (2.0, 2, 1.25, 3)
 
 
 @pytest.mark.parametrize(
@@ -69,43 +68,27 @@ def test_means_of_queues_are_over_tasks() -> None:
 )
 def test_who_is_late_waits_less_than_the_others(waits: dict[int, float], late: int | None) -> None:
     found = loads(4, waits=waits)
-    assert (None if found.late is None else found.late.server) == late
-    ((_, table), _) = server_tables({"": found})
+    assert found.late == late
+    table, _ = server_tables({"": found})
     assert (f"server {late} is late" in table.note) == (late is not None)
-    assert ("none is late" in table.note) == (late is None)
+    assert ("no server is late" in table.note) == (late is None)
 
 
-def test_one_server_is_neither_late_nor_drawn() -> None:
+def test_one_server_is_not_late() -> None:
     found = loads(1)
-    assert server_figure({"": found}, "") is None
-    ((_, table), _) = server_tables({"": found})
+    table, _ = server_tables({"": found})
     assert "late" not in table.note
-    assert [row[0] for row in table.rows] == ["0"]
+    assert list(table.frame["server"]) == ["0"]
 
 
 def test_columns_that_would_say_nothing_are_left_out() -> None:
-    ((_, graph), (_, parameters)) = server_tables({"": loads(2, calls={"answered": 8})})
-    assert not {"rows by lag", "calls in vain"} & set(graph.columns)
-    assert "of these held" in parameters.columns
-    assert {len(row) for row in graph.rows} == {len(graph.columns)}
+    graph, parameters = server_tables({"": loads(2, calls={"answered": 8})})
+    assert "calls in vain" not in graph.frame
+    assert "pulls held" in parameters.frame
 
 
 def test_of_many_servers_those_that_wait_least_are_listed() -> None:
     waits = dict.fromkeys(range(40, 56), 0.01 * SECONDS)
-    ((_, table), _) = server_tables({"": loads(64, waits=waits)})
-    assert [row[0] for row in table.rows] == [str(number) for number in range(40, 56)]
+    table, _ = server_tables({"": loads(64, waits=waits)})
+    assert list(table.frame["server"]) == [str(number) for number in range(40, 56)]
     assert "Of more than 16 servers" in table.note
-
-
-@pytest.mark.parametrize("width", [NARROW, WIDE])
-@pytest.mark.parametrize("idle", [False, True])
-def test_a_figure_of_any_number_of_servers(width: float, *, idle: bool) -> None:
-    nothing = dict.fromkeys(("graph_seconds", "gate_seconds", "weights_seconds"), 0.0) if idle else {}
-    found = {
-        f"variant {count}": loads(count, waits=dict.fromkeys(range(count), 0.0), **nothing) for count in (1, 2, 64)
-    }
-    figure = server_figure(found, "0-")
-    assert "variant 1:" not in figure.text
-    image = figures.svg(figure.draw, width)
-    assert image.startswith("<svg")
-    assert ">variant 64<" in image

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dorylax.experiments.report import figures
-from dorylax.experiments.report.page import NARROW, WIDE
+from dorylax.experiments.report.figures import PHONE, WIDE
 from dorylax.experiments.report.what_if import cost_figure, front_figure, points_table, write_what_if
 from dorylax.simulation.choice import Wishes
 from dorylax.simulation.scenario import GraphSizes, Scenario
@@ -39,8 +39,9 @@ def test_the_page_has_all_that_was_found(search: Search, tmp_path: Path) -> None
     assert f"Picked, the cheapest within 1 min 00 s: {search.priced(picked)}." in text
     assert f"{len(search.tried)} of {search.points} points simulated, 6 of which do not fit" in text
     assert "All points have as many epochs" in text
-    for heading in ("The front", f"Picked: {picked.label(search.grid.axes)}", "All points", "What does not fit"):
-        assert f"<h2>{heading}</h2>" in html
+    for heading in (f"Picked: {picked.label(search.grid.axes)}", "All points", "Points that do not fit"):
+        assert f"<summary>{heading}</summary>" in html
+    assert "<h3>The front</h3>" in html
     for one in search.tried:
         assert one.point.label(search.grid.axes) in text
         assert one.reason is None or one.reason in text
@@ -57,17 +58,16 @@ def test_without_a_pick_it_says_what_there_is(search: Search, tmp_path: Path) ->
 
 def test_the_table_marks_front_and_pick(search: Search) -> None:
     points = [point for point, _ in search.known]
-    table = points_table(search, points, search.pick())
-    marked = {row[0]: row[1] for row in table.rows}
-    assert len(table.rows) == len(points)
+    frame = points_table("", search, points, search.pick()).frame
+    marked = dict(zip(frame["point"], frame[""], strict=True))
+    assert len(frame) == len(points)
     assert {label for label, marks in marked.items() if "●" in marks} == {
         point.label(search.grid.axes) for point in search.front
     }
     assert [label for label, marks in marked.items() if "◀" in marks] == [search.pick().label(search.grid.axes)]
-    assert {len(row) for row in table.rows} == {len(table.columns)}
 
 
-@pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("width", [WIDE, PHONE])
 def test_figures_show_points_and_wishes(search: Search, width: float) -> None:
     figure = front_figure(search, search.pick(), Wishes(1.0, 1.0))
     with figures.styled():
