@@ -36,13 +36,8 @@ def load(*folders: str | os.PathLike[str], level: str = "epochs") -> pandas.Data
 
     Args:
         folders: Folders of sweeps, at least one; repeated ones count once.
-<<<<<<< ours
-        level: "epochs" for a row per epoch of each finished run, with the fields of `EpochRecord` and `time`, the seconds
-            of training until its end; "runs" for a row per run with the columns of results.csv and timings.csv.
-=======
         level: "epochs" for a row per epoch of each run that is done, with the fields of `EpochRecord` and `time`, the
             seconds of training until its end; "runs" for a row per run with the columns of results.csv and timings.csv.
->>>>>>> theirs
 
     Returns:
         Rows sorted by sweep, run and epoch.

@@ -167,7 +167,7 @@ def test_a_run_of_own_code_and_data_from_any_folder(dorylax, tmp_path: Path, mon
     shutil.rmtree(moved / "graph")
     code, _, error = dorylax("predict", "--run", "../moved/runs/first", "--trust")
     assert code == 2
-    assert "there is no folder graph" in error
+    assert "there is no data set 'graph'" in error
 
 
 V = 40

@@ -113,8 +113,11 @@ def test_running_statistics_are_those_of_one_machine() -> None:
 
 
 def asynchronous(**options: Any) -> PipelineConfig:
-    given = {"servers": 2, "intervals": 3, "mode": "async", "clock": "virtual", "update": "per_epoch"}
-    given |= {"freshness": 0} if options.get("mode", "async") == "async" else {}
+    given: dict[str, Any] = {"servers": 2, "intervals": 3, "mode": "async", "clock": "virtual", "update": "per_epoch"}
+    if options.get("mode", "async") == "async":
+        given |= {"freshness": 0}
+        if options.get("update", "per_epoch") == "per_epoch":
+            given |= {"stability_gate": False}
     return PipelineConfig(**{**given, **options})
 
 

@@ -69,7 +69,7 @@ def visited(request: pytest.FixtureRequest, undisturbed: Undisturbed) -> Iterato
         found: list[RunKeys] = []
         make = RunKeys.make
         patch.setattr(RunKeys, "make", lambda: found.append(make()) or found[-1])
-        with running(config(transport=request.param)) as run:
+        with running(config(transport=request.param, relaunches=0)) as run:
             run.train()
             yield Visited(run, made[0], found[0])
 

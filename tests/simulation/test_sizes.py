@@ -71,7 +71,7 @@ def shards(graph: Graph) -> list[AnyShard]:
 
 
 PLAIN = {"pipeline__mode": "async", "pipeline__staleness": 0, "pipeline__freshness": 0.0}
-AHEAD = {"pipeline__mode": "async", "pipeline__stability_gate": False}
+FRESH = {"pipeline__mode": "async", "pipeline__staleness": 0}
 
 
 @pytest.mark.parametrize("backend", ["functions", "cpu"])

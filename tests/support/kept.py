@@ -45,7 +45,7 @@ def broken(
     for epoch, (one, other) in enumerate(zip_longest(counted(folder), wanted)):
         if one != other and epoch not in untold:
             wrong.append(f"in epoch {epoch} {one}, not {other}")
-    record = json.loads((folder / "checkpoints" / f"epoch-{epochs:08}" / "record.json").read_text("utf-8"))
+    record = json.loads((folder / "checkpoints" / f"epoch-{epochs:08}" / "manifest.json").read_text("utf-8"))
     version = record["record"]["pipeline"]["version"]
     if version != epochs:
         wrong.append(f"version {version} after {epochs} epochs")
