@@ -19,13 +19,10 @@ from typing import NamedTuple
 
 import yaml
 
-from dorylax.experiments.analysis import Group, RunHistory, analyse
+from dorylax.experiments.analysis import Group, analyse
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.run import main as run_sweep
-from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS
-from dorylax.store import metrics
-from dorylax.store.run_directory import RunDirectory
 from harness.command_line import parsed, parser_of, write_json
 
 
@@ -61,13 +58,8 @@ def main() -> None:
 
 def report(folder: Path, json: Path | None) -> None:
     """Prints the table of a folder."""
-    study = read_study(folder)
-    done = [
-        RunHistory(one.run, metrics.of_run(RunDirectory.open(directory(folder, one.run))), one.summary)
-        for one in study.outcomes
-        if one.status == "done"
-    ]
-    rows = sorted((row for group in analyse(study.sweep, done) for row in _rows(group)), key=lambda row: -row.loss)
+    groups = analyse(read_study(folder))
+    rows = sorted((row for group in groups for row in _rows(group)), key=lambda row: -row.loss)
     print(f"{'':60}    K seeds  ahead   epochs ×   time ×     best  last 20")
     for row in rows:
         ratios = "".join(" " * 10 if x is None else f"{row.sign:>4}{x:6.2f}" for x in (row.epochs, row.seconds))
@@ -86,21 +78,21 @@ def report(folder: Path, json: Path | None) -> None:
 
 def _rows(group: Group) -> Iterator[Row]:
     for variant in group.variants:
-        found = variant.compared
-        if variant.is_baseline or found is None or found.best is None or found.last is None:
+        found = variant.finding
+        if variant.is_baseline or found is None or not {"best", "last"} <= found.differences.keys():
             continue
         ahead = sum(run.summary["pipeline"]["epochs_ahead"] or 0 for run in variant.runs)
-        epochs, seconds = (None if one is None else one.estimate for one in (found.epochs_ratio, found.seconds_ratio))
+        ratios = {measure: ratio.estimate for measure, ratio in found.ratios.items()}
         yield Row(
             group.name,
             variant.runs[0].run.config.dotted()["pipeline.intervals"],
             found.seeds,
             ahead / sum(len(run.history) for run in variant.runs),
-            found.sign,
-            epochs,
-            seconds,
-            100 * found.best.estimate,
-            100 * found.last.estimate,
+            found.sign or "",
+            ratios.get("epochs"),
+            ratios.get("seconds"),
+            100 * found.differences["best"].estimate,
+            100 * found.differences["last"].estimate,
         )
 
 
