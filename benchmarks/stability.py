@@ -84,7 +84,7 @@ def _rows(group: Group) -> Iterator[Row]:
         ahead = sum(run.summary["pipeline"]["epochs_ahead"] or 0 for run in variant.runs)
         ratios = {measure: ratio.estimate for measure, ratio in found.ratios.items()}
         yield Row(
-            group.name,
+            group.name or variant.runs[0].run.config.data.name,
             variant.runs[0].run.config.dotted()["pipeline.intervals"],
             found.seeds,
             ahead / sum(len(run.history) for run in variant.runs),

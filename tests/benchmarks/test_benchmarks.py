@@ -109,7 +109,6 @@ def lacks_something(name: str) -> bool:
         "full_graph": ("torch_geometric",),
         "gather": ("torch_geometric",),
         "gpu": ("torch", "torch_geometric"),
-        "stability": r"K seeds +ahead(.*\n)communities.* 2 +1 +\d+%",
         "time_to_accuracy": ("torch_geometric", "dgl"),
     }
     return any(importlib.util.find_spec(one) is None for one in needs.get(name, ()))
