@@ -72,6 +72,7 @@ def test_history_parameters_and_seconds_are_the_pipelines(trainer, made, data, w
         "staleness": None,
         "servers": 2,
         "intervals": 8,
+        "epochs_ahead": None,
         "counters": {"tasks": 6},
         "rows_by_lag": {"0": 6},
         "tensor": "inline",
