@@ -32,6 +32,9 @@ def on_config(config: Any) -> Any:
     shutil.copytree(ROOT / "dorylax", package, ignore=ignored, dirs_exist_ok=True)
     for name in _SOURCES:
         shutil.copytree(ROOT / name, package / name, ignore=ignored, dirs_exist_ok=True)
+    for file in (package / "layers").rglob("*.py"):  # griffe knows arguments of dataclasses under this name only
+        text = file.read_text(encoding="utf-8").replace("\n@module\n", "\n@dataclasses.dataclass(kw_only=True)\n")
+        file.write_text(text.replace("import annotations\n", "import annotations\nimport dataclasses\n", 1), "utf-8")
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [_laid_out.name]
     return config
 

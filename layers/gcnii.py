@@ -46,7 +46,8 @@ class GCN2Conv(nnx.Module):
         theta: θ, the strength of the matrices (default: 0.5).
         layer: l, the place of the layer in its network, from 1 (default: 1).
         share_weights: Whether W_0 is W (default: True).
-        kernel_init, dtype, param_dtype, rngs: As in `Conv`.
+
+    Other arguments are those of `Conv`.
 
     Attributes:
         kernel: W `[features, features]`.
@@ -132,13 +133,14 @@ class GCNII(nnx.Module):
     The paper goes up to 64 layers. Norms and shortcuts are not options, since the layers themselves allow the depth.
 
     Args:
-        in_features, hidden_features, out_features, activation, dtype, param_dtype, rngs: As in `Model`.
         num_layers: L, number of `GCN2Conv` layers, without the two linear ones (default: 64).
         dropout: Probability of dropping an element of each layer's input (default: 0.6).
         alpha: α, the share of x_0 in every layer (default: 0.1).
         theta: θ, the strength of the layers' matrices, log(θ/l + 1) in layer l (default: 0.5).
         share_weights: Whether x_0 goes through the same matrix as the rows of the neighbors; False is the paper's
             GCNII* (default: True).
+
+    Other arguments are those of `Model`.
 
     Attributes:
         linear_in: `nnx.Linear`, W_in and b_in.

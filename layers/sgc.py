@@ -80,8 +80,9 @@ class SGC(nnx.Module):
         in_features: Width of the input rows.
         out_features: Width of the output rows: the number of classes.
         num_propagations: K (default: 2).
-        dtype, param_dtype: As in `Conv`.
         rngs: Stream `params`.
+
+    Other arguments are those of `Conv`.
 
     Attributes:
         convs: The one layer.
