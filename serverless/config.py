@@ -41,7 +41,7 @@ class TensorConfig(Section):
         ),
     )
     placement: PlacementKind = Field(
-        default="functions",
+        default="auto",
         description="which stages run on functions; auto: those that pay by the time model and by measured durations, "
         "decided for every epoch; servers: none; functions: those with much arithmetic for their bytes",
     )

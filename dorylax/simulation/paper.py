@@ -27,6 +27,7 @@ _EPOCHS = 100
 # Its system without what dorylax adds to it: layers as its programs have them, the features gathered in every epoch, an
 # interval's gather by one thread, and functions that compute while rows arrive.
 _SYSTEM: dict[str, Any] = {
+    "tensor.placement": "functions",
     "pipeline.reorder": False,
     "pipeline.hoist": False,
     "pipeline.edge_chunk": 10**9,

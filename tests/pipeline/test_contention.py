@@ -13,6 +13,7 @@ from dorylax.cost import Cluster, clusters
 from dorylax.pipeline import config as config_module
 from dorylax.pipeline import setup
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.serverless.config import TensorConfig
 
 EDGE_CHUNK = 40
 CONTENDED = dataclasses.replace(clusters()["default"], contention=True)
@@ -28,7 +29,8 @@ def rented(cluster: Cluster) -> Iterator[None]:
 
 
 def config(mode: str) -> PipelineConfig:
-    return PipelineConfig(clock="virtual", servers=2, intervals=3, edge_chunk=EDGE_CHUNK, mode=mode)
+    tensor = TensorConfig(placement="functions")
+    return PipelineConfig(clock="virtual", servers=2, intervals=3, edge_chunk=EDGE_CHUNK, mode=mode, tensor=tensor)
 
 
 @pytest.mark.parametrize("mode", ["pipe", "async"])

@@ -27,6 +27,7 @@ from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.parameters import ParameterClient, Pulled
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.timeline import Span
+from dorylax.serverless.config import TensorConfig
 
 T = TypeVar("T")
 
@@ -63,7 +64,12 @@ class Case:
 
     @property
     def config(self) -> PipelineConfig:
-        options = {"staleness": self.staleness, "freshness": self.freshness, "predict_weights": self.prediction}
+        options: dict[str, Any] = {
+            "staleness": self.staleness,
+            "freshness": self.freshness,
+            "predict_weights": self.prediction,
+        }
+        options["tensor"] = TensorConfig(placement="functions")  # on servers alone, intervals hardly drift apart
         return PipelineConfig(**PLAIN, intervals=self.intervals, stability_gate=self.gate, **options)
 
 

@@ -19,6 +19,7 @@ from dorylax.pipeline.parameters.stability import (
     Stability,
     StabilityGate,
 )
+from dorylax.serverless.config import TensorConfig
 
 UNKNOWN = WINDOW + 1
 """Updates after which q is still unknown: it needs two moves besides those of the window."""
@@ -170,7 +171,8 @@ def test_without_a_measurement_it_is_closed(value: float) -> None:
 @pytest.mark.parametrize("options", [{}, {"predict_weights": "none"}, {"staleness": 0}, {"stability_gate": False}])
 def test_a_closed_gate_gives_the_newest_weights_and_exact_rows(options: dict[str, Any]) -> None:
     """And its epochs take as long as those of `pipe`."""
-    base = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
+    base: dict[str, Any] = {"servers": 2, "intervals": 3, "parameter_servers": 2, "clock": "virtual", "edge_chunk": 40}
+    base["tensor"] = TensorConfig(placement="functions")
     with running("gcn", messy_data(40, 160), PipelineConfig(**base)) as run:
         synchronous = sum(run.run_epoch().seconds for _ in range(UNKNOWN))
     with running("gcn", messy_data(40, 160), PipelineConfig(**base | {"mode": "async"} | options)) as run:
