@@ -26,7 +26,8 @@ _REMEMBERED = 5
 """Epochs over whose durations the median is taken: one straggler or one cold start then decides nothing."""
 
 _ENOUGH = 3
-"""Measured epochs from which on the share of hidden waits is taken from them."""
+"""Epochs that must be measured. Until then the time model's value stands in for the others, so that one slow epoch does not
+keep a stage away from a place for good."""
 
 _GAIN = 0.05
 """Share of the objective by which another placement must be better. Below it, measurements differ by chance."""
@@ -155,7 +156,7 @@ class Placement:
     Args:
         estimate: Expected durations; None: no choice, the program's suggestion holds.
         fixed: Stages on functions whatever is measured; None: by time and price.
-        probes: Whether the first interval tries the other place of each stage until both are measured. On the real clock
+        probes: Whether the first interval tries the other place of each stage until both are measured `_ENOUGH` times. On the real clock
             the time model may describe other machines.
     """
 
@@ -208,7 +209,7 @@ class Placement:
             self._decide(epoch, now, synchronous=synchronous)
         chosen = next(chosen for since, chosen in reversed(self._changes) if since <= epoch)
         there = step.index in chosen
-        if self._probes and interval == 0 and epoch >= 0 and not self._medians.get((step.index, not there)):
+        if self._probes and interval == 0 and epoch >= 0 and len(self._medians.get((step.index, not there), ())) < _ENOUGH:
             return not there
         return there
 
@@ -226,9 +227,10 @@ class Placement:
         assert self._estimate is not None
         stages = dict(self._estimate.stages)
         for (index, there), seconds in self._medians.items():
-            if not seconds or index not in stages:  # a cold start, or computed once
+            if index not in stages:  # computed once
                 continue
-            found = median(seconds)
+            modelled = stages[index].function_seconds if there else stages[index].server_seconds
+            found = median([*seconds, *[modelled] * (_ENOUGH - len(seconds))])
             if there:
                 stages[index] = stages[index]._replace(
                     function_seconds=found, function_dollars=self._estimate.dollars(found)

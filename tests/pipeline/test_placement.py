@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,7 +13,9 @@ import yaml
 from support import pipelines
 from support.pipelines import messy_data, one_compilation
 
+from dorylax.cost.placement import Room, StageTimes
 from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.placement import Placement
 from dorylax.serverless.config import PlacementKind, TensorConfig
 
 GRAPH = messy_data(32, 120)
@@ -81,8 +84,28 @@ def crowded(folder: Path) -> PipelineConfig:
 
 def test_measurements_change_the_decision(tmp_path: Path) -> None:
     calls = trained("gcn", crowded(tmp_path), 6)[1]
-    assert calls[:2] == [16, 16]
-    assert calls[2:] == [2, 2, 2, 2]  # of one server, one stage still pays
+    assert calls[:3] == [16, 16, 16]
+    assert calls[3:] == [4, 2, 2]  # of one server, one stage still pays
+
+
+@pytest.mark.parametrize(("slow", "stays"), [(1, True), (2, False)])
+def test_one_slow_epoch_keeps_no_stage_from_functions(slow: int, stays: bool) -> None:
+    """Late cold starts, say. The time model then stands in for the epochs that are not measured yet."""
+    stage = SimpleNamespace(index=0, kind="stage")
+    model = SimpleNamespace(
+        stages={0: StageTimes(calls=4, server_seconds=1.0, function_seconds=0.5, function_dollars=1e-6)},
+        room=Room(threads=1, slots=4, rent=0.0),
+        graph_seconds=1.0,
+        weight=0.0,
+        synchronous=True,
+        settling=0,
+        dollars=lambda _: 1e-6,
+    )
+    placement, there = Placement(model), []  # type: ignore[arg-type]
+    for epoch in range(slow + 3):
+        there.append(placement.on_functions(stage, epoch, 1, now=float(epoch), synchronous=True))  # type: ignore[arg-type]
+        placement.measured(stage, 9.0 if 1 <= epoch <= slow else 0.5, on_functions=there[-1])  # type: ignore[arg-type]
+    assert there == [True] * (slow + 1) + [stays] * 2
 
 
 @pytest.mark.parametrize("stop", [1, 2, 3])
