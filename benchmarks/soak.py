@@ -121,7 +121,12 @@ def soak(options: argparse.Namespace, folder: Path) -> tuple[list[float], list[S
     temporary, run = folder / "tmp", folder / "run"
     temporary.mkdir()
     settings = [f"pipeline.servers={options.servers}", f"pipeline.intervals={options.intervals}", "pipeline.mode=async"]
-    settings += ["tensor.backend=local", f"tensor.workers={options.workers}", "train.checkpoint_every=5"]
+    settings += [
+        "tensor.backend=local",
+        "tensor.placement=functions",
+        f"tensor.workers={options.workers}",
+        "train.checkpoint_every=5",
+    ]
     command = [sys.executable, "-m", "dorylax", "train", "--data=communities", "--epochs=100000", f"--out={run}"]
     command += [word for one in ["data.size=tiny", *settings, *options.settings] for word in ("--set", one)]
     metrics, said = run / "seed-0" / "metrics.jsonl", folder / "errors"

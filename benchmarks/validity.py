@@ -40,9 +40,16 @@ from harness.command_line import parsed, parser_of, write_json
 
 Settings = dict[str, Any]
 
-_LINK = {"tensor.backend": "local", "tensor.workers": 4, "tensor.slots": 4, "tensor.latency": 0.01}
+_LINK = {
+    "tensor.backend": "local",
+    "tensor.placement": "functions",
+    "tensor.workers": 4,
+    "tensor.slots": 4,
+    "tensor.latency": 0.01,
+}
 _FAST, _SLOW = {**_LINK, "tensor.bandwidth": 100e6}, {**_LINK, "tensor.bandwidth": 25e6}
-_WORKERS, _TWO_WORKERS = {"tensor.backend": "local"}, {"tensor.backend": "local", "tensor.workers": 2}
+_WORKERS = {"tensor.backend": "local", "tensor.placement": "functions"}
+_TWO_WORKERS = _WORKERS | {"tensor.workers": 2}
 _PROCESSES = {"hosts": "processes"}
 CONFIGURATIONS: dict[str, Settings] = {
     f"{where}, {servers} servers, {intervals} intervals, {mode}": {

@@ -156,8 +156,8 @@ class Placement:
     Args:
         estimate: Expected durations; None: no choice, the program's suggestion holds.
         fixed: Stages on functions whatever is measured; None: by time and price.
-        probes: Whether the first interval tries the other place of each stage until both are measured `_ENOUGH` times. On the real clock
-            the time model may describe other machines.
+        probes: Whether the first interval tries the other place of each stage until both are measured `_ENOUGH` times. On
+            the real clock the time model may describe other machines.
     """
 
     def __init__(self, estimate: Estimate | None, *, fixed: frozenset[int] | None = None, probes: bool = False) -> None:
@@ -209,7 +209,12 @@ class Placement:
             self._decide(epoch, now, synchronous=synchronous)
         chosen = next(chosen for since, chosen in reversed(self._changes) if since <= epoch)
         there = step.index in chosen
-        if self._probes and interval == 0 and epoch >= 0 and len(self._medians.get((step.index, not there), ())) < _ENOUGH:
+        if (
+            self._probes
+            and interval == 0
+            and epoch >= 0
+            and len(self._medians.get((step.index, not there), ())) < _ENOUGH
+        ):
             return not there
         return there
 

@@ -52,7 +52,7 @@ def pipeline(
         latency=settings.latency,
         latency_sigma=settings.latency_sigma,
         bandwidth=settings.bandwidth,
-        **tensor,
+        **{"placement": "functions", **tensor},
     )
     config = PipelineConfig(intervals=settings.intervals, graph_threads=settings.graph_threads, tensor=link, **mode)
     return Pipeline.of(parts, data, optax.adam(0.01), config, seed=seed)

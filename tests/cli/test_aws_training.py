@@ -34,7 +34,7 @@ TRAIN = (
     "data.size=tiny",
     "--model",
     "gcn",
-    *("--epochs", "3", "--json", "--set", "pipeline.intervals=2"),
+    *("--epochs", "3", "--json", "--set", "pipeline.intervals=2", "--set", "tensor.placement=functions"),
 )
 
 

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.skipif(
     not Path("/proc/self/task").is_dir(), reason="workers are found in /proc, which Linux has"
 )
 
-_SETTINGS = {"data.size": "tiny", "tensor.backend": "local", "tensor.workers": "2", "pipeline.intervals": "4"}
+_SETTINGS = {
+    **{"data.size": "tiny", "tensor.backend": "local", "tensor.placement": "functions"},
+    **{"tensor.workers": "2", "pipeline.intervals": "4"},
+}
 
 
 def living(workers: list[int]) -> set[int]:

@@ -52,12 +52,20 @@ REMARK = r"by the time model, functions take \d\S* times the time of the servers
 
 
 def test_functions_that_do_not_pay_are_named_before_a_run(dorylax) -> None:
-    virtual = (*PIPELINE, "--set", "pipeline.clock=virtual", "--set", "tensor.placement=auto")
+    virtual = (*PIPELINE, "--set", "pipeline.clock=virtual")
     answer = dorylax("info", *virtual)
     assert answer.code == 0
     assert re.fullmatch(REMARK + r"tensor.placement=auto puts 0 of \d stages on functions\n", answer.out)
     assert re.search(REMARK, dorylax("train", *virtual, "--epochs", "1", "--no-save").out)
-    hosts = dorylax("info", *PIPELINE, "--set", "pipeline.hosts=processes", "--set", "tensor.backend=local")
+    there = (
+        "--set",
+        "pipeline.hosts=processes",
+        "--set",
+        "tensor.backend=local",
+        "--set",
+        "tensor.placement=functions",
+    )
+    hosts = dorylax("info", *PIPELINE, *there)
     assert "all processes" in hosts.out
     assert re.search(REMARK + r"tensor.placement=functions puts [1-9] of", hosts.out)
 

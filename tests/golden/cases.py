@@ -83,7 +83,7 @@ def fingerprint(case: Case, folder: Path) -> dict[str, Any]:
         parameter_servers=case.parameter_servers,
         sync_every=case.sync_every,
         clock="real" if case.workers else "virtual",
-        tensor=TensorConfig(backend="local", workers=2) if case.workers else TensorConfig(),
+        tensor=TensorConfig(placement="functions", **{"backend": "local", "workers": 2} if case.workers else {}),
         **RUNNING[case.running],  # type: ignore[arg-type]
     )
     data = messy_data(40, 160)

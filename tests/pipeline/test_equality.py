@@ -90,7 +90,7 @@ def test_on_worker_processes(case: dict[str, Any]) -> None:
     """As in this process."""
     options = dict(case)
     transport, streaming = options.pop("transport"), options.pop("streaming")
-    tensor = TensorConfig(backend="local", workers=2, transport=transport, streaming=streaming)
+    tensor = TensorConfig(placement="functions", backend="local", workers=2, transport=transport, streaming=streaming)
     check({**options, "tensor": tensor})
 
 
@@ -107,7 +107,9 @@ def test_in_emulated_functions(case: dict[str, Any]) -> None:
     need_emulator()
     options = dict(case)
     transport, streaming = options.pop("transport"), options.pop("streaming")
-    tensor = TensorConfig(backend="emulator", workers=2, transport=transport, streaming=streaming)
+    tensor = TensorConfig(
+        placement="functions", backend="emulator", workers=2, transport=transport, streaming=streaming
+    )
     check({**options, "tensor": tensor})
 
 

@@ -91,7 +91,7 @@ def test_losses_and_parameters_after_twenty_epochs(case: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("model", ["BatchNorm", "virtual node"])
 def test_on_worker_processes(model: str) -> None:
-    tensor = TensorConfig(backend="local", workers=2)
+    tensor = TensorConfig(placement="functions", backend="local", workers=2)
     check({"model": model, "dtype": "float64", "servers": 2, "intervals": 3, "tensor": tensor})
 
 

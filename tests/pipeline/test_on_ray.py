@@ -16,7 +16,7 @@ from dorylax.serverless.config import TensorConfig
 
 
 def config(**options: Any) -> PipelineConfig:
-    tensor = TensorConfig(backend="ray", workers=options.pop("workers", None))
+    tensor = TensorConfig(placement="functions", backend="ray", workers=options.pop("workers", None))
     return PipelineConfig(tensor=tensor, **options)
 
 

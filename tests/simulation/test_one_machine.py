@@ -72,7 +72,13 @@ SETTINGS = {"data.name": "communities", "data.size": "tiny", "model.name": "gcn"
     [
         {"pipeline.intervals": 2},
         {"pipeline.servers": 2, "pipeline.hosts": "processes"},
-        {"pipeline.mode": "async", "tensor.backend": "local", "tensor.workers": 2, "tensor.latency": 0.01},
+        {
+            "pipeline.mode": "async",
+            "tensor.backend": "local",
+            "tensor.workers": 2,
+            "tensor.latency": 0.01,
+            "tensor.placement": "functions",
+        },
     ],
     ids=str,
 )
@@ -91,6 +97,7 @@ def test_a_run_is_simulated(machine: Cluster, given: dict[str, object]) -> None:
 def test_each_request_waits_for_the_link(machine: Cluster) -> None:
     """One task at a time: an epoch takes a second longer for each request where each takes one."""
     given = {**SETTINGS, "pipeline.mode": "no-pipe", "pipeline.intervals": 1, "tensor.backend": "local"}
+    given["tensor.placement"] = "functions"
     epochs = [simulate(here("run", {**given, "tensor.latency": seconds}, machine)).epoch for seconds in (0.0, 1.0, 2.0)]
     requests = epochs[1] - epochs[0]
     assert requests == pytest.approx(round(requests), rel=0.02)

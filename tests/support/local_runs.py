@@ -22,7 +22,7 @@ COUNTED = ("tensor_tasks", "graph_tasks", "messages", "message_bytes", "rows_rea
 
 def config(**tensor: Any) -> PipelineConfig:
     """Two servers of three intervals, two workers, and as many attempts as it takes."""
-    given = {"backend": "local", "workers": 2, "slots": 3, "attempts": 1_000_000}
+    given = {"backend": "local", "placement": "functions", "workers": 2, "slots": 3, "attempts": 1_000_000}
     return PipelineConfig(servers=2, intervals=3, parameter_servers=2, tensor=TensorConfig(**{**given, **tensor}))
 
 

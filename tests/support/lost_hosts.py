@@ -123,17 +123,17 @@ def options_of(mode: str, target: str, nodes: RayCluster | None) -> dict[str, An
     if target == "parameter server, one of two":
         found["parameter_servers"] = 2
     if target in ("tensor worker", "the only tensor worker hangs"):
-        found["tensor"] = TensorConfig(backend="local", workers=2, deadline=TIMEOUT_SECONDS)
+        found["tensor"] = TensorConfig(placement="functions", backend="local", workers=2, deadline=TIMEOUT_SECONDS)
     if target == "tensor worker that hangs":
         # A call counts as late only beside ten others of its stage: those of two epochs.
-        found |= {"intervals": 6, "tensor": TensorConfig(backend="local", workers=4)}
+        found |= {"intervals": 6, "tensor": TensorConfig(placement="functions", backend="local", workers=4)}
     if target in ("stopped, and back", *COMES_BACK, "cut off for a moment"):
         found["host_timeout"] = TIMEOUT_SECONDS
     if target in ON_RAY:
         assert nodes is not None
         found |= {"hosts": "ray", "ray": nodes.config(cpus=1, timeout=60)}
         if target != "node":  # of which one alone has not enough room for three servers and two workers
-            found["tensor"] = TensorConfig(backend="ray", workers=2)
+            found["tensor"] = TensorConfig(placement="functions", backend="ray", workers=2)
     return found
 
 

@@ -202,7 +202,9 @@ def test_twenty_epochs_are_those_of_the_model(kind: str, task: str, way: str) ->
         (
             "linen",
             "regression",
-            PipelineConfig(servers=2, intervals=3, tensor=TensorConfig(backend="local", workers=2)),
+            PipelineConfig(
+                servers=2, intervals=3, tensor=TensorConfig(placement="functions", backend="local", workers=2)
+            ),
         ),
         ("function", "multi-task", PipelineConfig(servers=2, intervals=2, mode="no-pipe")),
         ("nnx", "classes", None),

@@ -23,6 +23,7 @@ from dorylax.pipeline.hosts.ray import Actors
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.run import PipelineRun
 from dorylax.ray_cluster.connection import connected
+from dorylax.serverless.backends.catalogue import BackendName
 from dorylax.serverless.config import TensorConfig
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,7 +67,12 @@ def launched(run: PipelineRun) -> Actors:
     return run._hosts._launched
 
 
-RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local", workers=2)
+def there(backend: BackendName, **given: Any) -> TensorConfig:
+    """All heavy stages on workers."""
+    return TensorConfig(placement="functions", backend=backend, **given)
+
+
+RAY, LOCAL = there("ray", workers=2), there("local", workers=2)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +81,23 @@ RAY, LOCAL = TensorConfig(backend="ray", workers=2), TensorConfig(backend="local
         (
             "gcn",
             "float64",
-            {"parameter_servers": 2, "ray": {"hosts_per_node": 2}, "tensor": TensorConfig(backend="ray")},
+            {
+                "parameter_servers": 2,
+                "ray": {"hosts_per_node": 2},
+                "tensor": there("ray"),
+            },
         ),
         pytest.param("sage", "float64", {}, marks=pytest.mark.core),
         ("gat", "float32", {"num_hosts": 2, "tensor": LOCAL, "parameter_servers": 2}),
         ("gat", "float64", {"hosts": "processes", "servers": 3, "num_hosts": 2, "tensor": RAY}),
-        ("gcn", "float32", {"hosts": "inline", "tensor": TensorConfig(backend="ray", workers=3, streaming=True)}),
+        (
+            "gcn",
+            "float32",
+            {
+                "hosts": "inline",
+                "tensor": there("ray", workers=3, streaming=True),
+            },
+        ),
     ],
     ids=["gcn-ray", "sage-inline", "gat-local", "gat-processes-ray", "gcn-here-ray"],
 )

@@ -72,7 +72,7 @@ def config(**options: Any) -> PipelineConfig:
 @pytest.mark.parametrize(
     ("model", "dtype", "options"),
     [
-        ("gcn", "float64", {"servers": 4, "tensor": TensorConfig(backend="local", workers=1)}),
+        ("gcn", "float64", {"servers": 4, "tensor": TensorConfig(placement="functions", backend="local", workers=1)}),
         ("gat", "float32", {"parameter_servers": 2}),
         ("sage", "float64", {"mode": "no-pipe"}),
         ("drifting", "float64", {"parameter_servers": 2}),
