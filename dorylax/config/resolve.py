@@ -253,7 +253,8 @@ class RunConfig(BaseModel):
         """Return the identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
         It excludes null values, and values of `single`, `pipeline` and `tensor` at their defaults, so that new keys change
-        no identity; `pipeline.mode` shows that there is a pipeline. It also excludes `NO_IDENTITY`.
+        no identity; `pipeline.mode` shows that there is a pipeline. It also excludes `NO_IDENTITY`. Of
+        `tensor.placement` it excludes "functions", the only placement there was at first, and all where there are none.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -262,6 +263,8 @@ class RunConfig(BaseModel):
         values = {
             key: value for key, value in self.dotted().items() if value is not None and _distinguishes(key, value)
         }
+        if self.pipeline is None or (self.pipeline.clock == "real" and self.pipeline.tensor.backend == "inline"):
+            values.pop("tensor.placement", None)
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -355,7 +358,7 @@ def _distinguishes(key: str, value: Any) -> bool:
     if key in NO_IDENTITY:
         return False
     quiet = key.partition(".")[0] in _QUIET and key != "pipeline.mode"
-    return not (quiet and value == KEYS[key].default)
+    return not (quiet and value == ("functions" if key == "tensor.placement" else KEYS[key].default))
 
 
 def _pipeline(values: Mapping[str, Any]) -> PipelineConfig | None:

@@ -29,10 +29,14 @@ def run(size: str, folder: Path) -> tuple[str, str]:
     words = []
     if size == "small":
         sweep = yaml.safe_load((CONFIGS / "flagship.yaml").read_text())
-        sweep["base"] |= {"data.size": "tiny", "train.epochs": 6}
-        sweep["zip"] = {key: values[:2] for key, values in sweep["zip"].items()}
+        training, heavy = sweep["parts"].values()
+        training["base"] |= {"data.size": "tiny", "train.epochs": 6}
+        training["seeds"] = 1
+        heavy["base"] |= {"graph.vertices": 2000, "graph.edges": 20_000, "pipeline.intervals": 4, "simulation.epochs": 4}
+        for part in (training, heavy):
+            part["zip"] = {key: values[:2] for key, values in part["zip"].items()}
         file = folder / "small.yaml"
-        file.write_text(yaml.safe_dump(sweep | {"seeds": 1}, sort_keys=False))
+        file.write_text(yaml.safe_dump(sweep, sort_keys=False))
         words = [str(file), "--jobs", "1"]
     out = folder / "out"
     assert main(["--sweep", *words, "--out", str(out)]) == 0
