@@ -29,16 +29,14 @@ from dorylax.graph.array_names import (
     read_features,
     vertex_names,
 )
+from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.features import checked_features
+from dorylax.graph.features import check_apart, checked_edge_inputs, checked_features, checked_inputs
 from dorylax.graph.from_libraries import by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
-from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
-from dorylax.graph.labels import Labels, labelled, named_labels, stored_labels
+from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
-from dorylax.graph.masks import checked_masks
-from dorylax.graph.names import shown_names, stored_names
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split

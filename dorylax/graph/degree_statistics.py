@@ -20,8 +20,8 @@ from typing import final
 import numpy as np
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.merge import MergeSummary
 from dorylax.graph.partition.simple import even_bounds
+from dorylax.graph.shard import MergeSummary
 from dorylax.graph.shard_summary import ShardSummary
 
 _QUANTILES = 4096

@@ -14,12 +14,11 @@ from typing import Any, Generic, final
 import numpy as np
 
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.arrays import as_array
+from dorylax.graph.arrays import as_array, stored_names
 from dorylax.graph.build import from_incoming, from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph
-from dorylax.graph.inputs import checked_inputs
+from dorylax.graph.features import checked_inputs
 from dorylax.graph.labels import labelled, named_labels
-from dorylax.graph.names import stored_names
 from dorylax.graph.splits import default_split, one_split
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import GraphError, as_integers

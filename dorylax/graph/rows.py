@@ -6,7 +6,10 @@ are read once, front to back, without being copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
@@ -80,3 +83,26 @@ def first_of_equals(offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndar
 def offsets_without(offsets: Int64[np.ndarray, " R1"], dropped: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " R1"]:
     """Offsets of the rows once the entries `dropped` (positions, ascending) are gone, int64 `[R+1]`."""
     return offsets - np.searchsorted(dropped, offsets)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """The results of `work`, called on several threads, in the order of items.
+
+    At most as many results as threads wait or are in progress, beside the one that is taken. An error of `work` is raised
+    in the place of its result.
+    """
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

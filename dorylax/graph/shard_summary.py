@@ -14,8 +14,7 @@ from typing import final
 import numpy as np
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.merge import AnyMerge
-from dorylax.graph.shard import Direction, Sends, Shard
+from dorylax.graph.shard import AnyMerge, Direction, Sends, Shard
 from dorylax.hollow import hollow
 
 Counts = Sequence[Sequence[tuple[int, int]]]

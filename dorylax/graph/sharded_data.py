@@ -3,7 +3,7 @@
     shards.json     the summary
     server-0/       one folder per server (`dorylax.graph.shard_files`)
 
-They lie beside the partition by which they were cut (`dorylax.graph.partition.files`). Each shard carries the identity of
+They lie beside the partition by which they were cut (`dorylax.graph.partition.base`). Each shard carries the identity of
 its summary, so that shards of two partitions are never mixed.
 """
 
@@ -23,15 +23,14 @@ import jax
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
-from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.manifest import SUMMARY
 from dorylax.graph.mapped import check_state
 from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import read_shard
-from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verification import State, state_of

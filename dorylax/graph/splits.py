@@ -7,18 +7,18 @@ edges are in `dorylax.graph.link_splits`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.labels import labelled
-from dorylax.graph.masks import as_mask
-from dorylax.graph.random_order import order_bytes, random_order
-from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.labels import as_mask, labelled
+from dorylax.graph.rows import SPAN, in_order, spans
 from dorylax.graph.validate import GraphError
+from dorylax.machine import cores
 
 FRACTIONS = (0.6, 0.2, 0.2)
 _LOG = logging.getLogger(__name__)
@@ -281,3 +281,45 @@ def _taken(share: float, places: np.ndarray) -> Int64[np.ndarray, " N"]:
     # the nudge: 0.2 / 0.4 may fall just below a half
     taken: np.ndarray = np.floor(share * places + (0.5 + 1e-9)).astype(np.int64)
     return taken
+
+
+_PIECE = 1 << 22  # things in a piece, about
+_MOST_THREADS = 2  # each sorts a piece
+_SORTING = 44  # bytes for each thing that is sorted: word and place, both twice, the order, and room to sort in
+_CHUNK = 1 << 16  # words that are drawn at a time: they stay in a core's cache
+
+
+def random_order(generator: Callable[[], np.random.BitGenerator], count: int) -> Iterator[Int64[np.ndarray, " N"]]:
+    """0 … count-1 in ascending order of random words, equal ones in their own order, in consecutive pieces.
+
+    The generator returns the stream from its beginning; its raw word i belongs to number i. NumPy promises that raw words
+    never change, and does not for its permutations.
+    """
+    pieces = math.ceil(count / _PIECE)
+    if pieces <= 1:
+        yield np.argsort(generator().random_raw(count), kind="stable")
+        return
+
+    def piece(number: int) -> Int64[np.ndarray, " N"]:
+        first, end = (end * (1 << 64) // pieces for end in (number, number + 1))
+        return _between(generator().random_raw, count, first, end - first)
+
+    yield from in_order(piece, range(pieces), min(cores(), _MOST_THREADS))
+
+
+def order_bytes(count: int) -> int:
+    """What `random_order` holds at its peak, the pieces that have been taken apart."""
+    return _SORTING * min(count, _MOST_THREADS * _PIECE) + 8 * min(count, _PIECE)
+
+
+def _between(draw: Callable[[int], np.ndarray], count: int, first: int, width: int) -> Int64[np.ndarray, " N"]:
+    """The things whose words are from `first` to `first + width - 1`, in order."""
+    places, found = [], []
+    for start in range(0, count, _CHUNK):
+        word = draw(min(_CHUNK, count - start))
+        word -= np.uint64(first)  # what lies below wraps around, and is large
+        (kept,) = np.nonzero(word < np.uint64(width))
+        places.append((kept + start).astype(np.int32))
+        found.append(word[kept])
+    order: np.ndarray = np.concatenate(places)[np.argsort(np.concatenate(found), kind="stable")].astype(np.int64)
+    return order

@@ -5,15 +5,19 @@ Builders and `Dataset` call these; nothing below the builders checks again. Chec
 
 from __future__ import annotations
 
+import errno
 import re
+import shutil
 from collections.abc import Mapping
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import DorylaxError, named
 from dorylax.graph.rows import row_spans, spans
+from dorylax.machine import memory_limit
 
 MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
 MAX_CLASSES = int(np.iinfo(np.int32).max)  # labels are int32
@@ -162,3 +166,41 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
 def _raise_at(name: str, matrix: np.ndarray, index: np.ndarray, start: int, fault: str) -> None:
     position = (start + int(index[0]), *(int(i) for i in index[1:]))
     raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")
+
+
+def gibibytes(size: int) -> str:
+    """A size in GiB, for messages."""
+    return f"{size / 2**30:,.1f} GiB"
+
+
+def check_room(what: str, size: int) -> None:
+    """Passes for what the whole memory of the machine, the process' control group or its address space could hold.
+
+    Args:
+        what: for the message, which continues with "takes … GiB of memory"; may be empty.
+        size: bytes.
+
+    Raises:
+        GraphError: it is more.
+    """
+    limit = memory_limit()
+    if limit is not None and size > limit.bytes:
+        raise GraphError(
+            f"{what}{' ' * bool(what)}takes {gibibytes(size)} of memory, and {limit.owner} has {gibibytes(limit.bytes)}"
+        )
+
+
+def check_disk(path: Path, size: int) -> None:
+    """Passes for a file that its disk has room for now.
+
+    Args:
+        path: of the file; its folder must be there.
+        size: bytes.
+
+    Raises:
+        OSError: it has not, or there is no such folder; it names `path`.
+    """
+    with named(path):
+        free = shutil.disk_usage(path.absolute().parent).free
+    if size > free:
+        raise OSError(errno.ENOSPC, f"takes {gibibytes(size)}, and its disk has {gibibytes(free)} left", str(path))

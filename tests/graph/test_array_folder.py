@@ -19,7 +19,7 @@ import pytest
 from support.stored import contents
 
 from dorylax import Dataset, Graph, load
-from dorylax.graph import array_folder, room, stored, verification
+from dorylax.graph import array_folder, stored, validate, verification
 from dorylax.graph.array_folder import FolderWriter, convert, open_arrays, write_arrays
 from dorylax.graph.mapped import ChangedFileError, check_unchanged
 from dorylax.graph.validate import GraphError
@@ -287,8 +287,8 @@ def test_without_verification_damage_is_taken(folder: Path, tmp_path: Path) -> N
 
 def test_a_mapped_array_is_verified_once_per_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[str] = []
-    crc32_of = array_folder.crc32_of
-    monkeypatch.setattr(array_folder, "crc32_of", lambda place: reads.append("") or crc32_of(place))
+    is_right = stored.Place.is_right
+    monkeypatch.setattr(stored.Place, "is_right", lambda place: reads.append("") or is_right(place))
     for _ in range(3):
         contents(folder)
     assert len(reads) == 2  # x and y
@@ -313,7 +313,7 @@ def test_a_mapped_array_is_verified_once_per_state(folder: Path, monkeypatch: py
 
 
 def test_an_array_that_does_not_fit_in_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "memory_limit", lambda: Limit(1, "machine"))
+    monkeypatch.setattr(validate, "memory_limit", lambda: Limit(1, "machine"))
     with pytest.raises(GraphError, match=r"array tiny takes 0\.0 GiB of memory"):
         contents(folder)
 

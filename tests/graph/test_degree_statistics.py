@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from dorylax.graph import Graph
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.degree_statistics import DegreeStatistics
-from dorylax.graph.merge import MergeSummary
 from dorylax.graph.partition import Layout
 from dorylax.graph.partition.simple import even_bounds
-from dorylax.graph.shard import Shard
+from dorylax.graph.shard import MergeSummary, Shard
 from dorylax.graph.shard_summary import ShardSummary
 
 

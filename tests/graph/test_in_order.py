@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from dorylax.graph.in_order import in_order
+from dorylax.graph.rows import in_order
 
 
 def test_an_error_is_raised_in_its_place_and_nothing_more_is_begun() -> None:

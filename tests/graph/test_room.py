@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.graph import room
-from dorylax.graph.room import check_disk, check_room
-from dorylax.graph.validate import GraphError
+from dorylax.graph import validate
+from dorylax.graph.validate import GraphError, check_disk, check_room
 from dorylax.machine import Limit
 
 
@@ -23,7 +22,7 @@ from dorylax.machine import Limit
     ],
 )
 def test_more_than_there_is(monkeypatch: pytest.MonkeyPatch, source: str, holder: str) -> None:
-    monkeypatch.setattr(room, "memory_limit", lambda: Limit(2**31, source))
+    monkeypatch.setattr(validate, "memory_limit", lambda: Limit(2**31, source))
     check_room("x", 2**31)
     with pytest.raises(GraphError, match=f"^x takes 2,048.0 GiB of memory, and {re.escape(holder)} has 2.0 GiB$"):
         check_room("x", 2**41)
@@ -32,7 +31,7 @@ def test_more_than_there_is(monkeypatch: pytest.MonkeyPatch, source: str, holder
 
 
 def test_where_the_system_does_not_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "memory_limit", lambda: None)
+    monkeypatch.setattr(validate, "memory_limit", lambda: None)
     check_room("x", 2**80)
 
 

@@ -32,8 +32,7 @@ from jaxtyping import Int32, Int64, UInt16
 from dorylax.aligned import empty
 from dorylax.graph.datasets.random_streams import Stream, halves, scaled
 from dorylax.graph.graph import Graph
-from dorylax.graph.in_order import in_order
-from dorylax.graph.rows import spans
+from dorylax.graph.rows import in_order, spans
 from dorylax.machine import cores
 
 _EDGES_PER_TILE = 1 << 16

@@ -16,7 +16,7 @@ from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.datasets.base import DatasetError, Size
 from dorylax.graph.datasets.communities import DEFAULT_SIZE, NAME, Communities
-from dorylax.graph.room import check_disk, gibibytes
+from dorylax.graph.validate import check_disk, gibibytes
 from dorylax.machine import cores, memory_limit, resident_bytes
 
 Progress = Callable[[int, int, str], object]

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, UInt
 
 from dorylax.graph.datasets.random_streams import Stream
-from dorylax.graph.in_order import in_order
-from dorylax.graph.rows import spans
+from dorylax.graph.rows import in_order, spans
 
 Order = Literal["random", "community"]
 

@@ -27,7 +27,7 @@ import numpy as np
 from dorylax.graph.datasets.base import Contents, DatasetError, mask_of
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
-from dorylax.graph.room import check_room
+from dorylax.graph.validate import check_room
 
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _VALIDATION = 500

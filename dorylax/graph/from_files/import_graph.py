@@ -32,8 +32,7 @@ from dorylax.graph.from_files.vertices import (
     rows_said,
     write_vertices,
 )
-from dorylax.graph.room import gibibytes
-from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
+from dorylax.graph.validate import GraphError, check_num_vertices, check_printable, gibibytes
 from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
 from dorylax.store.folder_lock import FolderHeldError, clear_work_folder, work_folder

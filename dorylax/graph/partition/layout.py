@@ -17,8 +17,7 @@ from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
-from dorylax.graph.partition.base import Partition
-from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.base import Partition, PartitionError
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.simple import even_bounds
 

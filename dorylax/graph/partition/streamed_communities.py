@@ -41,8 +41,8 @@ from dorylax.graph.partition.label_propagation import (
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
 from dorylax.graph.rows import count_values, spans
-from dorylax.graph.stream.buckets import MOST, Buckets
 from dorylax.graph.stream.edge_rows import ENTRIES, EdgeRows
+from dorylax.graph.stream.moving import MOST, Buckets
 from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from support.stored import contents
 
-from dorylax.graph import datasets, random_order, room
+from dorylax.graph import datasets, splits, validate
 from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.datasets import DatasetError, block_model, community_archive
 from dorylax.graph.validate import GraphError
@@ -44,7 +44,7 @@ def same(one: Path, other: Path) -> None:
 @pytest.mark.parametrize("options", _OPTIONS)
 def test_the_file_is_that_of_the_data_set_in_memory(tmp_path: Path, options: dict[str, Any], monkeypatch) -> None:
     datasets.load("communities", **options).save(tmp_path / "whole")
-    monkeypatch.setattr(random_order, "_PIECE", 700)
+    monkeypatch.setattr(splits, "_PIECE", 700)
     monkeypatch.setattr(block_model, "_EDGES_AT_A_TIME", 5000)
     datasets.generate("communities", tmp_path / "parts", **options)
     same(tmp_path / "parts", tmp_path / "whole")
@@ -122,7 +122,7 @@ def test_too_little_memory_is_refused_before_anything_is_written(tmp_path: Path,
 
 
 def test_too_little_room_is_seen_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 990_000, 10_000))
+    monkeypatch.setattr(validate.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 990_000, 10_000))
     with pytest.raises(OSError, match=r"takes 0\.0 GiB, and its disk has 0\.0 GiB left"):
         datasets.generate("communities", tmp_path / "a", size="tiny")
     assert os.listdir(tmp_path) == []

@@ -11,7 +11,7 @@ import pytest
 from support.graphs import messy_graph
 
 from dorylax.graph.array_folder import write_arrays
-from dorylax.graph.partition import Partition, PartitionError, files, partition
+from dorylax.graph.partition import Partition, PartitionError, base, partition
 
 GRAPH = messy_graph()
 
@@ -169,7 +169,7 @@ def test_old_arrays_that_are_none(old: Path, content: bytes) -> None:
 def test_one_that_is_replaced_while_it_is_read(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the old or the new one, never the values of one and the servers of the other."""
     other = partition(messy_graph(), 2, method="random", seed=5)
-    reading, others = files.open_arrays, iter([other])
+    reading, others = base.open_arrays, iter([other])
 
     def late(path: Path) -> object:
         stored = reading(path)
@@ -177,7 +177,7 @@ def test_one_that_is_replaced_while_it_is_read(saved: Path, monkeypatch: pytest.
             one.save(saved)
         return stored
 
-    monkeypatch.setattr(files, "open_arrays", late)
+    monkeypatch.setattr(base, "open_arrays", late)
     found = Partition.load(saved)
     assert (found.method, found.seed) == ("random", 5)
     assert np.array_equal(found.parts, other.parts)

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from dorylax.graph.reorder import permuted
 from dorylax.graph.stream import moving
-from dorylax.graph.stream.edge_rows import EdgeRows
+from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.stream.moving import Move, MovedEdges
-from dorylax.graph.stream.row_sources import HeldRows
 from dorylax.graph.transpose import inverse_permutation
 from dorylax.graph.validate import GraphError
 
@@ -24,7 +23,7 @@ def small_blocks():
         patch.setattr(moving, "BLOCK_BYTES", 64)
         patch.setattr(moving, "_BLOCK", 16)
         patch.setattr(moving, "_WORKING_BYTES", 256)
-        patch.setattr("dorylax.graph.stream.row_sources.BLOCK_BYTES", 64)
+        patch.setattr("dorylax.graph.stream.edge_rows.BLOCK_BYTES", 64)
         yield
 
 
@@ -36,7 +35,7 @@ def test_vertices_rows(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
     array = np.random.default_rng(0).random((size, *width)).astype(np.float32)
     folder = tmp_path_factory.mktemp("scratch")
     move = Move(order, folder, data.draw(st.integers(300, 5000)))
-    parts = list(move.rows(HeldRows(array)))
+    parts = list(move.rows(Source.held(array)))
     np.testing.assert_array_equal(np.concatenate(parts), array[order])
     assert list(folder.iterdir()) == []
 
@@ -57,7 +56,7 @@ def test_edges_rows(tmp_path_factory: pytest.TempPathFactory, data: st.DataObjec
     values = rng.random((len(neighbours), 2))
     folder = tmp_path_factory.mktemp("scratch")
     room = data.draw(st.integers(800, 10_000))
-    edges = MovedEdges(EdgeRows.of_arrays(offsets, neighbours), Move(order, folder, room), 16)
+    edges = MovedEdges(EdgeRows(Source.held(offsets), Source.held(neighbours)), Move(order, folder, room), 16)
     place = inverse_permutation(order)
     expected = permuted(offsets, neighbours, order, place)
     positions = permuted(offsets, neighbours, order, place, with_positions=True)[1]
@@ -65,7 +64,7 @@ def test_edges_rows(tmp_path_factory: pytest.TempPathFactory, data: st.DataObjec
     edges.deal()
     empty = np.zeros(0, np.int32)
     np.testing.assert_array_equal(np.concatenate([empty, *edges.neighbours(keep=True)]), expected[1])
-    np.testing.assert_array_equal(np.concatenate([values[:0], *edges.along(HeldRows(values))]), values[positions])
+    np.testing.assert_array_equal(np.concatenate([values[:0], *edges.along(Source.held(values))]), values[positions])
     edges.close()
     assert list(folder.iterdir()) == []
     rows = np.split(neighbours, offsets[1:-1])
@@ -75,4 +74,4 @@ def test_edges_rows(tmp_path_factory: pytest.TempPathFactory, data: st.DataObjec
 def test_too_little_room_says_so(tmp_path: Path) -> None:
     move = Move(np.arange(5000, dtype=np.int32), tmp_path, 4 * 64 + 100)
     with pytest.raises(GraphError, match=r"would take 1,\d\d\d files at once, and at most 1,000 are opened: give more"):
-        list(move.rows(HeldRows(np.zeros((5000, 1), np.float32))))
+        list(move.rows(Source.held(np.zeros((5000, 1), np.float32))))

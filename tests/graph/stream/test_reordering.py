@@ -92,7 +92,7 @@ def small_blocks():
         patch.setattr(moving, "BLOCK_BYTES", 64)
         patch.setattr(moving, "_BLOCK", 16)
         patch.setattr(moving, "_WORKING_BYTES", 256)
-        patch.setattr("dorylax.graph.stream.row_sources.BLOCK_BYTES", 64)
+        patch.setattr("dorylax.graph.stream.edge_rows.BLOCK_BYTES", 64)
         yield
 
 
@@ -216,7 +216,7 @@ def test_a_full_disk_loses_nothing(given_file: Path, monkeypatch: pytest.MonkeyP
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dorylax.graph.stream.buckets.Buckets.append", full)
+    monkeypatch.setattr("dorylax.graph.stream.moving.Buckets.append", full)
     with pytest.raises(OSError, match="No space left on device") as raised:
         reordering.reorder_on_disk(given_file, out, memory=8 * GIB)
     assert raised.value.filename == str(out)
