@@ -12,7 +12,7 @@ import numpy as np
 
 from dorylax.cli.budget import Memory
 from dorylax.config.schema import DataConfig
-from dorylax.graph.array_folder import open_arrays
+from dorylax.graph.array_folder import open_arrays, scratch_folder
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.registry import stored_path
@@ -21,7 +21,7 @@ from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.streamed_communities import communities_within
 from dorylax.graph.stream.edge_rows import EdgeRows, Source
-from dorylax.graph.stream.reordering import scratch_beside, stored_bytes, write_in_order
+from dorylax.graph.stream.reordering import stored_bytes, write_in_order
 from dorylax.graph.validate import check_disk
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
@@ -119,7 +119,7 @@ class _OnDisk:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-"))
                 self._scratch = Path(folder)
             else:
-                self._scratch = stack.enter_context(scratch_beside(out))
+                self._scratch = stack.enter_context(scratch_folder(out.with_name(f".{out.name}.scratch"), out))
             stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
             yield
 

@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.graph.datasets.base import Contents, DatasetError, mask_of
+from dorylax.graph.array_names import MASKS
+from dorylax.graph.datasets.base import DatasetError
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import check_room
@@ -33,7 +34,7 @@ PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _VALIDATION = 500
 
 
-def read(files: Mapping[str, Path]) -> Contents:
+def read(files: Mapping[str, Path]) -> dict[str, Any]:
     """Reads the eight files.
 
     Raises:
@@ -57,9 +58,13 @@ def read(files: Mapping[str, Path]) -> Contents:
     labels[: len(ally)], labels[test] = ally.argmax(1), ty.argmax(1)
     others = np.arange(len(allx))
     masks = (others[: len(y)], others[len(y) : len(y) + _VALIDATION], test)
-    train, validation, tested = (mask_of(ids, num_vertices) for ids in masks)
-    graph = _graph(by_part["graph"], num_vertices)
-    return Contents(graph, features, labels, ally.shape[1], (train, validation, tested))
+    return {
+        "graph": _graph(by_part["graph"], num_vertices),
+        "features": features,
+        "labels": labels,
+        "num_classes": ally.shape[1],
+        **{mask: np.isin(np.arange(num_vertices), ids) for mask, ids in zip(MASKS, masks, strict=True)},
+    }
 
 
 def _graph(path: Path, num_vertices: int) -> Graph:

@@ -13,9 +13,9 @@ from dorylax.graph.array_names import MASKS
 from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets import communities, community_archive, download
+from dorylax.graph.datasets import communities, download
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
-from dorylax.graph.datasets.community_archive import Progress
+from dorylax.graph.datasets.communities import Progress
 from dorylax.graph.datasets.published import PUBLISHED
 from dorylax.graph.from_libraries import Imported, by_role
 from dorylax.graph.graph import Graph
@@ -139,7 +139,7 @@ def generate(
             memory = parse_bytes(memory)
         except ValueError as error:
             raise DatasetError(f"memory: {error}") from None
-    community_archive.write(Path(path), memory=memory, progress=progress, **options)
+    communities.write(Path(path), memory=memory, progress=progress, **options)
 
 
 def stored_path(name_or_path: str | PathLike[str]) -> Path | None:
@@ -207,9 +207,10 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
                 error,
             )
     found = entry.read(download.fetch(entry.name, entry.sources))
-    masks = found.masks or default_split(entry.name, found.labels, split_seed)
-    graph = numbered_by_source(found.graph)  # as it is once it was kept, or comes from an archive
-    data = Dataset(entry.name, graph, found.features, found.labels, found.num_classes, *masks)
+    if MASKS[0] not in found:
+        found |= default_split(entry.name, found["labels"], split_seed)._asdict()
+    found["graph"] = numbered_by_source(found["graph"])  # as it is once it was kept, or comes from an archive
+    data = Dataset(entry.name, **found)
     if entry.slow:
         try:
             parsed.parent.mkdir(parents=True, exist_ok=True)

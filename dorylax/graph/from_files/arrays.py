@@ -11,9 +11,9 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Values, Wanted, checked_values, values_described
+from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Values, checked_values, values_described
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.text import packed_as
+from dorylax.graph.from_files.text import Wanted, packed_as
 from dorylax.graph.mapped import release
 from dorylax.graph.npz import open_npz
 from dorylax.graph.rows import spans

@@ -7,10 +7,9 @@ to the target, with names that start with a dot. The next process that writes th
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from dorylax.errors import named
-from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
+from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, scratch_folder, write_arrays
 from dorylax.graph.array_names import (
     CLASS_NAMES,
     EDGE_IDS,
@@ -40,7 +39,6 @@ from dorylax.graph.stream.moving import Move, MovedEdges
 from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
-from dorylax.store.folder_lock import clear_work_folder, work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
@@ -89,7 +87,10 @@ def reorder_on_disk(
         OSError: The disk is full or fails.
     """
     check_target(out)
-    with open_arrays(data, verify=verify) as stored, scratch_beside(out) as scratch:
+    with (
+        open_arrays(data, verify=verify) as stored,
+        scratch_folder(out.with_name(f".{out.name}.scratch"), out) as scratch,
+    ):
         check_layout(stored)
         rows = EdgeRows.of_stored(stored)
         total, largest = stored_bytes(stored)
@@ -114,23 +115,6 @@ def reorder_on_disk(
         left = memory - resident_bytes()
         write_in_order(stored, found, out, scratch, room=left - left // _KEPT_BY_ALLOCATOR, told=told)
     return Reordered(rows.num_vertices, rows.num_edges, seconds)
-
-
-@contextlib.contextmanager
-def scratch_beside(out: Path) -> Iterator[Path]:
-    """Provide a locked folder for temporary files next to `out`, removed at the end.
-
-    Raises:
-        FileExistsError: Another program or the user has given the folder's name to something.
-        FolderHeldError: Another process writes the same folder.
-    """
-    folder = out.with_name(f".{out.name}.scratch")
-    with work_folder(folder), named(out):
-        clear_work_folder(folder)
-        try:
-            yield folder
-        finally:
-            clear_work_folder(folder)
 
 
 def write_in_order(

@@ -18,7 +18,7 @@ from support.stored import contents
 
 from dorylax.graph import datasets, splits, validate
 from dorylax.graph.array_folder import size_on_disk
-from dorylax.graph.datasets import DatasetError, block_model, community_archive
+from dorylax.graph.datasets import DatasetError, block_model, communities
 from dorylax.graph.validate import GraphError
 from dorylax.machine import Limit
 
@@ -55,7 +55,7 @@ def test_many_blocks_on_any_number_of_threads_are_the_same_file(tmp_path: Path, 
     monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
     datasets.load("communities", size="tiny", num_edges=100_000).save(tmp_path / "whole")
     for threads in (1, 3):
-        monkeypatch.setattr(community_archive, "cores", lambda threads=threads: threads)
+        monkeypatch.setattr(communities, "cores", lambda threads=threads: threads)
         datasets.generate("communities", tmp_path / "parts", size="tiny", num_edges=100_000)
         same(tmp_path / "parts", tmp_path / "whole")
 
@@ -115,7 +115,7 @@ def test_too_little_memory_is_refused_before_anything_is_written(tmp_path: Path,
     ) as told:
         datasets.generate("communities", tmp_path / "a", size="papers100m", memory="1GiB")
     assert "GiB would do" in str(told.value)
-    monkeypatch.setattr(community_archive, "memory_limit", lambda: Limit(2**30, "cgroup"))
+    monkeypatch.setattr(communities, "memory_limit", lambda: Limit(2**30, "cgroup"))
     with pytest.raises(DatasetError, match=r"memory = 1\.0 GiB is too little"):
         datasets.generate("communities", tmp_path / "a", size="papers100m")
     assert os.listdir(tmp_path) == []
