@@ -1,8 +1,8 @@
 """Folders of arrays: `.npy` files that memory-map, and a manifest (`dorylax.graph.manifest`). Data sets, partitions, shards.
 
 `write_arrays` is the only writer. It fills a temporary folder next to the target, writes the manifest last, and renames the
-folder, so readers see the old folder or the whole new one. The next write of the same target removes what a killed process
-left. `open_arrays` is the reader, and also opens old `.npz` archives.
+folder, so readers see the old folder or the whole new one. The next write of the same target removes the
+leftovers of a killed process. `open_arrays` is the reader, and also opens old `.npz` archives.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def write_arrays(
         GraphError: As `check_target`, or two arrays have one name.
         OSError: The file system refuses (a full disk, say); the error names `path`, or the file in it.
         ValueError: An array is incomplete.
-        Exception: `fill` raises it; then nothing is left.
+        Exception: `fill` raises it; the old folder stays.
     """
     check_target(path)
     if not path.parent.exists():
@@ -161,7 +161,7 @@ class FolderWriter:
         folder: An empty folder.
 
     Attributes:
-        folder: The same.
+        folder: The folder.
     """
 
     def __init__(self, folder: Path) -> None:

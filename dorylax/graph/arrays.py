@@ -1,8 +1,8 @@
 """From whatever a user has to a checked NumPy array of real numbers or truth values.
 
 Takes NumPy (memory maps are kept as they are), JAX, torch, pandas and SciPy sparse, lists, and what else NumPy reads; none
-of these libraries is imported here. Anything that would need a guess is refused with what to do instead. What an array
-*means* (features, labels, a mask) is checked by who asks for it.
+of these libraries is imported here. Anything that would need a guess is refused with what to do instead. Callers check the
+*meaning* of an array (features, labels, a mask).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
         text: what to do where it holds text, for the message.
 
     Raises:
-        GraphError: it is no array of real numbers; says what it is and what to do.
+        GraphError: It is no array of real numbers; the message names its type and the remedy.
     """
     array = value if type(value) in (np.ndarray, np.memmap) else _converted(name, value)
     kind = array.dtype.kind
@@ -147,7 +147,7 @@ def _of_torch(name: str, tensor: Any) -> np.ndarray:
 
 def _of_sparse(name: str, matrix: Any) -> np.ndarray:
     if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 4:
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is refused later
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, which is refused later
             matrix = matrix.astype(np.float32)
     return np.asarray(_dense(name, matrix, matrix.toarray))
 

@@ -87,7 +87,7 @@ class DataShape:
         features_in: how features lie once they are loaded.
         graph_in: how the graph's rows lie.
         num_labelled: how many vertices train, where an archive says which; None: not known.
-        stored_bytes: what loading holds besides the result's own arrays: stored forms that have to be converted.
+        stored_bytes: Bytes of stored forms that loading converts, in addition to the result.
     """
 
     num_vertices: int
@@ -111,7 +111,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: Dataset) -> DataShape:
-        """That of a data set that is there."""
+        """The shape of a loaded data set."""
         return cls(
             int(data.graph.num_vertices),
             int(data.graph.num_edges),
@@ -225,7 +225,7 @@ _SAMPLE_BYTES = 2**20
 
 
 def describe_data(data: Dataset | TaskData) -> dict[str, Any]:
-    """Sizes and digests, as JSON values; `inputs` has those of further inputs by name."""
+    """Sizes and digests, as JSON values; `inputs` holds those of further inputs."""
     split = hashlib.sha256()
     for array in (data.labels, data.train_mask, data.val_mask, data.test_mask):
         split.update(np.ascontiguousarray(array).tobytes())

@@ -21,12 +21,9 @@ from dorylax.graph.validate import (
     check_offsets,
     check_range,
     check_room,
-    gibibytes,
 )
 
 _SAMPLE = 4096
-# Even a few words of a hundred thousand in each row are denser.
-_RARE_BYTES, _RARE_INFLATION = 2**30, 10_000
 
 
 def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V F"]:
@@ -85,20 +82,14 @@ def dense_rows(
     check_length(f"{prefix}data", data, len(indices), f"one per entry of {prefix}indices")
     check_offsets(f"{prefix}indptr", indptr, len(indices), f"{prefix}indices")
     check_range(f"{prefix}indices", indices, columns, f"{prefix}shape[1]")
-    size, stored = 4 * rows * columns, indptr.nbytes + indices.nbytes + data.nbytes
-    check_room(f"{prefix}shape = ({rows:,}, {columns:,}), made dense,", size)
-    if size > _RARE_BYTES and size > _RARE_INFLATION * stored:
-        raise GraphError(
-            f"{prefix}shape = ({rows:,}, {columns:,}) makes {gibibytes(size)} of {stored:,} bytes: where that is meant, "
-            "store the features dense"
-        )
-    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite; `Dataset` refuses that
+    check_room(f"{prefix}shape = ({rows:,}, {columns:,}), made dense,", 4 * rows * columns)
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite; `Dataset` refuses them
         values = data.astype(np.float32, copy=False)
     dense: np.ndarray = csr_array((values, indices, indptr), shape=(rows, columns)).toarray()
     return dense
 
 
-# What a model is called with already: positions, the flags that say whether it trains, and Flax's own keywords.
+# Arguments of every model: positions, the flags that say whether it trains, and Flax's own keywords.
 RESERVED = frozenset(
     {
         *("graph", "x", "features", "labels", "self", "variables", "params"),
@@ -114,11 +105,11 @@ def held_dtype(stored: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str, np.ndarray]:
-    """Named arrays `[num_rows, …]`, checked and converted to bool, int32 or float32, sorted by name.
+    """Named arrays `[num_rows, …]`, checked and converted to bool, int32 or float32, in order of their names.
 
     Args:
         group: Name of the argument, for messages.
-        given: Arrays by name, in any form that `as_array` takes.
+        given: Arrays under their names, in any form that `as_array` takes.
         num_rows: V or E.
         per: Reason of that length, as "one row per vertex".
 

@@ -116,7 +116,7 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
             column `[V, 1]` of classes is taken for `[V]`.
         num_vertices: V.
         num_classes: C; None takes one more than the largest class, or the number of columns.
-        multilabel: whether `[V, C]` holds any number of classes for a vertex. Needed only where that cannot be seen.
+        multilabel: whether `[V, C]` holds any number of classes for a vertex. Needed only if the values do not show it.
 
     Raises:
         GraphError: they are none of the forms, do not fit `num_classes`, or could be meant in two ways.
@@ -141,8 +141,8 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
 def stored_labels(stored: StoredArrays, num_vertices: int, known: Labels | None = None) -> Labels:
     """The labels of an archive, with its `num_classes`, `multilabel` and `class_names` if it has them.
 
-    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by name if
-    both have names, and the archive needs no labels.
+    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by their names
+    if both have names, and the archive may lack labels.
 
     Raises:
         GraphError: As `checked_labels`, the archive lacks labels, or a class is not a known one.
@@ -184,7 +184,7 @@ def checked_num_classes(value: Any) -> int:
     """C, a whole number ≥ 1 that labels of int32 can count to.
 
     Raises:
-        GraphError: it is something else.
+        GraphError: The value is something else.
     """
     number = np.asarray(value)
     if number.ndim != 0 or number.dtype.kind not in "iu":
@@ -279,7 +279,7 @@ def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
         num_vertices: V.
 
     Raises:
-        GraphError: It is neither, or could be both.
+        GraphError: The value is neither, or could be both.
     """
     array = as_array(name, value)
     if array.ndim == 2 and array.shape[1] == 1:

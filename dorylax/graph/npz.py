@@ -30,7 +30,7 @@ def open_npz(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArra
 
     Raises:
         FileNotFoundError: There is no such file.
-        GraphError: It is no archive, or is damaged.
+        GraphError: The file is no archive, or is damaged.
     """
     return _Npz(path, verify=verify)
 

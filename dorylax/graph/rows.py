@@ -1,7 +1,7 @@
 """Walking the entries of compressed sparse rows in bounded memory: spans of entries, and the row of each entry.
 
-Passes over all edges go span by span, so that what they allocate does not grow with the graph and memory-mapped arrays
-are read once, front to back, without being copied.
+Passes over all edges go span by span, so that their memory does not grow with the graph and memory-mapped arrays are
+read once, front to back, without copies.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def first_of_equals(offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndar
     keep = np.ones(len(neighbours), bool)
     np.not_equal(neighbours[1:], neighbours[:-1], out=keep[1:])
     starts = offsets[:-1]
-    keep[starts[starts < offsets[1:]]] = True  # the same neighbour, but of another row
+    keep[starts[starts < offsets[1:]]] = True  # an equal neighbour, but of another row
     return keep
 
 
@@ -90,10 +90,9 @@ Result = TypeVar("Result")
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """The results of `work`, called on several threads, in the order of items.
+    """Yield the results of `work`, called on several threads, in the order of items.
 
-    At most as many results as threads wait or are in progress, beside the one that is taken. An error of `work` is raised
-    in the place of its result.
+    At most one result more than there are threads is held. An error of `work` is raised in place of its result.
     """
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(threads)

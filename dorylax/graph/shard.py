@@ -1,4 +1,4 @@
-"""The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, what it sends to whom.
+"""The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, and the rows it sends.
 
 How it is cut out of a graph is in `cutting`. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows
 `layout.server_bounds[s]:layout.server_bounds[s+1]`. Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at
@@ -7,7 +7,7 @@ apart (in a symmetric graph they are the same).
 
 Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Shard.sends`). *Pushed*:
 every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are added up over
-the intervals of the server and sent to the owner, who adds up all that it has and gets (`Merge`), in a fixed order.
+the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from dorylax.graph.transpose import transpose
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """Who contributes to which sums, and in which order they are sent and received.
+    """Contributors of partial sums, and the order in which sums are sent and received.
 
     Partial sums lie in one array of `size` rows: those of interval i at `starts[i]:starts[i+1]`, in the order of
-    `Shard.unique_sources(i)`, then those of each peer. A *block* of it has an epoch of its own: the rows of each own
+    `Shard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
     interval, then each row that is received.
 
     Attributes:
@@ -52,7 +52,7 @@ class Merge(Sums):
     """Sums of a shard.
 
     Attributes:
-        rows: Entries of the array that make up each local row, `[n + G_in]` rows, int32: for own rows those of own
+        rows: Entries of the array that are summed into each local row, `[n + G_in]` rows, int32: for own rows those of own
             intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
         bounds: The server's intervals in local rows.
     """
@@ -83,7 +83,7 @@ class Merge(Sums):
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class MergeSummary(Sums):
-    """Those of a shard that nobody has, by a sample of its ghosts, each of which stands for several.
+    """Sums of a shard described by statistics: a sample of its ghosts, each of which stands for several.
 
     Ghosts that have the same owner and contributors are due, sent and received together, so they are as one.
 
@@ -120,7 +120,7 @@ Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
 
 @final
 class Shard:
-    """What one server holds of a laid-out graph; made by `cutting`. Arrays are shared: they are not to be written to.
+    """The part of a laid-out graph on one server; made by `cutting`. Arrays are shared: they are not to be written to.
 
     Attributes:
         server: s.

@@ -33,7 +33,7 @@ class Split(NamedTuple):
 
 
 def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRACTIONS, *, among: Any = None) -> Split:
-    """Random sets of vertices: of V, training holds round(fractions[0]·V), and the others likewise.
+    """Random sets of vertices: of V, training holds round(fractions[0]·V), for example.
 
     Args:
         num_vertices: V.
@@ -65,7 +65,7 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
     """
     classes = _checked_classes(labels)
     num_classes = int(classes.max(initial=0)) + 1
-    if num_classes > 1 << 15:  # or numbers with wide gaps: they are numbered anew
+    if num_classes > 1 << 15:  # or numbers with wide gaps: renumber them
         codes = np.unique(classes, return_inverse=True)[1]
         classes = np.where(classes >= 0, codes, -1)
         num_classes = int(codes.max()) + 1
@@ -135,8 +135,8 @@ def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0
 
     Args:
         train_mask: bool `[V]`, or `[V, K]` for K splits.
-        val_mask: Likewise; a mask `[V]` beside others `[V, K]` is the same in all splits (as in WikiCS).
-        test_mask: Likewise.
+        val_mask: Mask of the same form; a mask `[V]` among others `[V, K]` is the same in all splits (as in WikiCS).
+        test_mask: Mask of the same form.
         column: Number of the split, 0 … K-1.
 
     Raises:
@@ -217,7 +217,7 @@ def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8
     if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
         raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
     parts = np.full(len(places), -1, np.int8)
-    left, rest = np.arange(len(places)), 1.0  # what no part has taken so far: of the given places, and of all
+    left, rest = np.arange(len(places)), 1.0  # remainder of the given places, and of all
     for number, part in enumerate(fractions):
         share = min(1.0, part / rest) if rest > 0 else 0.0
         before, after = _taken(share, places), _taken(share, places + 1)

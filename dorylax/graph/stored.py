@@ -69,7 +69,7 @@ class Place(NamedTuple):
         return self.num_bytes >= _LARGE and self.offset % ALIGNMENT == 0
 
     def is_right(self) -> bool:
-        """Whether the elements have their checksum; nothing of them stays in memory."""
+        """Whether the elements have their checksum, read piece by piece."""
         crc, buffer = 0, memoryview(bytearray(PIECE))
         end = self.offset + self.num_bytes
         for at in range(self.offset - self.header, end, PIECE):
@@ -144,7 +144,7 @@ class StoredArrays(abc.ABC):
             return array
 
     def maps(self, name: str) -> bool:
-        """Whether `fetch` memory-maps an array; nothing of it is read."""
+        """Whether `fetch` memory-maps an array, without reading it."""
         try:
             place = self._place(name) if name in self else None
         except (GraphError, *DAMAGE):  # `fetch` reports it

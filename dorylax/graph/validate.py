@@ -38,7 +38,7 @@ def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.ndim != 1:
         raise GraphError(f"{name} must be one-dimensional, got shape {array.shape}")
-    if array.size == 0 and not isinstance(values, np.ndarray):  # an empty list has no element type of its own
+    if array.size == 0 and not isinstance(values, np.ndarray):  # the type of an empty list is arbitrary
         return array.astype(np.int32)
     if array.dtype.kind not in "iu":
         raise GraphError(f"{name} must hold integers, got {array.dtype}")
@@ -46,7 +46,7 @@ def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 
 def check_printable(what: str, name: str) -> None:
-    """A name has no control characters, which a terminal would obey."""
+    """Pass for a name without control characters, which a terminal would execute."""
     if CONTROL.search(name):
         raise GraphError(f"{what} {name!r} has a control character: rename it")
 
@@ -174,14 +174,12 @@ def gibibytes(size: int) -> str:
 
 
 def check_room(what: str, size: int) -> None:
-    """Passes for what the whole memory of the machine, the process' control group or its address space could hold.
+    """Pass if a size in bytes fits the memory of the machine, of the control group, and of the address space.
 
-    Args:
-        what: for the message, which continues with "takes … GiB of memory"; may be empty.
-        size: bytes.
+    `what` is the subject of the message, which continues with "takes … GiB of memory"; it may be empty.
 
     Raises:
-        GraphError: it is more.
+        GraphError: The size is larger.
     """
     limit = memory_limit()
     if limit is not None and size > limit.bytes:
@@ -191,14 +189,10 @@ def check_room(what: str, size: int) -> None:
 
 
 def check_disk(path: Path, size: int) -> None:
-    """Passes for a file that its disk has room for now.
-
-    Args:
-        path: of the file; its folder must be there.
-        size: bytes.
+    """Pass if the disk of a path has room for a size in bytes.
 
     Raises:
-        OSError: it has not, or there is no such folder; it names `path`.
+        OSError: The disk has less room, or the parent folder is missing; the error names `path`.
     """
     with named(path):
         free = shutil.disk_usage(path.absolute().parent).free

@@ -151,9 +151,3 @@ def test_a_split_by_class_piece_by_piece_is_that_of_all_at_once(v, seed, fractio
         found = stratified_split(labels, seed, fractions)
     for mask, right in zip(found, expected, strict=True):
         assert np.array_equal(mask, right)
-
-
-@pytest.mark.parametrize("labels", [np.array([True, False] * 5), np.array([0, 1] * 5, np.uint8)])
-def test_classes_of_any_type(labels):
-    for mask, same in zip(stratified_split(labels, 7), stratified_split([int(one) for one in labels], 7), strict=True):
-        assert np.array_equal(mask, same)

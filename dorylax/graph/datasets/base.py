@@ -1,7 +1,7 @@
 """Records of named data sets, between the table of data sets and the readers of published formats.
 
 A data set is a `Published` record: its numbers, its files, and a `read` function that turns the files into arrays.
-`download` fetches files; `registry` finds a data set by name and splits data without masks.
+`download` fetches files; `registry` finds a data set and splits data without masks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Source:
         path: Its path below the cache directory, `family/file`.
         url: Its address.
         sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the first
-            copy is recorded beside it (`file.sha256`), and later ones must agree (trust on first use).
+            copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
     """
 
     path: str
@@ -65,7 +65,7 @@ class Published:
         summary: One line for people.
         size: Published numbers, edges in both directions.
         sources: Its files.
-        read: Makes the arguments of `Dataset`, other than its name, from the files by name (the last part of `Source.path`);
+        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`);
             features as published, masks only if there is a public split.
         slow: Whether the cache keeps the result, because reading takes long.
     """

@@ -57,7 +57,7 @@ SIZES = {
 _LABELLED = {"papers100m": 1_546_782}
 
 _MOST_THREADS = 16
-_BESIDE = 96 << 20  # of allocators and of Python, beside the arrays that are counted
+_BESIDE = 96 << 20  # of allocators and of Python
 Progress = Callable[[int, int, str], object]
 """Called with the number of bytes written, their total, and the kind of the last ones."""
 
@@ -66,7 +66,7 @@ _NUMBERS = ("average_degree", "homophily", "signal", "label_noise", "degree_expo
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What `load("communities", …)` takes besides `size` and `split_seed`; None means: as the size has it.
+    """Options of `load("communities", …)`, except `size` and `split_seed`; None for the value of the size.
 
     Attributes:
         seed: of graph, labels and features.
@@ -270,7 +270,7 @@ def working_bytes(
     num_communities: int | None = None,
     order: Order = Options.order,
 ) -> Working:
-    """Estimate the memory of drawing by so many threads, beside the result; by default as many communities as classes."""
+    """Estimate the memory of drawing by so many threads without the result; by default as many communities as classes."""
     V, K = shape.num_vertices, num_communities or shape.num_classes
     communities = np.min_scalar_type(K - 1).itemsize * V
     groups = 1 + (K if order == "random" else min(K, 2))

@@ -49,7 +49,7 @@ def noisy_labels(
     With a number of labelled vertices, all others get -1.
     """
     uniform, wrong_classes = Stream(seed, _LABEL_STREAM), Stream(seed, _LABEL_STREAM)
-    wrong_classes.skip(len(communities))  # they come after all of the others
+    wrong_classes.skip(len(communities))  # their words follow all others
     labels = np.empty(len(communities), np.int32)
     for start, stop in spans(len(communities)):
         wrong = uniform.uniform(stop - start) < fraction

@@ -105,7 +105,7 @@ def _ids(path: Path) -> np.ndarray:
 
 
 class SparseRows:
-    """What a pickled `csr_matrix` holds, unchecked; stands in for SciPy's class when a pickle asks for it.
+    """Content of a pickled `csr_matrix`, unchecked; stands in for SciPy's class when a pickle asks for it.
 
     Attributes:
         arrays: `indptr`, `indices`, `data`, `_shape`, and what else was stored.
@@ -122,7 +122,7 @@ class _Array:
 
 
 def _reconstruct(kind: type, shape: tuple[int, ...], code: bytes | str) -> np.ndarray:
-    """What NumPy calls by this name: an array without elements, which the pickle goes on to fill."""
+    """What NumPy calls by this name: an array without elements, which the pickle then fills."""
     if kind is not _Array or shape != (0,):
         raise pickle.UnpicklingError(f"it asks for an array of shape {shape} before it has elements")
     return np.empty(0, code.decode() if isinstance(code, bytes) else code)

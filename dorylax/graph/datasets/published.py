@@ -2,7 +2,7 @@
 
 - amazon-photo, amazon-computers, coauthor-cs, coauthor-physics: O. Shchur et al., "Pitfalls of graph neural network
   evaluation", 2018 (arXiv:1811.05868). An npz archive each, with the adjacency matrix and the features in compressed sparse
-  rows. The archives also hold pickled Python objects (names of vertices and the like): these are never opened. Undirected
+  rows. The archives also hold pickled Python objects (such as names of vertices): these are never opened. Undirected
   here: an edge in either direction counts as both.
 - reddit: posts joined where the same user commented on both; the class is the community a post is in. W. Hamilton,
   R. Ying, J. Leskovec, "Inductive representation learning on large graphs", NeurIPS 2017. One zip archive with

@@ -28,7 +28,7 @@ class Stream:
 
     Args:
         seed: the user's seed, ≥ 0.
-        key: what the stream is for: small integers ≥ 0; different keys give independent streams.
+        key: Purpose of the stream: small integers ≥ 0; different keys give independent streams.
     """
 
     def __init__(self, seed: int, *key: int) -> None:

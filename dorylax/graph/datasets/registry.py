@@ -37,11 +37,11 @@ def load(
     known: Labels | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a data set by name, from a folder, or of an object of another library.
+    """Return a named data set, one in a folder, or one made of an object of another library.
 
     A name is looked up in this order: a folder that dorylax wrote; the generator, for `communities`;
     `$DORYLAX_DATA/<name>`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache directory); the network.
-    Nothing is ever asked.
+    It never prompts.
 
     Args:
         name_or_path: One of `names()`, or the path of a folder (`Dataset.save`, `dorylax import`) or of an old `.npz`
@@ -52,14 +52,14 @@ def load(
         verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
         known: As for `Dataset.from_folder`.
         options: of `communities`: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
-            `dorylax.graph.datasets.communities.Options`. Of objects: those of `Dataset.from_pyg` and its like; of a matrix
-            `features`, `labels`, masks, `num_classes` and `multilabel`.
+            `dorylax.graph.datasets.communities.Options`. For objects those of `Dataset.from_pyg` and the other
+            readers; for a matrix `features`, `labels`, masks, `num_classes` and `multilabel`.
 
     Returns:
         The data set; features as published, not normalised.
 
     Raises:
-        DatasetError: unknown name or option, or the data set cannot be had; the message says what to do.
+        DatasetError: An unknown name or option, or a failed download; the message names the remedy.
         GraphError: the arrays do not make a data set.
         OSError: the machine fails to read or keep its files.
     """
@@ -128,7 +128,7 @@ def generate(
             `dorylax.graph.datasets.communities.Options`.
 
     Raises:
-        DatasetError: An unknown name or option, or too little memory, in which case nothing is written.
+        DatasetError: An unknown name or option, or too little memory.
         GraphError: There is something else at the path.
         OSError: The disk has too little room, which is checked first, or fails.
     """
@@ -215,7 +215,7 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
         try:
             parsed.parent.mkdir(parents=True, exist_ok=True)
             data.save(parsed)
-        except (OSError, GraphError) as error:  # a full disk costs time on the next load, nothing else
+        except (OSError, GraphError) as error:  # a full disk only costs time on the next load
             _LOG.warning("could not keep %s for the next time: %s", parsed, error)
     return data
 

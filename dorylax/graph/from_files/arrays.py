@@ -99,7 +99,7 @@ def append_arrays(
     Args:
         database: Holds the table.
         table: Its name.
-        arrays: Values by name.
+        arrays: Values under their names.
         where: Describes the place of a value by its row and name.
         kinds: Types to keep the values in.
         ends: Other columns.

@@ -103,7 +103,7 @@ class Table(abc.ABC):
 
 
 def open_table(database: Database, path: Path, shown_as: str, options: Wanted) -> Table:
-    """Open a file in the format that its name (`shown_as`) tells; text if it tells none.
+    """Open a file in the format of its name (`shown_as`), else as text.
 
     Raises:
         GraphError: The file is damaged, compressed in an unknown way, no text, or contradicts an option.

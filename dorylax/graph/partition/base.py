@@ -31,7 +31,7 @@ _FIELDS: dict[str, type] = {"num_parts": int, "method": str, "balance": str, "se
 
 
 class PartitionError(DorylaxError, ValueError):
-    """A partition that cannot be made, read or used for a graph; the message names the remedy."""
+    """Failure to make or read a partition, or to use it for a graph; the message names the remedy."""
 
 
 @final
@@ -43,7 +43,7 @@ class Partition:
         parts: Server, 0 … num_parts-1, of each row of its graph, int32 `[V]`.
         num_parts: P, the number of servers.
         method: The partitioner.
-        balance: What the partitioner spread evenly.
+        balance: Quantity that the partitioner balanced.
         seed: Seed of the partitioner.
         graph_digest: `graph_digest` of its graph.
         folder: Folder that it was read from; None if this process made it.

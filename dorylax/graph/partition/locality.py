@@ -72,7 +72,7 @@ def communities(graph: CompressedGraph) -> Int32[np.ndarray, " V"]:
 def communities_of_sample(
     rows: Int32[np.ndarray, " N"], sources: Int32[np.ndarray, " N"], num_vertices: int
 ) -> Int32[np.ndarray, " V"]:
-    """As `communities`, of what `sampled` gives and nothing else; `VERSION` changes where the result does."""
+    """As `communities`, of the result of `sampled` alone; `VERSION` changes with the result."""
     num_communities = min(-(-num_vertices // COMMUNITY), MOST_COMMUNITIES)
     offsets, neighbours = joined(rows, sources, num_vertices)
     if num_vertices > MOST_FOR_METIS:
@@ -89,7 +89,7 @@ def sampled(graph: CompressedGraph) -> tuple[Int32[np.ndarray, " N"], Int32[np.n
     sampled = np.empty(len(rows), np.int32)
     starts = np.random.default_rng(_SEED)
     filled = 0
-    for first, last in spans(len(taken)):  # the 64-bit steps of all rows at once would take more than METIS's graph
+    for first, last in spans(len(taken)):  # 64-bit steps of all rows together would take more than METIS's graph
         own = taken[first:last]
         row = np.repeat(np.arange(first, last), own)
         number = np.arange(len(row)) - np.repeat(np.cumsum(own) - own, own)
@@ -131,6 +131,6 @@ def cached_locality_order(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file(file, content.getvalue())
         drop_oldest(file, most_files=_MOST_FILES, most_bytes=_MOST_BYTES)
-    except OSError as error:  # a full disk costs time in the next run, nothing else
+    except OSError as error:  # a full disk only costs time in the next run
         _LOG.warning("could not keep the order of vertices as %s: %s", file, error)
     return order.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Making a partition by name. The partitioners are in `metis`, `ldg` and `simple`."""
+"""Partitions by method. The partitioners are in `metis`, `ldg` and `simple`."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class _Sample:
 def _sampled(
     first: int, offsets: Int64[np.ndarray, " n1"], neighbours: Int32[np.ndarray, " e"], start: np.random.Generator
 ) -> tuple[Int64[np.ndarray, " n1"], Int32[np.ndarray, " s"]]:
-    """Up to `_SAMPLE` entries of each row, evenly spread over it from a random start; loops are left out."""
+    """Up to `_SAMPLE` entries of each row, evenly spread over it from a random start; loops are skipped."""
     degrees = np.diff(offsets)
     if degrees.max(initial=0) > _SAMPLE:
         taken = np.minimum(degrees, _SAMPLE)
@@ -210,7 +210,7 @@ class _Clusters:
     """A graph of clusters on disk (`label_propagation.Blocks`): of each row the heaviest entries, those first.
 
     Args:
-        file: of the neighbours; that of the joins lies beside it.
+        file: File of the neighbours; the joins are in the file `_joins_of(file)`.
         degrees: int32 `[C]`.
         weights: int64 `[C]`.
     """
@@ -252,7 +252,7 @@ class _Clusters:
 
 
 def _packed(clusters: Int32[np.ndarray, " V"], limit: int) -> Int32[np.ndarray, " V"]:
-    """Clusters, of which those of one vertex join the ones beside them where nothing else makes them fewer."""
+    """Clusters, with adjacent single vertices joined if the propagation hardly reduced their number."""
     sizes = count_values(clusters, int(clusters.max()) + 1)
     if len(sizes) <= LEAST_SHRINKING * len(clusters):
         return clusters

@@ -1,7 +1,7 @@
 """Rows that come to other places, however many there are: two passes through files, in memory that the caller sets.
 
 The first pass reads rows as they lie and deals them to buckets, each of which is to hold consecutive rows of the result;
-the second reads bucket by bucket and puts its rows in order. What a bucket's rows are follows from the order, so the files
+the second reads bucket by bucket and puts its rows in order. The order determines the rows of a bucket, so the files
 hold values alone.
 """
 
@@ -33,7 +33,7 @@ class Buckets:
 
     Args:
         folder: where.
-        name: what their names begin with.
+        name: Prefix of their names.
         number: how many, at most `MOST`.
     """
 
@@ -80,7 +80,7 @@ class Buckets:
             left = left[self._files[bucket].write(left) :]
 
     def read(self, bucket: int, dtype: np.dtype, *, keep: bool = False) -> np.ndarray:
-        """All elements of a bucket, with one axis; its file goes unless it is to be kept."""
+        """All elements of a bucket, with one axis; its file is removed unless `keep`."""
         path = self._paths[bucket]
         array = empty((path.stat().st_size // dtype.itemsize,), dtype)
         with path.open("rb", buffering=0) as file:
@@ -104,18 +104,18 @@ class Buckets:
 
 
 _BLOCK = 2 * ENTRIES
-# Of the rows that are dealt, and of spans that `permuted` sorts, one on each thread.
+# Rows of a block, and a span for each thread of `permuted`.
 _WORKING_BYTES = max(40 * _BLOCK, 28 * SPAN * min(os.cpu_count() or 1, MOST_THREADS))
 
 
 @final
 class Move:
-    """An order of V rows, and what may be used to bring rows into it.
+    """An order of V rows, and the resources to bring rows into it.
 
     Args:
         order: row `order[i]` comes to row i, int32 `[V]`, a permutation.
         scratch: a folder for files.
-        room: bytes that may be held at a time, beside the order and its inverse.
+        room: Memory in bytes without the order and its inverse.
 
     Attributes:
         place: where each row comes to, int32 `[V]`.
@@ -161,7 +161,7 @@ class MovedEdges:
     Args:
         rows: as they lie.
         move: to where.
-        widest: bytes of what an entry has besides its neighbour, at most.
+        widest: Most bytes of an entry's values and id.
 
     Attributes:
         ascending: whether neighbours ascend in the rows as they lie; known after `deal`.
@@ -219,7 +219,7 @@ class MovedEdges:
             del held, positions  # before the next are read
 
     def close(self) -> None:
-        """Removes what was kept."""
+        """Remove the kept buckets."""
         self._kept.remove()
 
     def _cut(self, entries: int) -> Int64[np.ndarray, " B1"]:

@@ -133,7 +133,7 @@ def write_in_order(
         order: Row `order[i]` moves to row i, int32 `[V]`.
         path: Path of the new folder, which appears complete or not at all.
         scratch: Folder for temporary files of about the size of the largest array.
-        room: Bytes that may be held beside `order`.
+        room: Memory in bytes without `order`.
         told: Called with the current step and its progress.
 
     Raises:
@@ -173,7 +173,7 @@ def write_in_order(
                 put(folder, name, source.dtype, source.shape, parts)
         if SPARSE[0] in stored:  # in old archives, which are small
             folder.add("features", read_features(stored)[order])
-        if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's own order needs no words
+        if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's order is the default
             folder.add(ORDER, ids)
         stored.check_unchanged()
         told(ORDER, total, total)
