@@ -6,9 +6,6 @@ import errno
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -330,37 +327,6 @@ def test_the_manifest_is_written_last(tmp_path: Path) -> None:
 
     write_arrays(tmp_path / "d", look)
     assert (tmp_path / "d/manifest.json").exists()
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from dorylax.graph.array_folder import write_arrays
-
-def fill(writer):
-    writer.add("x", np.arange(5))
-    print("half", flush=True)
-    sys.stdin.read()
-
-write_arrays(Path(sys.argv[1]), fill)
-"""
-
-
-def test_leftovers_of_a_killed_process_are_removed_by_the_next_write(folder: Path) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(folder)], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "half\n"
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
-    left = [path.name for path in folder.parent.iterdir() if path.name not in ("data", "cache")]
-    assert len(left) == 1
-    assert left[0].startswith(".data.dorylax-")
-    assert len(contents(folder)) == 4
-    write_arrays(folder, lambda writer: writer.add("x", np.arange(5)))
-    assert [path.name for path in folder.parent.iterdir() if path.name != "cache"] == ["data"]
 
 
 def test_only_folders_that_dorylax_wrote_are_replaced(

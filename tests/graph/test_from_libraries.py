@@ -207,12 +207,9 @@ def _pyg(value: float):
 ENDS = [0, 1, 2], [1, 2, 0]
 NOT_FINITE = {
     "from_coo": lambda value: Graph.from_coo(*ENDS, edge_data={"weight": _weighted(value)}),
-    "from_csr": lambda value: Graph.from_csr([0, 1, 2, 3], [2, 0, 1], edge_data={"weight": _weighted(value)}),
-    "from_edge_index": lambda value: Graph.from_edge_index(np.array(ENDS), edge_weight=_weighted(value)),
     "from_scipy csr": lambda value: Graph.from_scipy(sp.csr_array((_weighted(value), ENDS))),
     "from_networkx": lambda value: Graph.from_networkx(_networkx(value)),
     "from_dgl": lambda value: Graph.from_dgl(_DGLGraph(list(zip(*ENDS, strict=True)), 3, {"weight": _weighted(value)})),
-    "from_pyg": lambda value: Graph.from_pyg(_pyg(value)),
     "from_dataframe": lambda value: Graph.from_dataframe(
         pd.DataFrame({"source": ENDS[0], "target": ENDS[1], "weight": _weighted(value)})
     ),
@@ -525,8 +522,6 @@ def _archive_without_masks(folder: Path, *, reordered: bool = False, **labels: A
 WITHOUT_MASKS: dict[str, Callable[[Path], Dataset]] = {
     "from_networkx": lambda _: Dataset.from_networkx(_without_masks(), "rings"),
     "load an object": lambda _: dorylax.load(_without_masks(), name="rings"),
-    "from_npz": lambda folder: Dataset.from_folder(_archive_without_masks(folder)),
-    "load": lambda folder: dorylax.load(_archive_without_masks(folder)),
     "reordered": lambda folder: dorylax.load(_archive_without_masks(folder, reordered=True)),
 }
 

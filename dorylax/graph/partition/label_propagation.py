@@ -28,6 +28,7 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
 
+from dorylax.graph.mapped import release
 from dorylax.graph.partition.metis import cut
 from dorylax.graph.rows import count_values
 
@@ -71,7 +72,7 @@ class Blocks(Protocol):
 
 @final
 class Rows:
-    """An undirected graph of clusters, in memory."""
+    """An undirected graph of clusters, in memory or memory-mapped."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class Rows:
             start, stop = int(self.offsets[first]), int(self.offsets[last])
             joins = None if self.joins is None else self.joins[start:stop]
             yield Block(first, last, self.offsets[first : last + 1] - start, self.neighbours[start:stop], joins)
+            release(self.neighbours, self.joins)
 
 
 @final
