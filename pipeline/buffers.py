@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from dorylax.graph.merge import Merge
+from dorylax.graph.shard import Merge
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.hollow import hollow, is_hollow, taken
 from dorylax.ops import row_operators

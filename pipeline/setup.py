@@ -9,8 +9,8 @@ import jax
 import optax
 
 from dorylax.cost import Cluster, find_cluster
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig

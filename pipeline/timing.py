@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import optax
 
 from dorylax.cost import Cluster, find_cluster
-from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.pipeline.config import PipelineConfig

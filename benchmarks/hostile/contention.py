@@ -49,13 +49,13 @@ def fetch(url: str) -> str:
 def order(_: str) -> str:
     """Orders graphs by community, of which the cache keeps two."""
     from dorylax.graph.graph import Graph
-    from dorylax.graph.partition import order_cache
+    from dorylax.graph.partition import locality
 
-    order_cache.WORTH_KEEPING, order_cache._MOST_FILES = 0, 2
+    locality.WORTH_KEEPING, locality._MOST_FILES = 0, 2
     found = hashlib.sha256()
     for seed in range(6):
         source, target = np.random.default_rng(seed).integers(0, 3000, (2, 12_000))
-        found.update(order_cache.cached_locality_order(Graph.from_coo(source, target, 3000)).tobytes())
+        found.update(locality.cached_locality_order(Graph.from_coo(source, target, 3000)).tobytes())
     return found.hexdigest()
 
 

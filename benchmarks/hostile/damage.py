@@ -102,10 +102,10 @@ def load_partition(folder: Path) -> str:
 def load_order(path: Path) -> str:
     """The order that is kept of an archive's graph; of graphs of any size."""
     from dorylax.graph import Graph
-    from dorylax.graph.partition import order_cache
+    from dorylax.graph.partition import locality
 
-    order_cache.WORTH_KEEPING = 0
-    return _digest(order_cache.cached_locality_order(Graph.from_folder(path)))
+    locality.WORTH_KEEPING = 0
+    return _digest(locality.cached_locality_order(Graph.from_folder(path)))
 
 
 def load_run(folder: Path) -> str:

@@ -26,8 +26,8 @@ def convert(*, old: Path, new: Path, no_verify: bool) -> None:
         raise ConfigError(f"there is no file or folder {old}: give a data set or a partition of an earlier version")
 
     from dorylax.graph import array_folder
+    from dorylax.graph.manifest import OLD_PARTITION, SUMMARY
     from dorylax.graph.partition import Partition
-    from dorylax.graph.shard_names import OLD_PARTITION, SUMMARY
 
     with told_if_interrupted(f"{new} is not changed; the same command begins anew"):
         if (old / OLD_PARTITION[0]).is_file():

@@ -116,9 +116,9 @@ def import_graph(
         raise ConfigError(f"--separator takes one ASCII character, got {separator!r}")
 
     from dorylax.graph.array_folder import size_on_disk
-    from dorylax.graph.from_files.columns import Wanted
     from dorylax.graph.from_files.import_graph import import_graph as run
     from dorylax.graph.from_files.sources import expand
+    from dorylax.graph.from_files.text import Wanted
     from dorylax.graph.from_files.vertices import VertexFiles, file_of
 
     wanted = Wanted(

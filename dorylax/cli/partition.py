@@ -16,9 +16,9 @@ from rich.table import Table
 from dorylax.cli.budget import Memory, memory_option
 from dorylax.cli.overrides import collect, configured, data_option
 from dorylax.config import RunConfig
+from dorylax.graph.manifest import RECORDS
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.simple import Balance
-from dorylax.graph.shard_names import RECORDS
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import data_size
 from dorylax.settings.errors import ConfigError
@@ -96,13 +96,13 @@ def partition(
     check_process()
 
     from dorylax.cli.streamed_partition import streaming
+    from dorylax.graph.data_shape import describe_data
     from dorylax.graph.dataset import arrays_of
-    from dorylax.graph.description import describe_data
     from dorylax.graph.mapped import check_unchanged
     from dorylax.graph.partition import lay_out
     from dorylax.graph.partition import partition as make
     from dorylax.graph.partition import report as report_of
-    from dorylax.graph.partition.files import check_free
+    from dorylax.graph.partition.base import check_free
     from dorylax.graph.partition.quality import interval_balance
     from dorylax.pipeline.shard_writing import write_shards
     from dorylax.trainer.from_config import data_settings

@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from dorylax.graph.array_names import CLASS_NAMES, ORIGINAL_IDS
+from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import labelled
-from dorylax.graph.names import shown_names, stored_names
 from dorylax.graph.reorder import user_order
 from dorylax.graph.task_data import TaskData
 from dorylax.store.durable import write_file

@@ -12,7 +12,7 @@ import numpy as np
 
 from dorylax.cli.budget import Memory
 from dorylax.config.schema import DataConfig
-from dorylax.graph.array_folder import open_arrays
+from dorylax.graph.array_folder import open_arrays, scratch_folder
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.registry import stored_path
@@ -20,9 +20,9 @@ from dorylax.graph.mapped import resident_within
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.streamed_communities import communities_within
-from dorylax.graph.room import check_disk
-from dorylax.graph.stream.edge_rows import EdgeRows
-from dorylax.graph.stream.reordering import scratch_beside, stored_bytes, write_in_order
+from dorylax.graph.stream.edge_rows import EdgeRows, Source
+from dorylax.graph.stream.reordering import stored_bytes, write_in_order
+from dorylax.graph.validate import check_disk
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
 from dorylax.memory.streamed_partition import MAPPED_SHARE, PartitionMemoryError, in_memory_bytes, streams
@@ -119,7 +119,7 @@ class _OnDisk:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-"))
                 self._scratch = Path(folder)
             else:
-                self._scratch = stack.enter_context(scratch_beside(out))
+                self._scratch = stack.enter_context(scratch_folder(out.with_name(f".{out.name}.scratch"), out))
             stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
             yield
 
@@ -127,7 +127,7 @@ class _OnDisk:
         return prepare_data(self._config, self._scratch / "features")
 
     def communities(self, graph: CompressedGraph) -> np.ndarray:
-        return communities_within(EdgeRows.of_arrays(*graph.host_rows()), self._scratch, self._room())
+        return communities_within(EdgeRows(*map(Source.held, graph.host_rows())), self._scratch, self._room())
 
     def laid_out(self, layout: Layout) -> Dataset | None:
         path = self._scratch / "laid-out"

@@ -1,4 +1,4 @@
-"""Graphs and data sets. `dorylax.graph.datasets` knows data sets by name.
+"""Graphs and data sets. `dorylax.graph.datasets` loads named data sets.
 
 Names load on first use, so that the settings of a partition (`dorylax.graph.partition.partitioners`) are read without JAX.
 """

@@ -1,38 +1,34 @@
 """Folders of arrays: `.npy` files that memory-map, and a manifest (`dorylax.graph.manifest`). Data sets, partitions, shards.
 
 `write_arrays` is the only writer. It fills a temporary folder next to the target, writes the manifest last, and renames the
-folder, so readers see the old folder or the whole new one. The next write of the same target removes what a killed process
-left. `open_arrays` is the reader, and also opens old `.npz` archives.
+folder, so readers see the old folder or the whole new one. The next write of the same target removes the
+leftovers of a killed process. `open_arrays` is the reader, and also opens old `.npz` archives.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
-from dorylax.aligned import empty
 from dorylax.errors import named
-from dorylax.graph import npz
 from dorylax.graph.array_names import CLASS_NAMES
-from dorylax.graph.manifest import MANIFEST, ArrayEntry, Manifest, file_name
+from dorylax.graph.arrays import shown_names, stored_names
+from dorylax.graph.manifest import MANIFEST, OLD_PARTITION, ArrayEntry, Manifest, file_name, is_of_shards
 from dorylax.graph.mapped import release
-from dorylax.graph.names import shown_names, stored_names
-from dorylax.graph.room import check_room
-from dorylax.graph.shard_names import OLD_PARTITION, is_of_shards
-from dorylax.graph.stored import PIECE, Place, StoredArrays, crc32_of, read_at
+from dorylax.graph.npz import open_npz
+from dorylax.graph.stored import AGAIN, PIECE, Place, StoredArrays, read_header
 from dorylax.graph.validate import GraphError, check_printable
-from dorylax.graph.verification import verified_once
 from dorylax.store.durable import make_folder, write_folder
+from dorylax.store.folder_lock import clear_work_folder, work_folder
 from dorylax.version import __version__
-
-_AGAIN = "restore it from a copy, or make the folder again; --no-verify (in Python verify=False) takes it as it is"
 
 
 def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
@@ -46,7 +42,7 @@ def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredA
         FileNotFoundError: There is no such file or folder.
         GraphError: It is something else, or its manifest is damaged.
     """
-    return _ArrayFolder(path, verify=verify) if os.path.isdir(path) else npz.open_npz(path, verify=verify)
+    return _ArrayFolder(path, verify=verify) if os.path.isdir(path) else open_npz(path, verify=verify)
 
 
 def check_target(path: Path) -> None:
@@ -91,7 +87,7 @@ def write_arrays(
         GraphError: As `check_target`, or two arrays have one name.
         OSError: The file system refuses (a full disk, say); the error names `path`, or the file in it.
         ValueError: An array is incomplete.
-        Exception: `fill` raises it; then nothing is left.
+        Exception: `fill` raises it; the old folder stays.
     """
     check_target(path)
     if not path.parent.exists():
@@ -108,6 +104,22 @@ def write_arrays(
         (folder / MANIFEST).write_text(text, encoding="utf-8")
 
     write_folder(Path(os.path.realpath(path)), write)
+
+
+@contextlib.contextmanager
+def scratch_folder(folder: Path, out: Path) -> Iterator[Path]:
+    """Provide a locked, empty folder for temporary files of a writer of `out`, removed at the end.
+
+    Raises:
+        FileExistsError: Another program or the user has given the folder's name to something.
+        FolderHeldError: Another process writes the same folder.
+    """
+    with work_folder(folder), named(out):
+        clear_work_folder(folder)
+        try:
+            yield folder
+        finally:
+            clear_work_folder(folder)
 
 
 def convert(old: Path, new: Path, *, verify: bool = True) -> None:
@@ -149,7 +161,7 @@ class FolderWriter:
         folder: An empty folder.
 
     Attributes:
-        folder: The same.
+        folder: The folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -300,8 +312,6 @@ class ArrayWriter:
 
 @final
 class _ArrayFolder(StoredArrays):
-    """See `StoredArrays`."""
-
     def __init__(self, path: str | os.PathLike[str], *, verify: bool) -> None:
         super().__init__(path, verify=verify)
         self._places: dict[str, Place] = {}
@@ -320,20 +330,14 @@ class _ArrayFolder(StoredArrays):
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """See `StoredArrays`."""
         self.require(name)
-        entry = self._manifest.arrays.get(name)
-        if entry is None:
-            value = self._value(name)
-            return value.shape, value.dtype
-        return entry.shape, np.dtype(entry.dtype)
+        if (entry := self._manifest.arrays.get(name)) is not None:
+            return entry.shape, np.dtype(entry.dtype)
+        value = self._read(name)
+        return value.shape, value.dtype
 
     def is_verified(self, *names: str) -> bool:
         """See `StoredArrays`."""
         return self._verify and all(name in self for name in names)
-
-    def _value(self, name: str) -> np.ndarray:
-        if name in self._manifest.values:
-            return np.array(self._manifest.values[name])
-        return stored_names(name, self._manifest.class_names)
 
     def _place(self, name: str) -> Place | None:
         entry = self._manifest.arrays.get(name)
@@ -343,39 +347,20 @@ class _ArrayFolder(StoredArrays):
         try:
             stream = self._opened(path)
         except FileNotFoundError:
-            raise GraphError(f"is missing: there is no {path.name}: {_AGAIN}") from None
-        expected = entry.shape, False, np.dtype(entry.dtype)
-        if np.lib.format.read_magic(stream) != (1, 0) or np.lib.format.read_array_header_1_0(stream) != expected:
-            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {_AGAIN}")
-        place = Place(stream, stream.tell(), np.dtype(entry.dtype), entry.shape)
+            raise GraphError(f"is missing: there is no {path.name}: {AGAIN}") from None
+        if read_header(stream) != (entry.shape, False, np.dtype(entry.dtype)):
+            raise GraphError(f"is not what {MANIFEST} lists, {entry.dtype} {list(entry.shape)}: {AGAIN}")
+        place = Place(stream, stream.tell(), np.dtype(entry.dtype), entry.shape, int(entry.crc32, 16))
         size = os.fstat(stream.fileno()).st_size
         if size != place.offset + place.num_bytes:
-            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {_AGAIN}")
+            raise GraphError(f"has {size:,} bytes, expected {place.offset + place.num_bytes:,}: {AGAIN}")
         self._places[name] = place
         return place
 
-    def _read(self, name: str, place: Place | None) -> np.ndarray:
-        if place is None:
-            return self._value(name)
-        check_room("", place.num_bytes)
-        array = empty(place.shape, place.dtype)
-        content = array.reshape(-1).view(np.uint8).data
-        read = read_at(place.stream, place.offset, content)
-        if read < len(content):
-            raise GraphError(f"ends after {read:,} of {len(content):,} bytes: {_AGAIN}")
-        if self._verify:
-            self._compare(name, zlib.crc32(content))
-        return array
-
-    def _check(self, name: str, place: Place) -> None:
-        if self._verify:
-            what, path = self._manifest.arrays[name].crc32, self._path / file_name(name)
-            verified_once(place.stream.fileno(), what, path, lambda: self._compare(name, crc32_of(place)))
-
-    def _compare(self, name: str, crc: int) -> bool:
-        if f"{crc:08x}" != self._manifest.arrays[name].crc32:
-            raise GraphError(f"is damaged: the content of {file_name(name)} is not what was written: {_AGAIN}")
-        return True
+    def _read(self, name: str) -> np.ndarray:
+        if name in self._manifest.values:
+            return np.array(self._manifest.values[name])
+        return stored_names(name, self._manifest.class_names)
 
 
 def _manifest(folder: Path) -> Manifest:

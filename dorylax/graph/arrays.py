@@ -1,13 +1,14 @@
 """From whatever a user has to a checked NumPy array of real numbers or truth values.
 
 Takes NumPy (memory maps are kept as they are), JAX, torch, pandas and SciPy sparse, lists, and what else NumPy reads; none
-of these libraries is imported here. Anything that would need a guess is refused with what to do instead. What an array
-*means* (features, labels, a mask) is checked by who asks for it.
+of these libraries is imported here. Anything that would need a guess is refused with what to do instead. Callers check the
+*meaning* of an array (features, labels, a mask).
 """
 
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
         text: what to do where it holds text, for the message.
 
     Raises:
-        GraphError: it is no array of real numbers; says what it is and what to do.
+        GraphError: It is no array of real numbers; the message names its type and the remedy.
     """
     array = value if type(value) in (np.ndarray, np.memmap) else _converted(name, value)
     kind = array.dtype.kind
@@ -146,7 +147,7 @@ def _of_torch(name: str, tensor: Any) -> np.ndarray:
 
 def _of_sparse(name: str, matrix: Any) -> np.ndarray:
     if matrix.dtype.kind == "f" and matrix.dtype.itemsize > 4:
-        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite, which is refused later
+        with np.errstate(over="ignore"):  # numbers too large for float32 become infinite, which is refused later
             matrix = matrix.astype(np.float32)
     return np.asarray(_dense(name, matrix, matrix.toarray))
 
@@ -231,3 +232,31 @@ def _what_is_no_number(array: np.ndarray, text: str) -> str:
             kind = "None" if element is None else f"an object of type {type(element).__name__}"
             return f"[{', '.join(map(str, index))}] is {kind}: give a number"
     return "has the dtype object: all its elements are numbers, .astype(np.float64) says so"
+
+
+def stored_names(what: str, names: Any) -> np.ndarray:
+    """Names as archives store them: integers `[N]`, or texts as UTF-8 bytes `[N]`; stored names stay as they are.
+
+    Raises:
+        GraphError: A name contains NUL, with which NumPy pads text, or is not valid Unicode; `what` names the argument.
+    """
+    if isinstance(names, np.ndarray) and names.dtype.kind in "iuS":
+        return names
+    values = names.tolist() if hasattr(names, "tolist") else list(names)
+    if all(isinstance(value, Integral) and -(2**63) <= int(value) < 2**63 for value in values):
+        return np.array(values, np.int64)
+    found = []
+    for k, value in enumerate(values):
+        text = str(value)
+        if "\0" in text:
+            raise GraphError(f"{what}[{k}] = {text!r} contains NUL: rename it")
+        try:
+            found.append(text.encode())
+        except UnicodeEncodeError:
+            raise GraphError(f"{what}[{k}] = {text!r} is not valid Unicode: rename it") from None
+    return np.array(found)
+
+
+def shown_names(stored: np.ndarray) -> np.ndarray:
+    """Stored names as integers or text `[N]`; bytes that are not UTF-8 appear as escapes."""
+    return np.char.decode(stored, "utf-8", "backslashreplace") if stored.dtype.kind == "S" else stored

@@ -4,8 +4,8 @@ Duplicate edges are kept (a `Graph` is a multigraph) without `coalesce`. Vertice
 position in the given arrays, whatever their order, and `edge_data` are in that order. The permutation from ids to rows is
 stored only if it is neither of two that follow from the rows: sorted by target, or by source.
 
-Users call the constructors of `Graph`, which describe the arguments. `kind` is the class of the graph, and `names` are
-those of the arrays in messages.
+Users call the constructors of `Graph`, which describe the arguments. `kind` is the class of the graph, and `names`
+call the arrays in messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cache directory: where it is, and how a folder of it stays small. What is in it only saves time."""
+"""The cache directory: its path, and the limit of its folders. Its files only save time."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def _temporary_home() -> Path:
 
 
 def drop_oldest(newest: Path, *, most_files: int, most_bytes: int) -> None:
-    """Deletes what is too much in a folder: what is least recently used goes first, but never `newest`.
+    """Delete the least recently used files of a folder beyond a limit, but never `newest`.
 
-    What interrupted processes left half written counts, and goes, too.
+    Leftovers of interrupted processes count as files.
 
     Raises:
         OSError: the file system refuses.

@@ -6,8 +6,8 @@ out-edges; backward gathers read it. It says nothing about features or labels (s
 Whatever makes, changes or reads graphs is written against this class. Its one subclass, `dorylax.graph.graph.Graph`, stands
 above all that and offers it as methods.
 
-Edge order. Per-edge arrays `[E, …]` are in ascending order of edge ids, and an edge's *id* is its place in what the user
-gave (of equal edges that were coalesced that of the first; `symmetrise` and `with_self_loops` give new edges ids after all
+Edge order. Per-edge arrays `[E, …]` are in ascending order of edge ids, and an edge's *id* is its place in the user's
+arrays (of equal edges that were coalesced that of the first; `symmetrise` and `with_self_loops` give new edges ids after all
 others). Rows are sorted by (target, source); a position in the incoming rows is a *slot*, an internal matter: what
 `outgoing.edges` and all below the public operators count by. `edge_order` leads from slots to places in per-edge arrays.
 
@@ -76,9 +76,9 @@ class Adjacency:
 
 
 class CompressedGraph:
-    """What every graph is, and what operators, layers and servers read of it; see the module's text for the contract.
+    """The interface of graphs to operators, layers and servers; see the module's text for the contract.
 
-    The constructor trusts its arguments. A subclass adds methods and overrides none.
+    The constructor does not validate. A subclass adds methods and overrides none.
 
     Args:
         offsets: in-edge row offsets, int64 `[V+1]`.
@@ -161,7 +161,7 @@ class CompressedGraph:
 
     @property
     def edge_data(self) -> Mapping[str, np.ndarray]:
-        """Values that came with the edges by name, NumPy `[E, …]` in order of edge ids; transformations keep them.
+        """Values of the edges under their names, NumPy `[E, …]` in order of edge ids; transformations keep them.
 
         Raises:
             GraphError: inside JAX, where there are none.

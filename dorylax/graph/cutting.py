@@ -29,7 +29,7 @@ class Cutting:
     """A graph that is cut into shards.
 
     Args:
-        graph: The graph, not laid out. What it computes on first use is not kept with it.
+        graph: The graph, not laid out. Arrays that it computes on first use are not kept with it.
         layout: Layout of the graph.
 
     Raises:
@@ -56,7 +56,7 @@ class Cutting:
             self._needed[direction] = found
 
     def __iter__(self) -> Iterator[Shard]:
-        """The shards of all servers, in order, each made when it is asked for."""
+        """The shards of all servers, in order, each made on demand."""
         return map(self.shard, range(self._layout.num_servers))
 
     def shard(self, server: int) -> Shard:
@@ -71,7 +71,7 @@ class Cutting:
             direction: tuple(self._wanted(direction, start, stop, first) for start, stop in pairwise(own.tolist()))
             for direction in found
         }
-        # In a symmetric graph both directions are the same rows, whose edge ids, costly to make, nobody asks for.
+        # In a symmetric graph both directions are the same rows; their edge ids are costly and unused.
         out: Direction = "out" if "out" in found else "in"
         incoming = self._local(self._offsets, self._sources, first, last, found["in"])
         outgoing = incoming

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import jax
 import numpy as np
 
 from dorylax.aligned import ALIGNMENT
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import Adjacency, SelfLoops
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
 from dorylax.graph.mapped import mapping_of
+from dorylax.graph.task_data import TaskData
 from dorylax.graph.transpose import BySlot, edge_ids_fit
+
+
+class AbstractData(NamedTuple):
+    """Shapes (`jax.ShapeDtypeStruct`) in the place of arrays; attributes are those of `Dataset`."""
+
+    graph: Graph
+    features: Any
+    labels: Any
+    num_features: int
+    num_classes: int | None
+    multilabel: bool
+    vertex_inputs: Mapping[str, Any]
+    edge_inputs: Mapping[str, Any]
+
 
 Origin = Literal["generated", "archive", "published"]
 """How it comes into memory: drawn by `communities`, read from an npz archive, made from published files."""
@@ -72,7 +87,7 @@ class DataShape:
         features_in: how features lie once they are loaded.
         graph_in: how the graph's rows lie.
         num_labelled: how many vertices train, where an archive says which; None: not known.
-        stored_bytes: what loading holds besides the result's own arrays: stored forms that have to be converted.
+        stored_bytes: Bytes of stored forms that loading converts, in addition to the result.
     """
 
     num_vertices: int
@@ -96,7 +111,7 @@ class DataShape:
 
     @classmethod
     def of(cls, data: Dataset) -> DataShape:
-        """That of a data set that is there."""
+        """The shape of a loaded data set."""
         return cls(
             int(data.graph.num_vertices),
             int(data.graph.num_edges),
@@ -204,3 +219,39 @@ def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> Abstrac
         further["vertex"],
         further["edge"],
     )
+
+
+_SAMPLE_BYTES = 2**20
+
+
+def describe_data(data: Dataset | TaskData) -> dict[str, Any]:
+    """Sizes and digests, as JSON values; `inputs` holds those of further inputs."""
+    split = hashlib.sha256()
+    for array in (data.labels, data.train_mask, data.val_mask, data.test_mask):
+        split.update(np.ascontiguousarray(array).tobytes())
+    return {
+        "name": data.name,
+        "vertices": data.graph.num_vertices,
+        "edges": data.graph.num_edges,
+        "features": data.num_features,
+        "classes": data.num_classes,
+        **({"multilabel": True} if data.multilabel else {}),
+        **({"targets": data.labels.shape[1]} if data.num_classes is None and data.labels.ndim == 2 else {}),
+        **({} if data.class_names is None else {"class_names": data.class_names.tolist()}),
+        "labels_and_masks": split.hexdigest()[:16],
+        "graph": _digest(data.graph.incoming.offsets, data.graph.incoming.neighbours),
+        "feature_values": _digest(data.features),
+        "inputs": {name: _digest(array) for name, array in {**data.vertex_inputs, **data.edge_inputs}.items()},
+    }
+
+
+def _digest(*arrays: Any) -> str:
+    """Of shapes, dtypes and contents; of a large array, about a megabyte of elements evenly spread over it."""
+    digest = hashlib.sha256()
+    for array in map(np.asarray, arrays):
+        step = -(-array.nbytes // _SAMPLE_BYTES) or 1
+        while array.ndim and step > 1 and math.gcd(step, array.shape[-1]) > 1:  # else it would miss whole columns
+            step += 1
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array.reshape(-1)[::step]).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,6 +1,6 @@
 """`Dataset`: a graph with features, labels and masks, checked once when it is made.
 
-Named data sets come from `dorylax.graph.datasets`; this module knows only the arrays, and their names on disk
+Named data sets come from `dorylax.graph.datasets`; this module handles the arrays and their names on disk
 (`dorylax.graph.array_names`).
 """
 
@@ -29,16 +29,14 @@ from dorylax.graph.array_names import (
     read_features,
     vertex_names,
 )
+from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.features import checked_features
+from dorylax.graph.features import check_apart, checked_edge_inputs, checked_features, checked_inputs
 from dorylax.graph.from_libraries import by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
-from dorylax.graph.inputs import check_apart, checked_edge_inputs, checked_inputs
-from dorylax.graph.labels import Labels, labelled, named_labels, stored_labels
+from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, stored_labels
 from dorylax.graph.mapped import map_file, release
-from dorylax.graph.masks import checked_masks
-from dorylax.graph.names import shown_names, stored_names
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
@@ -56,7 +54,7 @@ from dorylax.graph.validate import (
 @final
 @dataclasses.dataclass(frozen=True, eq=False, init=False)
 class Dataset:
-    """A graph and what is known about its vertices and edges; row i of a vertex's array is the vertex in row i of the graph.
+    """A graph with data of its vertices and edges; row i of a vertex's array is the vertex in row i of the graph.
 
     Arrays may be NumPy of any real type, JAX or torch arrays, pandas tables and columns, SciPy sparse matrices (made
     dense) or lists; those of the right type, memory-mapped ones included, are kept as they are.
@@ -67,16 +65,16 @@ class Dataset:
         features: `[V, F]`, kept as float32.
         labels: the class of each vertex, integers `[V]`, -1 where it is unlabelled, or text `[V]`; or the classes as zeros
             and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or `[V, T]` for
-            a loss of your own. None: the data set is for predictions only.
+            a custom loss. None: the data set is for predictions only.
         num_classes: C; without it the number of class names, one more than the largest class, or the number of columns.
             Given, floating labels are classes too, and must be whole.
         train_mask: the vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
             numbers `[N]`. Without any mask all labelled vertices train.
         val_mask: the vertices that choose the epoch; may be empty, and their metric is then null.
         test_mask: the vertices that are reported on; may be empty, and their metric is then null.
-        vertex_inputs: further inputs of the model by name, `[V, …]` each.
-        edge_inputs: further inputs of the model by name, `[E, …]` each, in order of edge ids; beside those that came with
-            the graph (`Graph.edge_data`), which they override.
+        vertex_inputs: Further inputs of the model, `[V, …]` each, under their names.
+        edge_inputs: Further inputs of the model, `[E, …]` each, under their names, in order of edge ids. They override
+            those of the graph (`Graph.edge_data`).
         multilabel: whether labels `[V, C]` hold any number of classes for a vertex; needed only where they never hold
             more than one.
         class_names: Names of the classes, C texts; None takes those of text or categorical labels.
@@ -303,22 +301,22 @@ class Dataset:
     ) -> Dataset:
         """Of a homogeneous `torch_geometric.data.Data`.
 
-        Its masks are masks, what else it has per node are `vertex_inputs`, and what it has per edge are `edge_inputs`.
+        Its masks are masks. Other values per node become `vertex_inputs`, and values per edge `edge_inputs`.
 
         Args:
             data: with an `edge_index`; column k is edge k.
             name: what reports call the data set.
-            features: the name of what is per node, a list of names (columns side by side), or an array; None: all other
+            features: Name of a value per node, a list of names (columns side by side), or an array; None: all other
                 values per node.
-            labels: likewise; None: there are none.
+            labels: Name, names or array as for `features`; None for no labels.
             num_classes: as in `Dataset`.
             multilabel: as in `Dataset`.
             split: Which split, 0 … K-1, where masks are `[V, K]` or `[K, V]`.
             split_seed: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
-            ignore: names to leave out; of the whole graph there can be nothing else.
+            ignore: Names to skip. Values of the whole graph must be among them.
 
         Raises:
-            GraphError: something has no place in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
+            GraphError: a value fits nowhere in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
         read = from_libraries.pyg(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
@@ -395,7 +393,7 @@ class Dataset:
             multilabel: as in `Dataset`.
             split: as in `from_pyg`.
             split_seed: as in `from_pyg`.
-            ignore: columns to leave out, of either table.
+            ignore: columns of either table to skip.
 
         Raises:
             GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.

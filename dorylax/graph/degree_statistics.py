@@ -1,4 +1,4 @@
-"""Shards of graphs that nobody has: how many rows servers hold, read and exchange, by what is known of their degrees.
+"""Shards of graphs described by statistics: how many rows servers hold, read and exchange, by the distribution of degrees.
 
 A graph is taken for symmetric, its servers and intervals for alike. Of the edges of a server a share leads to other
 servers, to each of them equally often; so do the edges of an interval to the intervals of each. Whose edge it is, the degree
@@ -6,7 +6,7 @@ decides: of a block of n vertices with degrees d, m edges touch Σ (1 - exp(-m d
 lognormal. Intervals of real graphs are communities (`partition.layout`), whose edges touch fewer.
 
 Which intervals contribute to the sum of a ghost decides when it is sent, so where sums are pushed, a sample of the ghosts
-stands for all, each with a degree and contributors of its own.
+stands for all, each with its degree and its contributors.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import final
 import numpy as np
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.merge import MergeSummary
 from dorylax.graph.partition.simple import even_bounds
+from dorylax.graph.shard import MergeSummary
 from dorylax.graph.shard_summary import ShardSummary
 
 _QUANTILES = 4096
@@ -33,7 +33,7 @@ _SAMPLE = 256
 @final
 @dataclasses.dataclass(frozen=True)
 class DegreeStatistics:
-    """What is known of a graph.
+    """Size and degrees of a graph.
 
     Attributes:
         num_vertices: V.
@@ -61,7 +61,7 @@ class DegreeStatistics:
             raise ValueError(f"cut_ratio must be in 0 … 1, got {self.cut_ratio}")
 
     def shards(self, servers: int, intervals: int) -> list[ShardSummary]:
-        """What each server holds.
+        """Summaries of the shards of all servers.
 
         Args:
             servers: P ≥ 1.

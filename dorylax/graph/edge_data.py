@@ -15,7 +15,7 @@ EdgeData = dict[str, np.ndarray]
 
 
 def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int, *, finite: bool = True) -> EdgeData:
-    """Real numbers or truth values by name as arrays `[E, …]`, without copies of arrays.
+    """Real numbers or truth values as arrays `[E, …]` under their names, without copies of arrays.
 
     Raises:
         GraphError: A name that is no text, another length, values that are not real numbers or (with `finite`) not finite,
@@ -63,7 +63,7 @@ def check_sums(dtypes: Mapping[str, np.dtype[Any]]) -> None:
 
 
 def map_values(edge_data: Mapping[str, np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> EdgeData:
-    """The same names with other values."""
+    """Apply a function to all values."""
     return {name: change(values) for name, values in edge_data.items()}
 
 

@@ -2,7 +2,7 @@
 
 A function reads an object into `Imported`: the graph with the edges' values as `edge_data`, and the vertices' values, which
 a `Graph` cannot hold. `graph_alone` returns the graph for `Graph.from_…`, `by_role` the arguments of `Dataset` for
-`Dataset.from_…`. Both refuse by name any value that would be lost and that the caller did not ask to ignore.
+`Dataset.from_…`. Both name and refuse any value that would be lost and that the caller does not ignore.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from typing import Any, Generic, final
 import numpy as np
 
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.arrays import as_array
+from dorylax.graph.arrays import as_array, stored_names
 from dorylax.graph.build import from_incoming, from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph
-from dorylax.graph.inputs import checked_inputs
+from dorylax.graph.features import checked_inputs
 from dorylax.graph.labels import labelled, named_labels
-from dorylax.graph.names import stored_names
 from dorylax.graph.splits import default_split, one_split
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import GraphError, as_integers
@@ -34,8 +33,8 @@ class Imported(Generic[AnyGraph]):
 
     Attributes:
         graph: The graph, with the edges' values as its `edge_data`.
-        vertex_data: The vertices' values by name, in their original form (tensors, lists, dicts), for a `Dataset`.
-        other: Values of neither edges nor vertices, by name.
+        vertex_data: The vertices' values under their names, in their original form (tensors, lists, dicts), for a `Dataset`.
+        other: Names of values of neither edges nor vertices.
         names: Names of the vertices `[V]`, integers or text; None if their numbers are their names.
     """
 
@@ -290,13 +289,13 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
 ) -> dict[str, Any]:
     """The arguments of `Dataset` for an imported object: features, labels, masks, and further inputs.
 
-    Values named `train_mask`, `val_mask` and `test_mask` are its masks. Without them the labelled vertices are split, and
-    the log says so.
+    Values named `train_mask`, `val_mask` and `test_mask` are its masks. If they are missing, the labelled vertices are
+    split, and logged.
 
     Args:
         name: Name of the data set.
         imported: The graph and the values of its vertices.
-        ignore: Names of values to leave out.
+        ignore: Names of values to skip.
         features: Name of a value per vertex, a list of names (columns side by side), or an array; None for all values other
             than labels and masks.
         labels: Name of a value per vertex, a list of names, or an array; None for no labels.

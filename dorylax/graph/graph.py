@@ -21,8 +21,8 @@ from dorylax.graph.validate import as_integers
 class Graph(CompressedGraph):
     """Directed multigraph in compressed sparse rows.
 
-    Make one with `Graph.from_coo` or another `from_…`, which validate; the constructor trusts its arguments. Duplicate edges
-    are kept unless `coalesce` is asked for. Vertices are 0 … V-1 everywhere.
+    Make one with `Graph.from_coo` or another `from_…`, which validate; the constructor does not. Duplicate edges are kept
+    without `coalesce`. Vertices are 0 … V-1 everywhere.
     """
 
     @classmethod
@@ -43,7 +43,7 @@ class Graph(CompressedGraph):
             sources: integers `[E]`.
             targets: integers `[E]`.
             num_vertices: V; None takes one more than the largest id.
-            edge_data: values of the edges by name, `[E, …]`, in the same order; see the property `edge_data`.
+            edge_data: Values of the edges, `[E, …]`, under their names and in the same order; see the property `edge_data`.
             coalesce: keep one of equal edges: "first", the first with its values, or "sum", with the sum of all their
                 values. False keeps all.
             edge_ids: False where nothing per edge will ever come: no weights, no attention, no dropout of edges. It saves
@@ -83,13 +83,13 @@ class Graph(CompressedGraph):
     ) -> Graph:
         """A graph of compressed rows by destination: row v, `sources[offsets[v]:offsets[v+1]]`, lists v's in-neighbours.
 
-        Arrays of the right type (int64 and int32) whose rows are sorted are used as they are, memory-mapped ones included;
-        nothing is written to them. Otherwise the graph gets a sorted copy. An edge's id is its place in `sources`.
+        Arrays of the right type (int64 and int32) whose rows are sorted are used as they are, memory-mapped ones included,
+        and never written to. Otherwise the graph gets a sorted copy. An edge's id is its place in `sources`.
 
         Args:
             offsets: integers `[V+1]`.
             sources: integers `[E]`.
-            edge_data: values of the edges by name, `[E, …]`, in order of `sources`; see the property `edge_data`.
+            edge_data: Values of the edges, `[E, …]`, under their names, in order of `sources`; see the property `edge_data`.
             symmetric: whether u → v always comes with v → u. None finds out; a value is trusted, unchecked.
             self_loops: "none", "some" or "all" vertices have an edge to themselves. None finds out; a value is trusted.
             edge_ids: as in `from_coo`.
@@ -124,7 +124,7 @@ class Graph(CompressedGraph):
     ) -> Graph:
         """A graph of a networkx graph; an undirected edge becomes two directed ones of the same values, a loop one.
 
-        The edges' attributes become `edge_data`, by name. Edge k of `graph.edges` has the id k, and the other direction of
+        The edges' attributes become `edge_data`. Edge k of `graph.edges` has the id k, and the other direction of
         an undirected one the id E + k, as `symmetrise` has it. Keys of a multigraph only tell its edges apart: they are
         dropped.
 
@@ -132,7 +132,7 @@ class Graph(CompressedGraph):
             graph: `networkx.Graph`, `DiGraph`, `MultiGraph` or `MultiDiGraph`.
             nodes: vertex i is `nodes[i]`. None: where the nodes are exactly the integers 0 … V-1 vertex i is node i,
                 otherwise it is `list(graph)[i]`.
-            ignore: names of attributes, of edges or nodes, to leave out.
+            ignore: Names of attributes of edges or nodes to skip.
 
         Raises:
             GraphError: `nodes` does not list every node exactly once; an attribute is missing on some edges or is no number;
@@ -173,24 +173,24 @@ class Graph(CompressedGraph):
 
     @classmethod
     def from_pyg(cls, data: Any, *, ignore: Collection[str] = ()) -> Graph:
-        """A graph of a homogeneous `torch_geometric.data.Data`; what it has per edge becomes `edge_data`, by name.
+        """A graph of a homogeneous `torch_geometric.data.Data`; values per edge become `edge_data`.
 
         Args:
             data: with an `edge_index`.
-            ignore: what to leave out: tensors per node (`Dataset.from_pyg` takes those), of the whole graph, or per edge.
+            ignore: Names to skip: tensors per node (`Dataset.from_pyg` takes those), of the whole graph, or per edge.
 
         Raises:
-            GraphError: there is no `edge_index`, edges have what is no real number, or something else is not ignored.
+            GraphError: there is no `edge_index`, a value per edge is no real number, or another value is not ignored.
         """
         return from_libraries.graph_alone(from_libraries.pyg(cls, data, ignore=ignore), ignore, "data")
 
     @classmethod
     def from_dgl(cls, graph: Any, *, ignore: Collection[str] = ()) -> Graph:
-        """A graph of a homogeneous DGL graph; `edata` become `edge_data`, by name, and an edge's id is DGL's.
+        """A graph of a homogeneous DGL graph; `edata` become `edge_data`, and an edge's id is DGL's.
 
         Args:
             graph: a `dgl.DGLGraph` with one type of nodes and one of edges.
-            ignore: names of `ndata` (a `Dataset`'s) and of `edata` to leave out.
+            ignore: Names of `ndata` (a `Dataset`'s) and of `edata` to skip.
 
         Raises:
             GraphError: several types of nodes or edges, `edata` that are no real numbers, or `ndata` that are not ignored.
@@ -215,7 +215,7 @@ class Graph(CompressedGraph):
             source: the column of sources, integers.
             target: the column of targets, integers.
             num_vertices: V; None takes one more than the largest id.
-            ignore: columns to leave out.
+            ignore: Columns to skip.
             coalesce: as in `from_coo`.
 
         Raises:

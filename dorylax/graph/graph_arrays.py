@@ -148,7 +148,7 @@ def _with_ids(
     data: dict[str, np.ndarray],
     order: np.ndarray | None,
 ) -> AnyGraph:
-    """A graph of rows by source, whose edges have ids of their own; `order` has those of the vertices."""
+    """A graph of rows by source and given edge ids; `order` holds the ids of the vertices."""
     offsets, targets = rows
     check_offsets("indptr", as_integers("indptr", offsets), len(as_integers("indices", targets)), "indices")
     check_length(EDGE_IDS, as_integers(EDGE_IDS, ids), len(targets), "one per entry of indices")

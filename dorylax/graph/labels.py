@@ -5,17 +5,17 @@ Shape and type decide the kind. Where two kinds are possible, `Dataset` asks for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
-from dorylax.graph.array_names import CLASS_NAMES
-from dorylax.graph.arrays import as_array, class_codes
-from dorylax.graph.names import shown_names, stored_names
+from dorylax.graph.array_names import CLASS_NAMES, MASKS
+from dorylax.graph.arrays import as_array, class_codes, shown_names, stored_names
 from dorylax.graph.rows import row_spans, spans
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.validate import MAX_CLASSES, GraphError, as_held, check_binary, check_length
+from dorylax.graph.validate import MAX_CLASSES, GraphError, as_held, check_binary, check_disjoint, check_length
 
 _FORMS = "labels must be integers [V], or zeros and ones [V, C], or floating targets [V] or [V, T]"
 _TEXT = "number the classes 0 … C-1 (np.unique(labels, return_inverse=True)[1])"
@@ -116,7 +116,7 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
             column `[V, 1]` of classes is taken for `[V]`.
         num_vertices: V.
         num_classes: C; None takes one more than the largest class, or the number of columns.
-        multilabel: whether `[V, C]` holds any number of classes for a vertex. Needed only where that cannot be seen.
+        multilabel: whether `[V, C]` holds any number of classes for a vertex. Needed only if the values do not show it.
 
     Raises:
         GraphError: they are none of the forms, do not fit `num_classes`, or could be meant in two ways.
@@ -141,8 +141,8 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
 def stored_labels(stored: StoredArrays, num_vertices: int, known: Labels | None = None) -> Labels:
     """The labels of an archive, with its `num_classes`, `multilabel` and `class_names` if it has them.
 
-    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by name if
-    both have names, and the archive needs no labels.
+    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by their names
+    if both have names, and the archive may lack labels.
 
     Raises:
         GraphError: As `checked_labels`, the archive lacks labels, or a class is not a known one.
@@ -184,7 +184,7 @@ def checked_num_classes(value: Any) -> int:
     """C, a whole number ≥ 1 that labels of int32 can count to.
 
     Raises:
-        GraphError: it is something else.
+        GraphError: The value is something else.
     """
     number = np.asarray(value)
     if number.ndim != 0 or number.dtype.kind not in "iu":
@@ -265,3 +265,89 @@ def _check_not_one_hot(array: np.ndarray) -> None:
         remedy = "labels.argmax(axis=1)" if every else "np.where(labels.any(axis=1), labels.argmax(axis=1), -1)"
         rows = "exactly one 1 in every row" if every else "no row with more than one 1"
         raise GraphError(f"labels [V, C] has {rows}: give classes, {remedy}, or say multilabel=True")
+
+
+def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
+    """A set of vertices as bool `[V]`.
+
+    Integers are either a mask (V of them, each 0 or 1) or vertices (distinct, each in 0 … V-1). From three vertices on no
+    array is both; of one or two, those that are both are refused.
+
+    Args:
+        name: Name in messages.
+        value: bool `[V]` or `[V, 1]`, zeros and ones `[V]`, or vertex numbers `[N]`, in any form that `as_array` takes.
+        num_vertices: V.
+
+    Raises:
+        GraphError: The value is neither, or could be both.
+    """
+    array = as_array(name, value)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim == 2:
+        raise GraphError(f"{name} has shape {list(array.shape)}, one column per split: choose one, as {name}[:, 0]")
+    if array.size == 0 and array.ndim == 1 and array.dtype != bool:
+        return np.zeros(num_vertices, bool)
+    if array.dtype.kind not in "iub" or array.ndim != 1:
+        raise GraphError(
+            f"{name} must be bool [V] or vertex numbers, got {array.dtype} {list(array.shape)}"
+            + (f": {name}.astype(bool) if it is zeros and ones" if array.dtype.kind == "f" else "")
+        )
+    if array.dtype == bool:
+        check_length(name, array, num_vertices, "one per vertex")
+        return array
+    return _of_integers(name, array, num_vertices)
+
+
+def checked_masks(given: Mapping[str, Any], labels: np.ndarray) -> dict[str, np.ndarray]:
+    """The three masks of a data set, disjoint, each of labelled vertices, the first not empty if any vertex has a label.
+
+    Masks are given by the names of `MASKS`, as `as_mask` takes them, or as None. Without any, all labelled vertices train;
+    otherwise the training mask is needed, and one that is missing is empty.
+
+    Raises:
+        GraphError: A mask is wrong, two overlap, one holds an unlabelled vertex, or none trains.
+    """
+    num_vertices, known = len(labels), labelled(labels)
+    masks = {
+        name: np.zeros(num_vertices, bool) if value is None else as_mask(name, value, num_vertices)
+        for name, value in given.items()
+    }
+    if given["train_mask"] is None:
+        beside = [name for name in MASKS if given[name] is not None]
+        if beside:
+            rest = f"~({' | '.join(beside)})" if len(beside) > 1 else f"~{beside[0]}"
+            raise GraphError(f"train_mask is not given beside {' and '.join(beside)}: give it too, for example {rest}")
+        masks["train_mask"] = known
+    check_disjoint(masks)
+    for name, mask in masks.items():
+        wrong = np.flatnonzero(mask & ~known)
+        if wrong.size:
+            raise GraphError(
+                f"{name} holds vertex {wrong[0]}, but labels[{wrong[0]}] = {labels[wrong[0]]} says that it is unlabelled "
+                f"({wrong.size} such vertices): {name} & (labels >= 0)"
+            )
+    if not masks["train_mask"].any() and (known.any() or not num_vertices):
+        raise GraphError("train_mask holds no vertex: at least one is needed to train")
+    return masks
+
+
+def _of_integers(name: str, array: np.ndarray, num_vertices: int) -> np.ndarray:
+    mask = np.zeros(num_vertices, bool)
+    inside = (array >= 0) & (array < num_vertices)
+    mask[array[inside]] = True
+    distinct = bool(inside.all()) and int(np.count_nonzero(mask)) == len(array)
+    truths = len(array) == num_vertices and bool(((array == 0) | (array == 1)).all())
+    if distinct and truths:
+        raise GraphError(f"{name} = {array.tolist()} may be a mask or a list of vertices: give truth values")
+    if truths:
+        return array.astype(bool)
+    if distinct:
+        return mask
+    neither = f"{name} is neither a mask ({num_vertices} zeros and ones) nor a list of vertices"
+    if not inside.all():
+        k = int(np.flatnonzero(~inside)[0])
+        raise GraphError(f"{neither}: {name}[{k}] = {array[k]} is not in 0 … {num_vertices - 1}")
+    _, first = np.unique(array, return_index=True)
+    k = int(np.setdiff1d(np.arange(len(array)), first)[0])
+    raise GraphError(f"{neither}: {name}[{k}] = {array[k]} is repeated, give each vertex once")

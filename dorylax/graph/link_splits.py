@@ -1,4 +1,4 @@
-"""Splits of edges, for models that predict links: what carries messages apart from what is to be predicted.
+"""Splits of edges, for models that predict links: edges that carry messages, and pairs to predict.
 
 Both directions of a pair of vertices, and equal edges, are always in the same part. All draws are the same for the same seed
 on every machine and NumPy version.
@@ -22,7 +22,7 @@ _FEW_PAIRS = 1 << 22  # so many pairs of vertices are all listed; of more, pairs
 
 
 class Links(NamedTuple):
-    """Pairs of vertices to be told apart, edges first.
+    """Pairs of vertices to classify, edges first.
 
     Attributes:
         sources: int32 `[N]`.
@@ -60,8 +60,8 @@ def link_split(
         graph: E edges. Of a symmetric graph a link is a pair of vertices, listed once, smaller vertex first; of another
             it is a directed edge.
         seed: 0 or more.
-        fractions: of the pairs for training, validation and test; what they leave of 1 is left out altogether.
-        apart: the share of training pairs that are to be predicted and carry no messages; the others only carry messages.
+        fractions: Fractions of the pairs for training, validation and test; the rest is dropped.
+        apart: Share of training pairs to predict, which carry no messages; the others only carry messages.
             0: every training pair does both, so that a model sees the edge that it predicts.
         negatives: how many pairs that are not edges to draw for each that is; all are distinct.
 

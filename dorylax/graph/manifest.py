@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -132,3 +133,23 @@ def file_name(array: str) -> str:
 
 def _digest(fields: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+SUMMARY = "shards.json"
+"""Summary of the shards."""
+OLD_PARTITION = ("partition.json", "parts.npy")
+"""Files of a partition of an earlier version."""
+RECORDS = (SUMMARY, MANIFEST)
+"""Files that are stored last: they say that all others are there."""
+
+_OURS = re.compile(r"shards\.json|server-\d+(\.npz)?")
+
+
+def shard_name(server: int) -> str:
+    """Return the name of a server's folder."""
+    return f"server-{server}"
+
+
+def is_of_shards(name: str) -> bool:
+    """Whether shards have a file or folder of this name."""
+    return _OURS.fullmatch(name) is not None

@@ -13,7 +13,7 @@ from dorylax.graph.array_names import MASKS
 from dorylax.graph.arrays import as_array
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
-from dorylax.graph.masks import as_mask
+from dorylax.graph.labels import as_mask
 from dorylax.graph.rows import all_rows
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.transform import closed_part
@@ -51,11 +51,11 @@ def merge_graphs(
         train_mask: the graphs to train on: bool `[G]`, or numbers; without any mask all that have a label.
         val_mask: the graphs to validate with, in the same form.
         test_mask: the graphs to test with, in the same form.
-        vertex_inputs: additional inputs of the model by name: an array `[V_g, …]` for each graph.
+        vertex_inputs: Additional inputs of the model under their names: an array `[V_g, …]` for each graph.
         multilabel: as in `Dataset`.
 
     Raises:
-        GraphError: a graph has no vertices or was reordered, lengths differ, edges of some graphs have values that those of
+        GraphError: a graph is empty or was reordered, lengths differ, edges of some graphs have values that those of
             others lack, or `Dataset` raises it.
     """
     rows = [as_array(f"features[{number}]", one) for number, one in enumerate(features)]

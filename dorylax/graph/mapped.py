@@ -43,7 +43,7 @@ def mapping_of(array: Any) -> mmap.mmap | None:
 def map_file(
     file: str | os.PathLike[str] | BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int = 0
 ) -> np.ndarray:
-    """An array in a file, to be read only; `check_unchanged` and `resident_within` know of it.
+    """Map an array in a file, read-only, and register it for `check_unchanged` and `resident_within`.
 
     Args:
         file: its path, or the open file.
@@ -53,7 +53,7 @@ def map_file(
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: it is too short.
+        ValueError: The file is too short.
     """
     array = np.memmap(file, dtype, "r", offset, shape)
     mapping = mapping_of(array)
@@ -66,7 +66,7 @@ def map_file(
 def check_unchanged(*arrays: Any) -> None:
     """Compare the files that arrays are mapped from by size, times and inode with those that were loaded.
 
-    A file that is gone counts as unchanged: nobody can write to its pages by its name.
+    A file that is gone counts as unchanged: its pages have no name for a writer.
 
     Raises:
         ChangedFileError: A file was written to or replaced.
@@ -103,7 +103,7 @@ def resident_within(size: int) -> Iterator[None]:
     A pass in order reads each page once, so it does not become slower.
 
     Args:
-        size: bytes, which a pass may exceed by what it reads between two looks.
+        size: Limit in bytes; a pass exceeds it by its reads between two checks.
     """
     if _DONT_NEED is None or (before := _resident_of_files()) is None:
         yield  # a system that does not say, or takes nothing back before it has to
@@ -115,7 +115,7 @@ def resident_within(size: int) -> Iterator[None]:
         while not done.wait(_SECONDS):
             if (_resident_of_files() or 0) > most:
                 for mapping in list(_mappings):
-                    with contextlib.suppress(ValueError):  # it has just been closed
+                    with contextlib.suppress(ValueError):  # closed meanwhile
                         mapping.madvise(_DONT_NEED)
 
     thread = threading.Thread(target=watch, name="dorylax-resident", daemon=True)

@@ -2,7 +2,7 @@
 
 Which order is good is decided elsewhere; this applies one. `vertex_ids` of the result refers to the graph as the user built
 it, however often it was reordered. Values per edge stay as they are: `edge_ids` and `edge_data` are the same, and only which
-slot holds which edge (`edge_order`) is another, which is worked out when it is asked for.
+slot holds which edge (`edge_order`) changes, and is computed on first use.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def permuted(
         np.subtract(keys, before, out=found[start:stop], casting="unsafe")
 
     with ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS)) as threads:
-        list(threads.map(fill, range(len(bounds) - 1)))  # raises here what a thread raised
+        list(threads.map(fill, range(len(bounds) - 1)))  # raises errors of the threads
     return new_offsets, found
 
 

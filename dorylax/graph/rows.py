@@ -1,12 +1,15 @@
 """Walking the entries of compressed sparse rows in bounded memory: spans of entries, and the row of each entry.
 
-Passes over all edges go span by span, so that what they allocate does not grow with the graph and memory-mapped arrays
-are read once, front to back, without being copied.
+Passes over all edges go span by span, so that their memory does not grow with the graph and memory-mapped arrays are
+read once, front to back, without copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
@@ -73,10 +76,32 @@ def first_of_equals(offsets: Int64[np.ndarray, " R1"], neighbours: Int32[np.ndar
     keep = np.ones(len(neighbours), bool)
     np.not_equal(neighbours[1:], neighbours[:-1], out=keep[1:])
     starts = offsets[:-1]
-    keep[starts[starts < offsets[1:]]] = True  # the same neighbour, but of another row
+    keep[starts[starts < offsets[1:]]] = True  # an equal neighbour, but of another row
     return keep
 
 
 def offsets_without(offsets: Int64[np.ndarray, " R1"], dropped: Int64[np.ndarray, " N"]) -> Int64[np.ndarray, " R1"]:
     """Offsets of the rows once the entries `dropped` (positions, ascending) are gone, int64 `[R+1]`."""
     return offsets - np.searchsorted(dropped, offsets)
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """Yield the results of `work`, called on several threads, in the order of items.
+
+    At most one result more than there are threads is held. An error of `work` is raised in place of its result.
+    """
+    waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, what it sends to whom.
+"""The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, and the rows it sends.
 
 How it is cut out of a graph is in `cutting`. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows
 `layout.server_bounds[s]:layout.server_bounds[s+1]`. Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at
@@ -7,19 +7,112 @@ apart (in a symmetric graph they are the same).
 
 Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Shard.sends`). *Pushed*:
 every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are added up over
-the intervals of the server and sent to the owner, who adds up all that it has and gets (`Merge`), in a fixed order.
+the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Literal, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.merge import Merge
 from dorylax.graph.transpose import transpose
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sums:
+    """Contributors of partial sums, and the order in which sums are sent and received.
+
+    Partial sums lie in one array of `size` rows: those of interval i at `starts[i]:starts[i+1]`, in the order of
+    `Shard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
+    interval, then each row that is received.
+
+    Attributes:
+        starts: int64 `[k+1]`.
+        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this server's
+            rows; peers ascending, only those that have some.
+        size: rows of the array.
+        ghost_bounds: int64 `[K+1]`, the ghosts that belong to each interval of the whole graph; see `Shard`.
+        contributors: own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
+    """
+
+    starts: np.ndarray
+    received: tuple[tuple[int, int, int], ...]
+    size: int
+    ghost_bounds: np.ndarray
+    contributors: Adjacency
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class Merge(Sums):
+    """Sums of a shard.
+
+    Attributes:
+        rows: Entries of the array that are summed into each local row, `[n + G_in]` rows, int32: for own rows those of own
+            intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
+        bounds: The server's intervals in local rows.
+    """
+
+    rows: Adjacency
+    bounds: tuple[int, ...]
+
+    def counts(self, interval: int) -> Int64[np.ndarray, " B"]:
+        """How many entries of each block the rows of an own interval are summed from."""
+        first, last = self.rows.offsets[[self.bounds[interval], self.bounds[interval + 1]]]
+        entries = self.rows.neighbours[first:last]
+        own, first_received = len(self.starts) - 1, int(self.starts[-1])
+        blocks = np.searchsorted(self.starts, entries, side="right") - 1
+        received = entries >= first_received
+        blocks[received] = own + entries[received] - first_received
+        return np.bincount(blocks, minlength=own + self.size - first_received)
+
+    def stand_for(self, ghosts: np.ndarray) -> int:
+        """Number of rows to send for these ghosts."""
+        return len(ghosts)
+
+    @property
+    def blocks(self) -> None:
+        """How many blocks each one stands for: itself."""
+        return
+
+
+@final
+@dataclasses.dataclass(frozen=True, eq=False)
+class MergeSummary(Sums):
+    """Sums of a shard described by statistics: a sample of its ghosts, each of which stands for several.
+
+    Ghosts that have the same owner and contributors are due, sent and received together, so they are as one.
+
+    Attributes:
+        ghosts: int64 `[G]`, how many each one of the sample stands for.
+        entries: int64 `[k, B]`, how many entries of each block the rows of each own interval are summed from.
+    """
+
+    ghosts: np.ndarray
+    entries: np.ndarray
+
+    def counts(self, interval: int) -> Int64[np.ndarray, " B"]:
+        """See `Merge`."""
+        found: np.ndarray = self.entries[interval]
+        return found
+
+    def stand_for(self, ghosts: np.ndarray) -> int:
+        """See `Merge`."""
+        return int(self.ghosts[ghosts].sum())
+
+    @property
+    def blocks(self) -> Int64[np.ndarray, " B"]:
+        """See `Merge`: a received row stands for as many as are summed from it, since one interval reads it."""
+        own = len(self.starts) - 1
+        return np.concatenate([np.ones(own, np.int64), self.entries[:, own:].sum(axis=0)])
+
+
+AnyMerge = Merge | MergeSummary
+
 
 Direction = Literal["in", "out"]
 Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
@@ -27,7 +120,7 @@ Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
 
 @final
 class Shard:
-    """What one server holds of a laid-out graph; made by `cutting`. Arrays are shared: they are not to be written to.
+    """The part of a laid-out graph on one server; made by `cutting`. Arrays are shared: they are not to be written to.
 
     Attributes:
         server: s.

@@ -6,7 +6,7 @@
                       for d = in and out; without those of out where both directions are the same, in a symmetric graph
     pushes, pushed
     identity          a value: `sharded_data.ShardsSummary.identity` of the summary that it belongs to
-    row_<name>        rows of the server's own vertices or edges; any number of them
+    row_<name>        rows of the server's vertices or edges; any number of them
 
 `sends` (int64 [M, 3]: interval, peer, rows) and `pushes` (int64 [M, 2]: peer, rows) are the lengths of the pieces whose
 concatenations are `sent` and `pushed`. Earlier versions stored a shard as one `.npz` archive.
@@ -31,12 +31,12 @@ _DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 
 
 def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, identity: str) -> None:
-    """Write a shard, and arrays by name whose rows are those of its vertices or in-edges.
+    """Write a shard, and arrays with a row for each of its vertices or in-edges.
 
     Args:
         path: Path of the folder.
         shard: The shard.
-        rows: Arrays beside it.
+        rows: These arrays under their names.
         identity: Identity of the summary that the shard belongs to.
 
     Raises:
@@ -64,7 +64,7 @@ def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, ide
 
 
 def read_shard(path: Path, *, identity: str, verify: bool = True) -> tuple[Shard, dict[str, np.ndarray]]:
-    """Read a shard, and the rows beside it.
+    """Read a shard and the further rows in its folder.
 
     Args:
         path: Path of the folder, or of the archive of an earlier version.
@@ -73,7 +73,7 @@ def read_shard(path: Path, *, identity: str, verify: bool = True) -> tuple[Shard
 
     Raises:
         GraphError: The shard is damaged, is something else, or belongs to another summary.
-        OSError: It cannot be read.
+        OSError: A file cannot be read.
     """
     with open_arrays(path, verify=verify) as stored:
         stored.require("bounds", "intervals", "identity")

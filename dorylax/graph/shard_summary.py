@@ -1,6 +1,6 @@
-"""How much each server holds, sends and reads, without a row or an edge: what a run of timing alone needs of a shard.
+"""How much each server holds, sends and reads, without rows and edges, for runs of timing alone.
 
-`ShardSummary.of` counts a real shard. `dorylax.graph.degree_statistics` draws up those of graphs that nobody has.
+`ShardSummary.of` counts a real shard. `dorylax.graph.degree_statistics` makes summaries of graphs described by statistics.
 Attributes and methods are those of `Shard`; arrays of vertices are hollow (`dorylax.hollow`), so only their lengths say
 something.
 """
@@ -14,8 +14,7 @@ from typing import final
 import numpy as np
 
 from dorylax.graph.compressed import Adjacency
-from dorylax.graph.merge import AnyMerge
-from dorylax.graph.shard import Direction, Sends, Shard
+from dorylax.graph.shard import AnyMerge, Direction, Sends, Shard
 from dorylax.hollow import hollow
 
 Counts = Sequence[Sequence[tuple[int, int]]]
@@ -29,7 +28,7 @@ class ShardSummary:
     Args:
         server: s.
         rows: first row of the laid-out graph that it owns, and the row after its last.
-        edges: ids of its in-edges likewise.
+        edges: Ids of its first in-edge, and the id after its last.
         bounds: its intervals in local rows.
         edge_bounds: their in-edges in local edges.
         offsets: by direction, where the edges of each local row begin, int64 `[n+1]`.

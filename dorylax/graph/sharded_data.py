@@ -3,7 +3,7 @@
     shards.json     the summary
     server-0/       one folder per server (`dorylax.graph.shard_files`)
 
-They lie beside the partition by which they were cut (`dorylax.graph.partition.files`). Each shard carries the identity of
+They lie in the folder of their partition (`dorylax.graph.partition.base`). Each shard carries the identity of
 its summary, so that shards of two partitions are never mixed.
 """
 
@@ -23,15 +23,14 @@ import jax
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.cache import cache_directory
-from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
+from dorylax.graph.manifest import SUMMARY
 from dorylax.graph.mapped import check_state
 from dorylax.graph.shard import Shard
 from dorylax.graph.shard_files import read_shard
-from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verification import State, state_of
@@ -120,10 +119,10 @@ class ShardsSummary:
 
         Args:
             text: of the file.
-            origin: what it is called in errors.
+            origin: Its name in errors.
 
         Raises:
-            GraphError: it is damaged, or of another version.
+            GraphError: The text is damaged, or of another version.
         """
         again = "make the partition again (dorylax partition)"
         try:
@@ -172,8 +171,8 @@ class ShardedData:
 
         Raises:
             GraphError: their summary is damaged.
-            ValueError: it is neither a path nor `s3://bucket/prefix`.
-            OSError: it cannot be read.
+            ValueError: The folder is neither a path nor `s3://bucket/prefix`.
+            OSError: A file cannot be read.
         """
         with contextlib.closing(open_storage(os.fspath(folder))) as storage:
             try:
@@ -200,7 +199,7 @@ class ShardedData:
             check_state(path, state)
 
     def shard(self, server: int) -> tuple[Shard, dict[str, np.ndarray]]:
-        """Return a server's shard, memory-mapped, and the rows beside it.
+        """Return a server's shard, memory-mapped, and its further rows.
 
         Shards in S3 are copied into the cache first, and compared with the SHA-256 in the summary.
 
@@ -209,7 +208,7 @@ class ShardedData:
 
         Raises:
             GraphError: The shard is damaged, or belongs to another partition.
-            OSError: It cannot be read, or copied.
+            OSError: A file cannot be read or copied.
         """
         entry = self.summary.shards[server]
         with contextlib.closing(open_storage(self.folder)) as storage:
@@ -269,7 +268,7 @@ def mask_counts(data: Dataset | TaskData | ShardedData) -> Masks:
 
 
 def homes_of(shards: Sequence[Any]) -> tuple[int, ...]:
-    """The server of each interval of the whole graph, from what has `bounds` (a shard, or its entry), in order."""
+    """The server of each interval of the whole graph, from objects with `bounds` (shards, or their entries), in order."""
     return tuple(server for server, shard in enumerate(shards) for _ in shard.bounds[1:])
 
 

@@ -7,18 +7,18 @@ edges are in `dorylax.graph.link_splits`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int8, Int64
 
 from dorylax.graph.arrays import as_array
-from dorylax.graph.labels import labelled
-from dorylax.graph.masks import as_mask
-from dorylax.graph.random_order import order_bytes, random_order
-from dorylax.graph.rows import SPAN, spans
+from dorylax.graph.labels import as_mask, labelled
+from dorylax.graph.rows import SPAN, in_order, spans
 from dorylax.graph.validate import GraphError
+from dorylax.machine import cores
 
 FRACTIONS = (0.6, 0.2, 0.2)
 _LOG = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Split(NamedTuple):
 
 
 def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRACTIONS, *, among: Any = None) -> Split:
-    """Random sets of vertices: of V, training holds round(fractions[0]·V), and the others likewise.
+    """Random sets of vertices: of V, training holds round(fractions[0]·V), for example.
 
     Args:
         num_vertices: V.
@@ -65,7 +65,7 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
     """
     classes = _checked_classes(labels)
     num_classes = int(classes.max(initial=0)) + 1
-    if num_classes > 1 << 15:  # or numbers with wide gaps: they are numbered anew
+    if num_classes > 1 << 15:  # or numbers with wide gaps: renumber them
         codes = np.unique(classes, return_inverse=True)[1]
         classes = np.where(classes >= 0, codes, -1)
         num_classes = int(codes.max()) + 1
@@ -135,8 +135,8 @@ def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0
 
     Args:
         train_mask: bool `[V]`, or `[V, K]` for K splits.
-        val_mask: Likewise; a mask `[V]` beside others `[V, K]` is the same in all splits (as in WikiCS).
-        test_mask: Likewise.
+        val_mask: Mask of the same form; a mask `[V]` among others `[V, K]` is the same in all splits (as in WikiCS).
+        test_mask: Mask of the same form.
         column: Number of the split, 0 … K-1.
 
     Raises:
@@ -217,7 +217,7 @@ def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8
     if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
         raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
     parts = np.full(len(places), -1, np.int8)
-    left, rest = np.arange(len(places)), 1.0  # what no part has taken so far: of the given places, and of all
+    left, rest = np.arange(len(places)), 1.0  # remainder of the given places, and of all
     for number, part in enumerate(fractions):
         share = min(1.0, part / rest) if rest > 0 else 0.0
         before, after = _taken(share, places), _taken(share, places + 1)
@@ -281,3 +281,45 @@ def _taken(share: float, places: np.ndarray) -> Int64[np.ndarray, " N"]:
     # the nudge: 0.2 / 0.4 may fall just below a half
     taken: np.ndarray = np.floor(share * places + (0.5 + 1e-9)).astype(np.int64)
     return taken
+
+
+_PIECE = 1 << 22  # things in a piece, about
+_MOST_THREADS = 2  # each sorts a piece
+_SORTING = 44  # bytes for each thing that is sorted: word and place, both twice, the order, and room to sort in
+_CHUNK = 1 << 16  # words that are drawn at a time: they stay in a core's cache
+
+
+def random_order(generator: Callable[[], np.random.BitGenerator], count: int) -> Iterator[Int64[np.ndarray, " N"]]:
+    """0 … count-1 in ascending order of random words, equal ones in their own order, in consecutive pieces.
+
+    The generator returns the stream from its beginning; its raw word i belongs to number i. NumPy promises that raw words
+    never change, and does not for its permutations.
+    """
+    pieces = math.ceil(count / _PIECE)
+    if pieces <= 1:
+        yield np.argsort(generator().random_raw(count), kind="stable")
+        return
+
+    def piece(number: int) -> Int64[np.ndarray, " N"]:
+        first, end = (end * (1 << 64) // pieces for end in (number, number + 1))
+        return _between(generator().random_raw, count, first, end - first)
+
+    yield from in_order(piece, range(pieces), min(cores(), _MOST_THREADS))
+
+
+def order_bytes(count: int) -> int:
+    """What `random_order` holds at its peak, the pieces that have been taken apart."""
+    return _SORTING * min(count, _MOST_THREADS * _PIECE) + 8 * min(count, _PIECE)
+
+
+def _between(draw: Callable[[int], np.ndarray], count: int, first: int, width: int) -> Int64[np.ndarray, " N"]:
+    """The things whose words are from `first` to `first + width - 1`, in order."""
+    places, found = [], []
+    for start in range(0, count, _CHUNK):
+        word = draw(min(_CHUNK, count - start))
+        word -= np.uint64(first)  # what lies below wraps around, and is large
+        (kept,) = np.nonzero(word < np.uint64(width))
+        places.append((kept + start).astype(np.int32))
+        found.append(word[kept])
+    order: np.ndarray = np.concatenate(places)[np.argsort(np.concatenate(found), kind="stable")].astype(np.int64)
+    return order

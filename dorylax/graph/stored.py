@@ -12,13 +12,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from dorylax.aligned import empty
 from dorylax.graph.mapped import check_state, map_file
-from dorylax.graph.validate import GraphError
-from dorylax.graph.verification import State, state_of
+from dorylax.graph.validate import GraphError, check_room
+from dorylax.graph.verification import State, state_of, verified_once
 
 ALIGNMENT = 64
 """XLA uses arrays in place whose first byte lies on a multiple of this."""
@@ -36,6 +37,9 @@ NPY_DAMAGE = (
 DAMAGE = (*NPY_DAMAGE, zipfile.BadZipFile, zlib.error, RuntimeError)
 """The same for arrays in archives."""
 
+AGAIN = "restore it from a copy, or make it again; --no-verify (in Python verify=False) takes it as it is"
+"""Remedy for damaged files."""
+
 
 class Place(NamedTuple):
     """Position of an array's elements in an open file.
@@ -44,12 +48,15 @@ class Place(NamedTuple):
         stream: The file.
         offset: Position of the first element in bytes.
         dtype, shape: Type and shape; the elements are in C order.
+        crc32: CRC-32 of the elements, and of so many bytes before them as `header` says.
     """
 
     stream: BinaryIO
     offset: int
     dtype: np.dtype
     shape: tuple[int, ...]
+    crc32: int
+    header: int = 0
 
     @property
     def num_bytes(self) -> int:
@@ -60,6 +67,15 @@ class Place(NamedTuple):
     def is_mappable(self) -> bool:
         """Whether the array is large, and lies so that XLA uses it in place."""
         return self.num_bytes >= _LARGE and self.offset % ALIGNMENT == 0
+
+    def is_right(self) -> bool:
+        """Whether the elements have their checksum, read piece by piece."""
+        crc, buffer = 0, memoryview(bytearray(PIECE))
+        end = self.offset + self.num_bytes
+        for at in range(self.offset - self.header, end, PIECE):
+            part = buffer[: end - at]
+            crc = zlib.crc32(part[: read_at(self.stream, at, part)], crc)
+        return crc == self.crc32
 
 
 class StoredArrays(abc.ABC):
@@ -112,13 +128,23 @@ class StoredArrays(abc.ABC):
         """
         with self._told(name):
             place = self._place(name)
-            if place is None or not place.is_mappable:
-                return self._read(name, place)
-            self._check(name, place)
-            return map_file(place.stream, place.dtype, place.shape, place.offset)
+            if place is None:
+                return self._read(name)
+            if place.is_mappable:
+                self._check(name, place)
+                return map_file(place.stream, place.dtype, place.shape, place.offset)
+            check_room("", place.num_bytes)
+            array, header = empty(place.shape, place.dtype), bytearray(place.header)
+            content = array.reshape(-1).view(np.uint8).data
+            read = read_at(place.stream, place.offset - place.header, memoryview(header))
+            if read + read_at(place.stream, place.offset, content) < len(header) + len(content):
+                raise GraphError(f"ends before its {len(content):,} bytes: {AGAIN}")
+            if self._verify and zlib.crc32(content, zlib.crc32(header)) != place.crc32:
+                raise _damaged(place)
+            return array
 
     def maps(self, name: str) -> bool:
-        """Whether `fetch` memory-maps an array; nothing of it is read."""
+        """Whether `fetch` memory-maps an array, without reading it."""
         try:
             place = self._place(name) if name in self else None
         except (GraphError, *DAMAGE):  # `fetch` reports it
@@ -150,21 +176,22 @@ class StoredArrays(abc.ABC):
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """Return shape and dtype of an array. Raises a `GraphError` if it is missing or damaged."""
 
-    @abc.abstractmethod
-    def is_verified(self, *names: str) -> bool:
+    def is_verified(self, *names: str) -> bool:  # noqa: ARG002
         """Whether arrays and values are verified when they are fetched, and dorylax wrote them."""
+        return False
 
     @abc.abstractmethod
     def _place(self, name: str) -> Place | None:
         """Open an array whose elements can be read in parts."""
 
     @abc.abstractmethod
-    def _read(self, name: str, place: Place | None) -> np.ndarray:
-        """Read an array or a value into memory, and verify it."""
+    def _read(self, name: str) -> np.ndarray:
+        """Read an array without a place, or a value."""
 
-    @abc.abstractmethod
     def _check(self, name: str, place: Place) -> None:
-        """Raise a `GraphError` unless an array has its checksum; an array in the same state is verified once."""
+        what = f"{name} at {place.offset} {place.crc32:08x}"
+        if self._verify and not verified_once(place.stream.fileno(), what, place.stream.name, place.is_right):
+            raise _damaged(place)
 
     def _opened(self, path: Path) -> BinaryIO:
         stream = self._files.enter_context(path.open("rb"))
@@ -192,11 +219,14 @@ def read_at(stream: BinaryIO, offset: int, buffer: memoryview) -> int:
     return read
 
 
-def crc32_of(place: Place, header: int = 0) -> int:
-    """Return the CRC-32 of an array's elements, and of so many bytes before them; nothing of it stays in memory."""
-    crc, buffer = 0, memoryview(bytearray(PIECE))
-    end = place.offset + place.num_bytes
-    for at in range(place.offset - header, end, PIECE):
-        part = buffer[: end - at]
-        crc = zlib.crc32(part[: read_at(place.stream, at, part)], crc)
-    return crc
+def read_header(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read the header of a `.npy` file: shape, whether elements are in Fortran's order, and dtype. Raises `NPY_DAMAGE`."""
+    old = np.lib.format.read_magic(stream) == (1, 0)
+    read: Any = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+    found: tuple[tuple[int, ...], bool, np.dtype] = read(stream)
+    return found
+
+
+def _damaged(place: Place) -> GraphError:
+    name = Path(place.stream.name).name
+    return GraphError(f"is damaged: the content of {name} is not what was written: {AGAIN}")

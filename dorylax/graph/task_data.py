@@ -17,14 +17,14 @@ from dorylax.graph.labels import Kind
 class TaskData:
     """What is trained on where examples are no vertices: a graph as a model sees it, and N examples.
 
-    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` hold what tells the
-    task which vertices an example is made of.
+    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` map the
+    examples to vertices.
 
     Attributes:
         kind: of the labels.
-        examples: what they are called.
-        of_task: names of vertex inputs that the task has made, and the data set does not have: a model that takes whatever
-            there is (`**kwargs`) does not get them, since nobody has them to predict with.
+        examples: Name of an example in messages.
+        of_task: Names of vertex inputs that the task makes. A model with `**kwargs` does not get them, because they are
+            missing in prediction.
     """
 
     name: str

@@ -58,7 +58,7 @@ def coalesce(graph: AnyGraph, values: Coalesce = "first") -> AnyGraph:
 
     Args:
         graph: the graph.
-        values: what it holds in `edge_data`: the values of the first, or the "sum" of all.
+        values: Whether `edge_data` keeps the values of the "first", or the "sum" of all.
 
     Raises:
         GraphError: a sum of nothing or of truth values, or one that exceeds the dtype of the values.
@@ -81,8 +81,8 @@ def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None)
 
     Args:
         graph: the graph.
-        loop_data: what the new edges hold in `edge_data`, by name: a value for all, or one row for each vertex, `[V, …]`, in
-            the user's order. The new loop of v gets the id N + v.
+        loop_data: Values of the new edges for `edge_data`: a value for all, or one row for each vertex, `[V, …]`, in the
+            user's order. The new loop of v gets the id N + v.
 
     Raises:
         GraphError: edges have values and `loop_data` does not say what loops get, or says more.
@@ -210,7 +210,7 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
 
 
 def _data(graph: CompressedGraph) -> EdgeData:
-    """The edges' values; none for a graph that came through JAX, which does not know them."""
+    """The edges' values; none for a graph that came through JAX."""
     return dict(graph.edge_data) if graph.knows_edge_data else {}
 
 
@@ -253,7 +253,7 @@ def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known:
         return _with_edges(graph, rows, None, graph.num_edge_ids, data, **known)
     order = graph.edge_order
     if order is None:
-        known["placed"] = "target"  # a part of what is sorted is sorted
+        known["placed"] = "target"  # a part of a sorted list is sorted
     elif isinstance(graph.placed, str):
         known["placed"] = graph.placed
     return _with_edges(graph, rows, _order(graph)[keep], graph.num_edge_ids, data, **known)

@@ -5,15 +5,19 @@ Builders and `Dataset` call these; nothing below the builders checks again. Chec
 
 from __future__ import annotations
 
+import errno
 import re
+import shutil
 from collections.abc import Mapping
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import DorylaxError, named
 from dorylax.graph.rows import row_spans, spans
+from dorylax.machine import memory_limit
 
 MAX_VERTICES = int(np.iinfo(np.int32).max)  # vertex ids are int32
 MAX_CLASSES = int(np.iinfo(np.int32).max)  # labels are int32
@@ -34,7 +38,7 @@ def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.ndim != 1:
         raise GraphError(f"{name} must be one-dimensional, got shape {array.shape}")
-    if array.size == 0 and not isinstance(values, np.ndarray):  # an empty list has no element type of its own
+    if array.size == 0 and not isinstance(values, np.ndarray):  # the type of an empty list is arbitrary
         return array.astype(np.int32)
     if array.dtype.kind not in "iu":
         raise GraphError(f"{name} must hold integers, got {array.dtype}")
@@ -42,7 +46,7 @@ def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
 
 
 def check_printable(what: str, name: str) -> None:
-    """A name has no control characters, which a terminal would obey."""
+    """Pass for a name without control characters, which a terminal would execute."""
     if CONTROL.search(name):
         raise GraphError(f"{what} {name!r} has a control character: rename it")
 
@@ -162,3 +166,35 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
 def _raise_at(name: str, matrix: np.ndarray, index: np.ndarray, start: int, fault: str) -> None:
     position = (start + int(index[0]), *(int(i) for i in index[1:]))
     raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")
+
+
+def gibibytes(size: int) -> str:
+    """A size in GiB, for messages."""
+    return f"{size / 2**30:,.1f} GiB"
+
+
+def check_room(what: str, size: int) -> None:
+    """Pass if a size in bytes fits the memory of the machine, of the control group, and of the address space.
+
+    `what` is the subject of the message, which continues with "takes … GiB of memory"; it may be empty.
+
+    Raises:
+        GraphError: The size is larger.
+    """
+    limit = memory_limit()
+    if limit is not None and size > limit.bytes:
+        raise GraphError(
+            f"{what}{' ' * bool(what)}takes {gibibytes(size)} of memory, and {limit.owner} has {gibibytes(limit.bytes)}"
+        )
+
+
+def check_disk(path: Path, size: int) -> None:
+    """Pass if the disk of a path has room for a size in bytes.
+
+    Raises:
+        OSError: The disk has less room, or the parent folder is missing; the error names `path`.
+    """
+    with named(path):
+        free = shutil.disk_usage(path.absolute().parent).free
+    if size > free:
+        raise OSError(errno.ENOSPC, f"takes {gibibytes(size)}, and its disk has {gibibytes(free)} left", str(path))

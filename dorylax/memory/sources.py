@@ -17,7 +17,7 @@ from dorylax.graph.data_shape import DataShape, InputShape
 from dorylax.graph.datasets import communities
 from dorylax.graph.datasets.published import PUBLISHED
 from dorylax.graph.datasets.registry import is_cached, stored_path
-from dorylax.graph.inputs import held_dtype
+from dorylax.graph.features import held_dtype
 from dorylax.graph.labels import Labels, checked_num_classes, named_labels, stored_labels
 from dorylax.graph.splits import one_split
 from dorylax.graph.stored import StoredArrays

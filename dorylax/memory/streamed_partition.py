@@ -7,7 +7,7 @@ from typing import final
 from dorylax.errors import DorylaxError
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.partition.partitioners import Method
-from dorylax.graph.room import gibibytes
+from dorylax.graph.validate import gibibytes
 from dorylax.memory.hosts import partitioning
 from dorylax.memory.phases import communities
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.cutting import Cutting
-from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard_summary import AnyShard
 from dorylax.pipeline.setup import check_counts, layout_for

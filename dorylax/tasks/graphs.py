@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from dorylax.errors import InputError
-from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import kind_of
 from dorylax.graph.many import GRAPH_OF

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal, final
 
 from dorylax.errors import InputError
-from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.tasks.base import Task
 

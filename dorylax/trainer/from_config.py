@@ -13,7 +13,7 @@ from dorylax.config.optimizers import OptimizerConfig
 from dorylax.config.resolve import RunConfig
 from dorylax.config.schema import DataConfig
 from dorylax.graph import datasets
-from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import Labels
 from dorylax.graph.sharded_data import ShardedData

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from flax import linen, nnx
 
 from dorylax.errors import InputError
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.task_data import TaskData
 from dorylax.program.model import flax_linen

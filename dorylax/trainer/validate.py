@@ -10,9 +10,9 @@ import jax
 
 from dorylax.config.schema import SingleConfig, TrainConfig
 from dorylax.errors import InputError
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData

@@ -18,7 +18,7 @@ import numpy as np
 from dorylax.config.schema import Order
 from dorylax.errors import InputError
 from dorylax.graph import partition
-from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import release
 from dorylax.graph.task_data import TaskData
@@ -66,7 +66,7 @@ def is_ordered(data: Dataset) -> bool:
 def in_order(data: Dataset | TaskData, order: Literal["given", "community"]) -> tuple[Dataset | TaskData, float]:
     """Put the data set in an order; return it and the seconds spent now. Trainers of one data set share the result.
 
-    The order of a large graph is cached on disk for other processes; see `graph.partition.order_cache`. The pages of a
+    The order of a large graph is cached on disk for other processes; see `graph.partition.locality`. The pages of a
     memory-mapped data set are released, so that only the reordered one stays resident.
     """
     if order == "given":

@@ -27,9 +27,7 @@ CASES = {
         "out.import",
         "dorylax.graph.array_folder:ArrayWriter.write",
     ),
-    "reorder": Case(
-        ("reorder", "given", "--out", "out"), ".out.scratch", "dorylax.graph.stream.buckets:Buckets.append"
-    ),
+    "reorder": Case(("reorder", "given", "--out", "out"), ".out.scratch", "dorylax.graph.stream.moving:Buckets.append"),
 }
 
 _KILLED = """

@@ -32,13 +32,6 @@ def test_symmetry_and_self_loops_are_those_of_the_matrix(case, both_ways):
     assert graph.self_loops == ("all" if loops.all() else "some" if loops.any() else "none")
 
 
-@pytest.mark.parametrize("v", [0, 3])
-def test_no_edges(v):
-    graph = Graph.from_coo([], [], v)
-    assert (graph.num_vertices, graph.num_edges, graph.symmetric, graph.self_loops) == (v, 0, True, "none")
-    assert graph.outgoing.offsets.tolist() == [0] * (v + 1)
-
-
 EDGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
 
 

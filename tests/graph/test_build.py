@@ -85,12 +85,6 @@ def test_from_scipy(case, layout, family):
     np.testing.assert_array_equal(_matrix_of(graph), expected.clip(max=1))
 
 
-def test_from_scipy_takes_unsorted_rows_stored_zeros_and_duplicates():
-    rows = sp.csr_array((np.array([0.0, 2.0, 2.0]), np.array([2, 0, 0]), np.array([0, 3, 3, 3])), shape=(3, 3))
-    for adjacency in (rows, rows.tocsc(), sp.coo_array((rows.data, ([0, 0, 0], rows.indices)), shape=(3, 3))):
-        np.testing.assert_array_equal(_matrix_of(Graph.from_scipy(adjacency)), [[2, 0, 1], [0, 0, 0], [0, 0, 0]])
-
-
 @FEW
 @given(PAIRS, st.sampled_from([nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph]), st.randoms())
 def test_from_networkx(case, kind, random):
@@ -106,11 +100,6 @@ def test_from_networkx(case, kind, random):
     np.testing.assert_array_equal(_matrix_of(Graph.from_networkx(graph, nodes)), expected)
 
 
-def test_from_networkx_with_named_nodes_goes_by_the_order_of_nodes():
-    graph = nx.DiGraph([("b", "a"), ("a", "c")])
-    np.testing.assert_array_equal(_matrix_of(Graph.from_networkx(graph)), nx.to_numpy_array(graph))
-
-
 @pytest.mark.parametrize("nodes", [[0, 1], [0, 1, 1], [0, 1, 5], [0, 1, 2, 2]])
 def test_from_networkx_refuses_a_wrong_list_of_nodes(nodes):
     with pytest.raises(GraphError, match=rf"nodes must list each of the graph's 3 nodes once: got {len(nodes)}"):
@@ -123,17 +112,6 @@ def test_from_edge_index(case):
     v, pairs = case
     edge_index = np.array(pairs, np.int64).reshape(-1, 2).T
     np.testing.assert_array_equal(_matrix_of(Graph.from_edge_index(edge_index, v)), _matrix(v, pairs))
-
-
-def test_from_a_torch_edge_index():
-    torch = pytest.importorskip("torch", reason="torch is not installed: it comes with the bench extra")
-    index = torch.tensor([[0, 0, 2, 2], [1, 1, 0, 1]])
-    graph = Graph.from_edge_index(index, 3)
-    np.testing.assert_array_equal(_matrix_of(graph), [[0, 2, 0], [0, 0, 0], [1, 1, 0]])
-    assert graph.edge_order.tolist() == [2, 0, 1, 3]
-    np.testing.assert_array_equal(
-        _matrix_of(Graph.from_edge_index(index, coalesce="first")), [[0, 1, 0], [0, 0, 0], [1, 1, 0]]
-    )
 
 
 @FEW
@@ -183,22 +161,6 @@ def test_memory_mapped_rows_stay_on_disk(tmp_path):
 def test_from_npz_reads_rows_as_sources(tmp_path):
     np.savez(tmp_path / "g.npz", indptr=np.array([0, 2, 2, 3]), indices=np.array([1, 2, 1], np.int32))
     np.testing.assert_array_equal(_matrix_of(Graph.from_folder(tmp_path / "g.npz")), [[0, 1, 1], [0, 0, 0], [0, 1, 0]])
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("cora", "Graph(2708 vertices, 10556 edges, symmetric, self-loops: none)"),
-        ("pubmed", "Graph(19717 vertices, 88651 edges, symmetric, self-loops: some)"),
-        ("web-google", "Graph(875713 vertices, 5105039 edges, directed, self-loops: none)"),
-    ],
-)
-def test_real_graphs(real_data, name, said):
-    graph = Graph.from_folder(real_data / f"{name}.npz")
-    assert repr(graph) == said
-    with np.load(real_data / f"{name}.npz", allow_pickle=False) as archive:
-        np.testing.assert_array_equal(graph.outgoing.offsets, archive["indptr"])
-        np.testing.assert_array_equal(graph.outgoing.neighbours, archive["indices"])
 
 
 BAD = {
@@ -270,10 +232,3 @@ def test_bad_archive_names_the_file_too(tmp_path, arrays, message):
     np.savez(path, **{name: np.array(values) for name, values in arrays.items()})
     with pytest.raises(GraphError, match=rf"bad\.npz: {message}"):
         Graph.from_folder(path)
-
-
-def test_a_long_array_is_checked_to_its_end():
-    targets = np.zeros(2_500_000, np.int32)
-    targets[2_400_001] = -7
-    with pytest.raises(GraphError, match=r"targets\[2400001\] = -7 is negative"):
-        Graph.from_coo(np.zeros_like(targets), targets, 1)

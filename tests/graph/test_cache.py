@@ -49,23 +49,3 @@ def test_the_oldest_go_first_but_never_the_newest(tmp_path: Path, limits: dict[s
     os.utime(tmp_path / "newest", (1, 1))
     drop_oldest(tmp_path / "newest", **limits)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "newest"]
-
-
-def test_another_process_may_drop_files_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("newest", "a", "b"):
-        (tmp_path / name).write_text("x")
-    unlink, status = Path.unlink, Path.stat
-
-    def gone_before(path: Path) -> None:
-        unlink(path)
-        unlink(path)
-
-    def gone_since_listed(path: Path) -> os.stat_result:
-        if path.name == "a":
-            unlink(path)
-        return status(path)
-
-    monkeypatch.setattr(Path, "unlink", gone_before)
-    monkeypatch.setattr(Path, "stat", gone_since_listed)
-    drop_oldest(tmp_path / "newest", most_files=1, most_bytes=100)
-    assert os.listdir(tmp_path) == ["newest"]

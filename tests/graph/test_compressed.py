@@ -79,28 +79,11 @@ def test_past_the_limit_edges_have_no_ids_and_rows_stay_whole(monkeypatch, symme
     assert not jax.jit(lambda g: g)(graph).edge_ids_fit
 
 
-def test_past_the_limit_nothing_is_sorted_for_a_graph_known_to_be_symmetric(monkeypatch):
-    graph = _past_the_limit(monkeypatch, symmetric=True)
-    known = Graph(graph.incoming.offsets, graph.incoming.neighbours, symmetric=True)
-    monkeypatch.setattr("dorylax.graph.compressed.transpose", None)
-    monkeypatch.setattr("dorylax.graph.compressed.transposed_positions", None)
-    assert known.outgoing.neighbours is known.incoming.neighbours
-
-
 def test_edge_ids_that_jax_would_narrow_are_not_passed_on(monkeypatch):
     monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 1)
     rows = Adjacency(np.array([0, 2]), np.zeros(2, np.int32), np.array([0, 2**31]))
     graph = Graph(rows.offsets, rows.neighbours, outgoing=rows)
     assert jax.tree.map(lambda leaf: leaf, graph).outgoing.edges is None
-
-
-def test_up_to_the_limit_edge_ids_fit_on_the_host_and_inside_jit(monkeypatch):
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 4)
-    graph = Graph.from_coo([0, 1, 1, 2], [1, 0, 2, 1])
-    inside = []
-    jax.jit(lambda g: inside.append(g.edge_ids_fit))(graph)
-    assert graph.edge_ids_fit
-    assert inside == [True]
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -132,10 +115,3 @@ def test_without_edge_ids_only_these_are_gone(symmetric):
     np.testing.assert_array_equal(ops.gather(inside, jnp.arange(3.0)), ops.gather(whole, jnp.arange(3.0)))
     assert lean.without_edge_ids() is lean
     assert len(jax.tree.leaves(lean)) == len(jax.tree.leaves(whole)) - 2  # slots of reversed edges, places of slots
-
-
-def test_a_graph_known_to_be_symmetric_makes_no_positions_without_edge_ids(monkeypatch):
-    graph = Graph.from_coo([0, 1], [1, 0])
-    known = Graph(graph.incoming.offsets, graph.incoming.neighbours, symmetric=True).without_edge_ids()
-    monkeypatch.setattr("dorylax.graph.compressed.transposed_positions", None)
-    assert known.outgoing.edges is None

@@ -12,7 +12,6 @@ from support.graphs import messy_graph
 from support.stored import contents
 
 from dorylax.graph import Graph
-from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.graph.partition import lay_out, partition
@@ -78,15 +77,6 @@ def test_files_hold_the_same_bytes_as_ever(tmp_path: Path, kind: str, method: st
                 digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
                 digest.update(arrays[name].tobytes())
     assert digest.hexdigest()[:16] == DIGESTS[kind, method]
-
-
-def test_what_the_graph_computes_meanwhile_is_not_kept_with_it() -> None:
-    graph = data_of("directed by source").graph
-    cutting = Cutting(graph, lay_out(graph, partition(graph, 2, method="random"), 2))
-    for shard in cutting:
-        cutting.edge_places(shard.server)
-    assert "outgoing" not in graph.__dict__
-    assert "edge_order" not in graph.__dict__
 
 
 def test_no_more_is_held_than_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

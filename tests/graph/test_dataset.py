@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stored import contents
 
-from dorylax.graph import Dataset, Graph, GraphError, random_split
+from dorylax.graph import Dataset, Graph, GraphError
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -90,10 +90,6 @@ def test_bad_input_names_array_position_and_value(case):
         _dataset(**changes)
 
 
-def test_validation_and_test_may_be_empty():
-    assert not _dataset(val_mask=EMPTY, test_mask=EMPTY).val_mask.any()
-
-
 def test_row_normalised_divides_by_row_sums_of_at_least_one():
     features = np.array([[1, 3], [0, 0], [0.25, 0.25], [2, 0], [0, 1], [5, 5]], np.float32)
     expected = [[0.25, 0.75], [0, 0], [0.25, 0.25], [1, 0], [0, 1], [0.5, 0.5]]
@@ -140,20 +136,6 @@ def test_edges_without_ids_have_no_inputs():
         _dataset(graph=graph, edge_inputs={"w": np.ones(14)})
 
 
-def test_replacing_keeps_what_labels_are():
-    data = _dataset(many=True)
-    assert dataclasses.replace(data, name="other").multilabel
-    targets = _dataset(labels=np.linspace(0, 1, V), num_classes=None)
-    assert (dataclasses.replace(targets, name="other").num_classes, targets.labels.dtype) == (None, np.float32)
-
-
-def test_another_split():
-    data = _dataset()
-    found = data.with_split(random_split(V, 0, (0.5, 0.0, 0.5)))
-    assert [int(mask.sum()) for mask in (found.train_mask, found.val_mask, found.test_mask)] == [3, 0, 3]
-    assert found.features is data.features
-
-
 @FEW
 @given(st.permutations(range(V)), st.booleans())
 def test_reorder_moves_every_array_together(order, multilabel):
@@ -177,35 +159,6 @@ def test_archive_round_trip_in_the_users_order(tmp_path, multilabel, directed, r
     assert bool(arrays["directed"]) is directed
     sources = np.repeat(np.arange(V), np.diff(arrays["indptr"]))
     np.testing.assert_array_equal(np.sort(sources), np.sort(data.graph.incoming.neighbours))  # rows are sources
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"labels": np.linspace(0, 1, V), "num_classes": None},
-        {"labels": np.linspace(0, 1, 2 * V).reshape(V, 2), "num_classes": None},
-        {"labels": np.eye(C)[np.arange(V) % C], "multilabel": True},
-        {"labels": _at(V, 0, -1, np.int64), "train_mask": [1], "val_mask": None, "test_mask": None},
-        {"vertex_inputs": {"pos": np.ones((V, 2, 3)), "ids": np.arange(V)}},
-    ],
-    ids=["targets", "several targets", "one-hot, said", "unlabelled", "further inputs"],
-)
-def test_archive_round_trip_of_other_forms(tmp_path, changes):
-    data = _dataset(**changes)
-    data.reorder([3, 1, 5, 0, 2, 4]).save(tmp_path / "mine")
-    _assert_same(Dataset.from_folder(tmp_path / "mine"), data)
-
-
-@pytest.mark.parametrize("reordered", [False, True])
-def test_values_of_edges_in_an_archive_stay_with_their_edges(tmp_path, reordered):
-    sources, targets = np.array([3, 0, 2, 0, 5]), np.array([0, 4, 1, 4, 5])  # sorted neither way, two of them equal
-    graph = Graph.from_coo(sources, targets, V, edge_data={"a": np.arange(5)})
-    data = _dataset(graph=graph, edge_inputs={"b": np.arange(5) + 10.5})
-    assert data.edge_inputs.keys() == {"a", "b"}
-    (data.reorder([3, 1, 5, 0, 2, 4]) if reordered else data).save(tmp_path / "mine")
-    found = Dataset.from_folder(tmp_path / "mine")
-    np.testing.assert_array_equal(found.edge_inputs["a"], np.arange(5))
-    np.testing.assert_array_equal(found.edge_inputs["b"], np.arange(5) + 10.5)
 
 
 def test_given_values_of_edges_override_those_of_the_graph():
@@ -244,13 +197,6 @@ def test_an_archive_without_masks_name_and_classes(tmp_path):
     assert (other.train_mask != data.train_mask).any()
 
 
-def test_masks_that_are_missing_beside_a_train_mask_are_empty(tmp_path):
-    _save(tmp_path / "a.npz", train_mask=np.array([True, False]))
-    data = Dataset.from_folder(tmp_path / "a.npz")
-    assert data.train_mask.tolist() == [True, False]
-    assert not (data.val_mask | data.test_mask).any()
-
-
 @pytest.mark.parametrize(
     ("drop", "arrays", "message"),
     [
@@ -279,17 +225,6 @@ def test_bad_archives(tmp_path, drop, arrays, message):
         Dataset.from_folder(tmp_path / "bad.npz")
 
 
-@pytest.mark.parametrize("array", ["indptr", "indices", "features", "labels"])
-def test_a_damaged_archive_is_named_once(tmp_path, array):
-    _save(tmp_path / "bad.npz")
-    damaged = bytearray((tmp_path / "bad.npz").read_bytes())
-    damaged[damaged.find(f"{array}.npy".encode()) + 140] ^= 0xFF
-    (tmp_path / "bad.npz").write_bytes(damaged)
-    with pytest.raises(GraphError, match=f"array {array} cannot be read") as caught:
-        Dataset.from_folder(tmp_path / "bad.npz")
-    assert str(caught.value).count("bad.npz") == 1
-
-
 def test_what_an_archive_says_of_self_loops_is_checked(tmp_path):
     _save(tmp_path / "bad.npz", self_loops=np.array("all"))
     with pytest.raises(GraphError, match="self_loops is 'all', but it is 'none' vertices that have an edge"):
@@ -300,12 +235,6 @@ def test_writing_a_symmetric_graph_sorts_nothing(tmp_path):
     data = _dataset(graph=Graph.from_coo(*np.nonzero(np.ones((V, V))), V))  # by source, as archives are
     data.save(tmp_path / "mine")
     assert "outgoing" not in vars(data.graph)
-
-
-@pytest.mark.parametrize(("name", "absent"), [("web-google", "features and no labels"), ("flickr-asu", "features")])
-def test_real_topology_is_only_a_graph(real_data, name, absent):
-    with pytest.raises(GraphError, match=rf"has no array {absent}; .*it is only a graph"):
-        Dataset.from_folder(real_data / f"{name}.npz")
 
 
 def test_a_data_set_is_a_line():

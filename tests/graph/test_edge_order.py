@@ -112,12 +112,6 @@ def test_a_permutation_is_kept_only_where_there_is_one():
         _ = lean.edge_order
 
 
-def test_in_a_symmetric_graph_the_order_by_source_is_that_of_reversed_edges():
-    graph = Graph.from_scipy(sp.csr_array(np.ones((3, 3)) - np.eye(3)))
-    assert graph.symmetric
-    assert graph.edge_order is graph.outgoing.edges
-
-
 def test_later_arrays_are_picked_by_id():
     values = np.array([10.0, 20, 30, 40])
     graph = Graph.from_coo([0, 0, 1, 2], [1, 1, 0, 1], coalesce="first", edge_data={"w": values})

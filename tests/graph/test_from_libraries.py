@@ -207,19 +207,9 @@ def _pyg(value: float):
 ENDS = [0, 1, 2], [1, 2, 0]
 NOT_FINITE = {
     "from_coo": lambda value: Graph.from_coo(*ENDS, edge_data={"weight": _weighted(value)}),
-    "from_coo, float16": lambda value: Graph.from_coo(*ENDS, edge_data={"weight": _weighted(value).astype(np.float16)}),
-    "from_coo, rows": lambda value: Graph.from_coo(
-        *ENDS, edge_data={"weight": np.ones((3, 2)) * _weighted(value)[:, None]}
-    ),
-    "from_csr": lambda value: Graph.from_csr([0, 1, 2, 3], [2, 0, 1], edge_data={"weight": _weighted(value)}),
-    "from_edge_index": lambda value: Graph.from_edge_index(np.array(ENDS), edge_weight=_weighted(value)),
     "from_scipy csr": lambda value: Graph.from_scipy(sp.csr_array((_weighted(value), ENDS))),
-    "from_scipy csc": lambda value: Graph.from_scipy(sp.csc_array((_weighted(value)[[2, 0, 1]], [2, 0, 1], range(4)))),
-    "from_scipy coo": lambda value: Graph.from_scipy(sp.coo_array((_weighted(value), ENDS))),
     "from_networkx": lambda value: Graph.from_networkx(_networkx(value)),
-    "from_networkx, undirected": lambda value: Graph.from_networkx(_networkx(value).to_undirected()),
     "from_dgl": lambda value: Graph.from_dgl(_DGLGraph(list(zip(*ENDS, strict=True)), 3, {"weight": _weighted(value)})),
-    "from_pyg": lambda value: Graph.from_pyg(_pyg(value)),
     "from_dataframe": lambda value: Graph.from_dataframe(
         pd.DataFrame({"source": ENDS[0], "target": ENDS[1], "weight": _weighted(value)})
     ),
@@ -238,11 +228,6 @@ def test_values_that_are_not_finite_are_refused_with_the_position_of_the_edge(ma
     with pytest.raises(GraphError, match=message):
         NOT_FINITE[made](value)
     assert NOT_FINITE[made](1.0).num_edges >= 3
-
-
-def test_values_that_are_not_finite_may_be_allowed() -> None:
-    graph = Graph.from_coo(*ENDS, edge_data={"weight": _weighted(np.inf)}, finite=False)
-    assert graph.edge_data["weight"].tolist() == [1, np.inf, 2]
 
 
 @pytest.mark.parametrize("number", [int, np.int64, np.int32, np.uint8])
@@ -273,16 +258,6 @@ def test_pyg_values_of_a_graph_with_as_many_edges_as_vertices_go_by_their_names(
             continue
         found = from_libraries.pyg(Graph, graph, ignore=())
         assert {"edge": found.graph.edge_data.keys(), "vertex": found.vertex_data.keys()}[kept] == {name}
-
-
-def test_what_pyg_remembers_of_another_number_of_nodes_does_not_count() -> None:
-    torch = _torch()
-    data = _torch_geometric().Data
-    graph = data(edge_index=torch.tensor(ENDS), num_nodes=5, time=torch.arange(3.0))
-    assert not graph.is_node_attr("time")
-    graph.time = torch.arange(5.0)
-    with pytest.raises(GraphError, match="data 'time' has a value per vertex"):
-        Graph.from_pyg(graph)
 
 
 V, E = 5, 4
@@ -379,11 +354,6 @@ def test_all_columns_that_are_left_are_features() -> None:
     data = Dataset.from_dataframes(*tables(), ignore=["b"])
     np.testing.assert_array_equal(data.features, X[:, [0, 0]])
     assert not data.vertex_inputs
-
-
-def test_one_column_is_features_too() -> None:
-    for one in ("a", ["a"]):
-        assert Dataset.from_networkx(attributed(), features=one, labels="label").features.tolist() == X[:, :1].tolist()
 
 
 def test_one_of_several_splits() -> None:
@@ -552,8 +522,6 @@ def _archive_without_masks(folder: Path, *, reordered: bool = False, **labels: A
 WITHOUT_MASKS: dict[str, Callable[[Path], Dataset]] = {
     "from_networkx": lambda _: Dataset.from_networkx(_without_masks(), "rings"),
     "load an object": lambda _: dorylax.load(_without_masks(), name="rings"),
-    "from_npz": lambda folder: Dataset.from_folder(_archive_without_masks(folder)),
-    "load": lambda folder: dorylax.load(_archive_without_masks(folder)),
     "reordered": lambda folder: dorylax.load(_archive_without_masks(folder, reordered=True)),
 }
 
@@ -593,25 +561,6 @@ def test_columns_of_several_classes_keep_their_names() -> None:
     data = Dataset.from_dataframes(vertices, edges, labels=["red", "blue"], **options)
     assert (data.multilabel, data.class_names.tolist()) == (True, ["red", "blue"])
     assert Dataset.from_dataframes(vertices, edges, labels=["red", "cold"], **options).class_names is None
-
-
-LOADED = {
-    "pyg": lambda: dorylax.load(pyg_data()),
-    "dgl": lambda: dorylax.load(dgl_graph()),
-    "networkx": lambda: dorylax.load(attributed(), features=["a", "b"]),
-    "scipy": lambda: dorylax.load(
-        sp.coo_array((WEIGHT, (SOURCES, TARGETS)), shape=(V, V)), features=X, labels=Y, train_mask=TRAIN
-    ),
-}
-
-
-@pytest.mark.parametrize("made", LOADED)
-def test_load_takes_objects_of_other_libraries(made: str) -> None:
-    data = LOADED[made]()
-    np.testing.assert_array_equal(data.features, X.astype(np.float32))
-    np.testing.assert_array_equal(data.labels, Y)
-    np.testing.assert_array_equal(data.train_mask, TRAIN)
-    assert sorted(data.edge_inputs[min(data.edge_inputs)].tolist()) == WEIGHT.tolist()
 
 
 def test_load_passes_the_split_and_names_other_types() -> None:

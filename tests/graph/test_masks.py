@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dorylax.graph.array_names import MASKS
-from dorylax.graph.masks import as_mask, checked_masks
+from dorylax.graph.labels import as_mask, checked_masks
 from dorylax.graph.validate import GraphError
 
 

@@ -69,27 +69,6 @@ def test_a_vertex_whose_weights_are_all_zero_has_scale_zero():
     assert got.edge_weight.tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_parity_with_pytorch_geometric(weighted):
-    torch = pytest.importorskip("torch", reason="torch is not installed: it comes with the bench extra")
-    pyg = pytest.importorskip("torch_geometric.nn.conv.gcn_conv", reason="torch-geometric is not installed")
-    rng = np.random.default_rng(1)
-    v = 30
-    graph = Graph.from_coo(*rng.integers(0, v, (2, 150)), v, coalesce="first")  # with some loops, and in-degrees of 0
-    rows, sources = _ends(graph)
-    weight = rng.random(graph.num_edges, np.float32) if weighted else None
-    index, norm = pyg.gcn_norm(
-        torch.from_numpy(np.stack([sources, rows]).astype(np.int64)),
-        None if weight is None else torch.from_numpy(weight),
-        v,
-    )
-    expected = torch.zeros(v, v).index_put((index[1], index[0]), norm, accumulate=True).numpy()
-    got = gcn_normalisation(graph, weight)
-    actual = np.diag(got.loop_weight)
-    actual[rows, sources] += got.edge_weight
-    np.testing.assert_allclose(actual, expected, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("weight", "message"),
     [

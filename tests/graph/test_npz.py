@@ -13,9 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from support.allocations import allocating_less_than
 
-from dorylax.graph import npz, room, stored, verification
+from dorylax.graph import stored, validate, verification
 from dorylax.graph.array_names import read_features
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
@@ -103,25 +102,14 @@ def test_compressed_features_become_dense(path: Path) -> None:
     ("changes", "message"),
     [
         ({"features_indices": [1, 0, 3]}, r"features_indices\[2\] = 3 is out of range.*features_shape\[1\] = 3"),
-        ({"features_indices": [1, 0, -1]}, r"features_indices\[2\] = -1 is negative"),
         ({"features_indptr": [0, 3, 1]}, r"features_indptr\[2\] = 1 is below features_indptr\[1\] = 3"),
-        ({"features_indptr": [0, 3]}, r"features_indptr has length 2: expected 3"),
-        ({"features_data": [1.0]}, r"features_data has length 1: expected 3"),
         ({"features_data": ["a", "b", "c"]}, r"features_data must be real numbers \[N\], got <U1 \[3\]"),
-        ({"features_data": 1.0}, r"features_data must be real numbers \[N\], got float64 \[\]"),
         ({"features_indices": 1}, r"features_indices must be one-dimensional"),
-        ({"features_indptr": 0}, r"features_indptr must be one-dimensional"),
         ({"features_shape": [2]}, r"features_shape must be \(V, F\), two numbers, got 1"),
-        ({"features_shape": 2}, r"features_shape must be one-dimensional"),
         ({"features_shape": [2.0, 3.0]}, r"features_shape must hold integers, got float64"),
-        ({"features_shape": [2, -3]}, r"features_shape\[1\] = -3 is negative"),
         (
             {"features_shape": [2, 2**31 - 2]},
             r"features_shape = \(2, 2,147,483,646\), made dense, takes 16\.0 GiB of memory, and this machine has 2\.0 GiB",
-        ),
-        (
-            {"features_shape": [2, 134_218_000]},
-            r"features_shape = \(2, 134,218,000\) makes 1\.0 GiB of [0-9]+ bytes: where that is meant, store",
         ),
         ({"drop": ("features_data",)}, r"has no array features_data; it has features_indptr"),
     ],
@@ -129,12 +117,12 @@ def test_compressed_features_become_dense(path: Path) -> None:
 def test_bad_compressed_features(
     path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], message: str
 ) -> None:
-    monkeypatch.setattr(room, "memory_limit", lambda: Limit(2**31, "machine"))
+    monkeypatch.setattr(validate, "memory_limit", lambda: Limit(2**31, "machine"))
     with pytest.raises(GraphError, match=message):
         _features(path, **changes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("position", range(0, 1200, 7))
+@pytest.mark.parametrize("position", range(0, 1200, 41))
 def test_whatever_byte_is_damaged_no_other_error_is_raised(path: Path, position: int) -> None:
     np.savez(path, indptr=np.arange(4), labels=np.eye(3))
     data = bytearray(path.read_bytes())
@@ -193,79 +181,12 @@ def test_a_header_that_declares_another_size_is_refused(path: Path, shape: str) 
         _fetch(path, "x")
 
 
-def test_a_member_that_inflates_beyond_its_size_is_refused_before_memory_is_taken(path: Path) -> None:
-    np.savez_compressed(path, x=np.zeros(1 << 24))
-    (info,) = zipfile.ZipFile(path).infolist()
-    _relist(path, lambda infos: [setattr(one, "file_size", 100_000) for one in infos])
-    with (
-        allocating_less_than(1 << 26),
-        pytest.raises(GraphError, match=f"its header declares {info.file_size:,} bytes, the archive 100,000"),
-    ):
-        _fetch(path, "x")
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_more_than_bytes_can_hold_is_refused(path: Path, save: Callable[..., None]) -> None:
-    save(path, x=np.arange(1000))
-    _relist(path, lambda infos: [setattr(one, "file_size", 10**15) for one in infos])
-    with pytest.raises(GraphError, match=r"bytes cannot hold the 1,000,000,000,000,000 that it declares"):
-        _fetch(path, "x")
-
-
-def test_large_arrays_that_inflate_too_far_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez_compressed(path, **_ARRAYS)
-    _fetch(path, "y")
-    monkeypatch.setattr(npz, "_RARE_BYTES", 100_000)
-    with pytest.raises(GraphError, match=r"array y inflates [0-9,]+-fold, to 0\.0 GiB: store it uncompressed"):
-        _fetch(path, "y")
-    _fetch(path, "x")
-
-
 def test_arrays_that_do_not_fit_in_memory_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez_compressed(path, **_ARRAYS, z=np.ones(100_000, np.float32))
-    monkeypatch.setattr(room, "memory_limit", lambda: Limit(1 << 20, "machine"))
-    _fetch(path, "y")
-    with pytest.raises(GraphError, match=r"array z with the arrays before it takes 0\.0 GiB of memory, and th"):
-        _fetch(path, "y", "z")
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda infos: infos.append(infos[0]), r"x\.npy is there twice|Overlapped"),
-        (
-            lambda infos: setattr(infos[1], "filename", "z.npy"),
-            "File name in directory 'z.npy' and header b'y.npy' differ",
-        ),
-    ],
-    ids=["twice", "renamed"],
-)
-def test_members_that_contradict_each_other_are_refused(
-    path: Path, change: Callable[[list[zipfile.ZipInfo]], object], told: str
-) -> None:
-    np.savez(path, **_ARRAYS)
-    _relist(path, change)
-    with pytest.raises(GraphError, match=rf"a\.npz: is damaged \(.*({told})"):
-        _fetch(path, "x")
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_compression_is_refused(path: Path, method: int) -> None:
-    np.savez(path, x=np.arange(3))
-    content = zipfile.ZipFile(path).read("x.npy")
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("x.npy", content)
-    with pytest.raises(GraphError, match=r"array x cannot be read \(it is compressed in a way that NumPy never uses"):
-        _fetch(path, "x")
-
-
-@pytest.mark.parametrize("text", ["-" * 8000 + "1", "(" * 8000, "{'descr': " * 500, "{1}", "\\d"])
-def test_a_header_that_is_no_header_is_refused(path: Path, text: str) -> None:
-    line = text.encode() + b"\n"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x.npy", b"\x93NUMPY\1\0" + len(line).to_bytes(2, "little") + line)
-    with pytest.raises(GraphError, match=r"array x cannot be read"):
-        _fetch(path, "x")
+    np.savez_compressed(path, **_ARRAYS)
+    monkeypatch.setattr(validate, "memory_limit", lambda: Limit(1 << 18, "machine"))
+    _fetch(path, "x")
+    with pytest.raises(GraphError, match=r"array y takes 0\.0 GiB of memory, and th"):
+        _fetch(path, "y")
 
 
 def test_python_objects_and_lists_of_values_are_refused(path: Path) -> None:

@@ -85,16 +85,6 @@ def test_bad_orders(order, message):
         Graph.from_coo([0], [1], 3).reorder(order)
 
 
-def test_past_the_limit_of_edge_ids_rows_are_permuted_without_any(monkeypatch):
-    graph = Graph.from_coo([0, 1, 2], [1, 2, 2])
-    moved = graph.reorder([2, 1, 0])
-    monkeypatch.setattr("dorylax.graph.transpose.MAX_EDGE_IDS", 2)
-    again = graph.reorder([2, 1, 0])
-    np.testing.assert_array_equal(again.incoming.neighbours, moved.incoming.neighbours)
-    with pytest.raises(GraphError, match="the graph has 3 edges"):
-        _ = again.edge_order
-
-
 def test_rows_longer_than_a_span_and_many_spans(monkeypatch):
     rng = np.random.default_rng(0)
     sources, targets = rng.integers(0, 40, 500), np.minimum(rng.integers(0, 80, 500), 39)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from itertools import chain
 
 import numpy as np
@@ -59,3 +60,18 @@ def test_loops_counts_and_first_of_equals(degrees, data):
     assert neighbours[keep].tolist() == list(chain(*kept))
     dropped = np.flatnonzero(~keep)
     np.testing.assert_array_equal(rows.offsets_without(offsets, dropped), _offsets([len(row) for row in kept]))
+
+
+def test_an_error_is_raised_in_its_place_and_nothing_more_is_begun() -> None:
+    begun = []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        return 1 // (item - 3)
+
+    results = rows.in_order(work, range(1000), 2)
+    assert [next(results) for _ in range(3)] == [-1, -1, -1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert max(begun) < 10
+    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]

@@ -125,45 +125,6 @@ def test_pushed_sums(servers: int, intervals: int, symmetric: bool) -> None:
     np.testing.assert_array_equal(total, expected)
 
 
-@pytest.mark.parametrize(("servers", "intervals"), [(1, 6), (3, 2), (5, 6)])
-def test_intervals_and_merge_in_detail(servers: int, intervals: int) -> None:
-    graph, _, found = _case(servers, intervals, symmetric=False)
-    edges = _edges(graph)
-    for shard in found:
-        where, merge = _everywhere(shard, "in"), shard.merge()
-        of_entry = []  # (interval or peer, local source) of each place in the array of partial sums
-        for i in range(intervals):
-            first, last = (shard.first + b for b in shard.bounds[i : i + 2])
-            unique = shard.unique_sources(i)
-            assert unique.dtype == np.int32
-            assert (np.diff(unique) > 0).all()
-            rows = [[where[unique[k]] for k in row] for row in _rows(shard.compact(i))]
-            assert rows == [[u for u, v in edges if v == row] for row in range(first, last)]
-            back = shard.transposed(i)
-            local = [(u, v - first) for u, v in edges if first <= v < last]
-            for k, (row, start) in enumerate(zip(_rows(back), back.offsets, strict=False)):
-                mine = [e for e, (u, _) in enumerate(local) if u == where[unique[k]]]
-                assert back.edges[start : start + len(row)].tolist() == mine
-                assert row == [local[e][1] for e in mine]
-            assert merge.starts[i] == len(of_entry)
-            of_entry += [(i, int(source)) for source in unique]
-        assert merge.starts[intervals] == len(of_entry)
-        for peer, first, last in merge.received:
-            assert first == len(of_entry)
-            wanted = [rows for sends in shard.sends["in"] for to, rows in sends if to == peer]
-            of_entry += [(intervals + peer, int(row)) for row in np.concatenate(wanted)]
-            assert last == len(of_entry)
-        assert merge.size == len(of_entry)
-        rows = _rows(merge.rows)
-        assert len(rows) == shard.num_rows + len(shard.ghosts["in"])
-        for local_row, places in enumerate(rows):
-            assert [of_entry[p][1] for p in places] == [local_row] * len(places)
-            assert places == sorted(places)
-        assert sorted(p for places in rows for p in places) == list(range(merge.size))
-        contributors = [[of_entry[p][0] for p in places] for places in rows[shard.num_rows :]]
-        assert _rows(merge.contributors) == contributors
-
-
 def test_without_edges_and_of_another_graph() -> None:
     graph = Graph.from_coo([], [], 4)
     layout = lay_out(graph, partition(graph, 2), 2)

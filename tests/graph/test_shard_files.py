@@ -55,14 +55,6 @@ def test_a_shard_comes_back(tmp_path: Path, symmetric: bool) -> None:
         same(found.merge().rows.neighbours, piece.merge().rows.neighbours)
 
 
-def test_one_server_has_no_ghosts(tmp_path: Path) -> None:
-    (piece,) = pieces(messy_graph(20, 50), servers=1)
-    write_shard(tmp_path / "s", piece, {}, identity="a")
-    found, beside = read_shard(tmp_path / "s", identity="a")
-    assert beside == {}
-    same((found.sends, found.pushes, found.ghosts), (piece.sends, piece.pushes, piece.ghosts))
-
-
 def test_what_is_no_shard_is_refused(tmp_path: Path) -> None:
     messy_graph(20, 50).save(tmp_path / "g")
     with pytest.raises(GraphError, match="no array bounds"):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import GraphError, per_class_split, public_split, random_order, random_split, stratified_split
-from dorylax.graph.masks import as_mask
+from dorylax.graph import GraphError, per_class_split, public_split, random_split, splits, stratified_split
+from dorylax.graph.labels import as_mask
 from dorylax.graph.splits import one_split
 
 FEW = settings(max_examples=50, deadline=None)
@@ -147,13 +147,7 @@ def test_a_split_by_class_piece_by_piece_is_that_of_all_at_once(v, seed, fractio
         expected.append(np.isin(np.arange(v), pool[chosen]))
         pool, left = pool[~chosen], left - part
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(random_order, "_PIECE", piece)
+        patch.setattr(splits, "_PIECE", piece)
         found = stratified_split(labels, seed, fractions)
     for mask, right in zip(found, expected, strict=True):
         assert np.array_equal(mask, right)
-
-
-@pytest.mark.parametrize("labels", [np.array([True, False] * 5), np.array([0, 1] * 5, np.uint8)])
-def test_classes_of_any_type(labels):
-    for mask, same in zip(stratified_split(labels, 7), stratified_split([int(one) for one in labels], 7), strict=True):
-        assert np.array_equal(mask, same)

@@ -47,13 +47,6 @@ def test_against_the_matrix(name, case):
     assert changed.incoming.neighbours.dtype == np.int32
 
 
-def test_nothing_to_change():
-    assert Graph.from_coo([0], [1]).without_self_loops().num_edges == 1
-    looped = Graph.from_coo([0, 1], [0, 1])
-    assert looped.with_self_loops() is looped
-    assert Graph.from_coo([], [], 0).with_self_loops().num_vertices == 0
-
-
 SUMS = {
     "uint8": (200, "convert the values to int64"),
     "int8": (-100, "convert the values to int64"),

@@ -14,11 +14,11 @@ from support.pipelines import make_model, messy_data
 
 from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.cutting import Cutting
+from dorylax.graph.data_shape import describe_data
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.description import describe_data
+from dorylax.graph.manifest import SUMMARY
 from dorylax.graph.partition import Layout, lay_out, partition
 from dorylax.graph.shard import Shard
-from dorylax.graph.shard_names import SUMMARY
 from dorylax.graph.sharded_data import ShardedData, homes_of, mask_counts, shapes_of
 from dorylax.graph.validate import GraphError
 from dorylax.ops.edge_order import to_slots

@@ -13,7 +13,7 @@ import optax
 import pytest
 from flax import nnx
 
-from dorylax.graph.description import _digest
+from dorylax.graph.data_shape import _digest
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.store import checkpoint, metrics

@@ -1,7 +1,7 @@
 """Records of named data sets, between the table of data sets and the readers of published formats.
 
-A data set is a `Published` record: its numbers, its files, and a `read` function that turns the files into `Contents`.
-`download` fetches files; `registry` finds a data set by name and splits data without masks.
+A data set is a `Published` record: its numbers, its files, and a `read` function that turns the files into arrays.
+`download` fetches files; `registry` finds a data set and splits data without masks.
 """
 
 from __future__ import annotations
@@ -9,12 +9,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar, final
-
-import numpy as np
+from typing import Any, ClassVar, final
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.graph import Graph
 from dorylax.near_matches import close
 
 
@@ -41,31 +38,12 @@ class Source:
         path: Its path below the cache directory, `family/file`.
         url: Its address.
         sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the first
-            copy is recorded beside it (`file.sha256`), and later ones must agree (trust on first use).
+            copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
     """
 
     path: str
     url: str
     sha256: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Contents:
-    """Contents of a published format.
-
-    Attributes:
-        graph: Graph of V vertices.
-        features: float32 `[V, F]`, as published (not normalised).
-        labels: int `[V]`, or float32 `[V, C]` if multi-label.
-        num_classes: C.
-        masks: Training, validation and test masks, bool `[V]` each; None without a public split.
-    """
-
-    graph: Graph
-    features: np.ndarray
-    labels: np.ndarray
-    num_classes: int
-    masks: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +65,8 @@ class Published:
         summary: One line for people.
         size: Published numbers, edges in both directions.
         sources: Its files.
-        read: Makes the contents from the files by name (the last part of `Source.path`).
+        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`);
+            features as published, masks only if there is a public split.
         slow: Whether the cache keeps the result, because reading takes long.
     """
 
@@ -95,7 +74,7 @@ class Published:
     summary: str
     size: Size
     sources: tuple[Source, ...]
-    read: Callable[[Mapping[str, Path]], Contents]
+    read: Callable[[Mapping[str, Path]], dict[str, Any]]
     slow: bool = False
 
 
@@ -124,10 +103,3 @@ def near_matches(word: str, known: Iterable[str]) -> str:
     alike = close(word, names)
     guess = f" Did you mean {' or '.join(repr(name) for name in alike)}?" if alike else ""
     return f"{guess} There are: {', '.join(names)}"
-
-
-def mask_of(ids: np.ndarray, num_vertices: int) -> np.ndarray:
-    """The mask, bool `[V]`, that is true at `ids`."""
-    mask = np.zeros(num_vertices, bool)
-    mask[ids] = True
-    return mask

@@ -8,14 +8,14 @@ in their paper; those multi-edges are kept, so that the number of edges is exact
 
 How it is made. Rows of the adjacency matrix are cut into blocks of consecutive vertices, the matrix into tiles. Each
 (tile, community) gets its expected number of edges, rounded without bias so that the total is exact; given the number,
-the edges of a tile depend on nothing else, so each tile has its own random stream. A row block draws its tiles, those
+each tile draws its edges from its own random stream. A row block draws its tiles, those
 below the diagonal as the transposes of those above it (each is thus drawn twice: cheaper than keeping it), sorts them
-and is finished. Memory beside the rows that are finished is a row block per thread and 17 bytes a vertex, and the result
+and is finished. Apart from the finished rows, memory is a row block per thread and 17 bytes a vertex, and the result
 does not depend on threads.
 
 An endpoint is drawn in proportion to θ in constant time: θ are small integers, and of the list of all vertices, each θ
 times, every fourth entry is kept (`_Block`).
-This module knows nothing of features, labels or splits (see `communities`).
+Features, labels and splits are in `communities`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from jaxtyping import Int32, Int64, UInt16
 from dorylax.aligned import empty
 from dorylax.graph.datasets.random_streams import Stream, halves, scaled
 from dorylax.graph.graph import Graph
-from dorylax.graph.in_order import in_order
-from dorylax.graph.rows import spans
+from dorylax.graph.rows import in_order, spans
 from dorylax.machine import cores
 
 _EDGES_PER_TILE = 1 << 16
@@ -93,7 +92,7 @@ class BlockModel:
         """Draws the graph that `sample` draws, block by block from its first row to its last.
 
         Args:
-            threads: how many draw; `drawing_bytes` says what they hold.
+            threads: Number of threads; `drawing_bytes` estimates their memory.
         """
         _ = self._arcs_per_block  # before the threads need it: each would make its own
         return in_order(self._rows, range(self._num_blocks), threads)
@@ -208,7 +207,7 @@ class _Block(NamedTuple):
     """Consecutive vertices, of which one can be drawn in proportion to θ: from a community, or from all.
 
     Think of a list of the vertices by community, each θ times. θ is at least 4, so four entries that follow each other are
-    of at most two vertices: it is enough to know the first one, and how many of the four are of it.
+    of at most two vertices: the first one and its number among the four suffice.
 
     Attributes:
         first: vertex.
@@ -229,7 +228,7 @@ class _Block(NamedTuple):
 
     @classmethod
     def of(cls, first: int, communities: np.ndarray, propensities: np.ndarray, num_communities: int) -> _Block:
-        """Makes it of what is known about its vertices."""
+        """Make a block of the data of its vertices."""
         order = np.argsort(communities, kind="stable")
         theta = propensities[order].astype(np.int64)
         ends = np.cumsum(theta)
@@ -268,8 +267,8 @@ class _Tiles(NamedTuple):
     Attributes:
         num_blocks: B.
         rows: of each tile, int32 `[B(B+1)/2]`, ascending; columns ascend for each.
-        columns: likewise.
-        begins: where a tile's entries begin in what follows, int64 `[B(B+1)/2 + 1]`.
+        columns: Column of each tile, of the same shape.
+        begins: where a tile's entries begin in `groups` and `counts`, int64 `[B(B+1)/2 + 1]`.
         groups: those that have vertices on both sides of the tile, int32.
         counts: undirected edges of the group, int64.
     """
@@ -304,7 +303,7 @@ def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups:
     # Each thread has the edges of a block as they are sorted, and as they are taken; one more block is being taken.
     blocks = _most_blocks(num_edges)
     drawn = (12 * threads + 4) * 1.1 * num_edges / blocks + threads * 128 * _EDGES_AT_A_TIME
-    entries = groups * blocks * (blocks + 1) // 2  # of `_Tiles`, which keeps 12 bytes of the 64 that it is made of
+    entries = groups * blocks * (blocks + 1) // 2  # of `_Tiles`, which keeps 12 of 64 bytes
     return round(per_vertex * num_vertices + max(64 * entries, 12 * entries + drawn))
 
 
@@ -343,7 +342,7 @@ def systematic_rounding(weights: np.ndarray, total: int, uniform: float) -> Int6
         return np.zeros(len(weights), np.int64)
     ends = np.floor(cumulative * (total / cumulative[-1]) + uniform).astype(np.int64)
     np.clip(ends, 0, total, out=ends)
-    ends[cumulative == cumulative[-1]] = total  # nothing is left for the weightless cells after the last one
+    ends[cumulative == cumulative[-1]] = total  # the weightless cells after the last one get 0
     return np.diff(ends, prepend=0)
 
 

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float32, Int32, UInt
 
 from dorylax.aligned import empty
+from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.base import DatasetError, Size, near_matches
 from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities
@@ -33,7 +36,8 @@ from dorylax.graph.datasets.community_vertices import (
     noisy_labels,
 )
 from dorylax.graph.splits import Split, split_bytes, stratified_split
-from dorylax.machine import cores
+from dorylax.graph.validate import check_disk, gibibytes
+from dorylax.machine import cores, memory_limit, resident_bytes
 
 NAME = "communities"
 DEFAULT_SIZE = "small"
@@ -52,12 +56,17 @@ SIZES = {
 }
 _LABELLED = {"papers100m": 1_546_782}
 
+_MOST_THREADS = 16
+_BESIDE = 96 << 20  # of allocators and of Python
+Progress = Callable[[int, int, str], object]
+"""Called with the number of bytes written, their total, and the kind of the last ones."""
+
 _NUMBERS = ("average_degree", "homophily", "signal", "label_noise", "degree_exponent")
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What `load("communities", …)` takes besides `size` and `split_seed`; None means: as the size has it.
+    """Options of `load("communities", …)`, except `size` and `split_seed`; None for the value of the size.
 
     Attributes:
         seed: of graph, labels and features.
@@ -110,6 +119,81 @@ def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Da
         row += len(block)
     labels = drawn.labels()
     return Dataset(NAME, graph, features, labels, drawn.shape.num_classes, *drawn.split(labels))
+
+
+def write(
+    path: Path,
+    *,
+    size: str = DEFAULT_SIZE,
+    split_seed: int = 0,
+    memory: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> None:
+    """Write the folder that saving `load`'s data set gives, part by part, in a few bytes a vertex; see `registry.generate`.
+
+    Args:
+        path: Path of the folder.
+        size: A key of `SIZES`.
+        split_seed: Seed of the split.
+        memory: Bytes that this process may take in all.
+        progress: Called with the progress.
+        options: Fields of `Options`.
+    """
+    check_target(path)
+    drawn = Communities(size, split_seed, options)
+    threads = _threads(drawn, memory)
+    shape, done = drawn.shape, 0
+    V, E, F = shape.num_vertices, shape.num_edges, shape.num_features
+    total = 8 * V + 4 * E + 4 * V * F + (4 + 3) * V
+
+    def told(what: str, *arrays: np.ndarray) -> None:
+        nonlocal done
+        done += sum(array.nbytes for array in arrays)
+        if progress is not None:
+            progress(done, total, what)
+
+    def fill(folder: FolderWriter) -> None:
+        check_disk(path, total)
+        told("communities")
+        indptr = folder.open("indptr", np.dtype(np.int64), (V + 1,))
+        indices = folder.open("indices", np.dtype(np.int32), (E,))
+        values = {"directed": False, "self_loops": "none", "name": NAME}
+        for name, value in (values | {"num_classes": shape.num_classes, "multilabel": False}).items():
+            folder.add(name, np.array(value))
+        features = folder.open("features", np.dtype(np.float32), (V, F))
+        indptr.write(np.zeros(1, np.int64))
+        edges = 0
+        for rows in drawn.block_model().row_blocks(threads):
+            indptr.write(np.cumsum(rows.degrees) + edges)
+            indices.write(rows.neighbours)
+            edges += len(rows.neighbours)
+            told("edges", *rows)
+        for block in drawn.feature_blocks(threads):
+            features.write(block)
+            told("features", block)
+        labels = drawn.labels()
+        masks = drawn.split(labels)._asdict()
+        for name, array in {"labels": labels, **masks}.items():
+            folder.add(name, array)
+        told("labels", labels, *masks.values())
+
+    write_arrays(path, fill, provenance={"command": "dorylax generate", "options": repr({"size": size, **options})})
+
+
+def _threads(drawn: Communities, memory: int | None) -> int:
+    """The most threads that memory suffices for."""
+    if memory is None:
+        limit = memory_limit()
+        memory = sys.maxsize if limit is None else limit.bytes
+    base = resident_bytes() + _BESIDE
+    for threads in range(min(cores(), _MOST_THREADS), 0, -1):
+        if (needed := base + drawn.bytes_in_parts(threads)) <= memory:
+            return threads
+    raise DatasetError(
+        f"memory = {gibibytes(memory)} is too little to generate {drawn.shape.num_vertices:,} vertices and "
+        f"{drawn.shape.num_edges:,} edges: {gibibytes(needed)} would do"
+    )
 
 
 @final
@@ -186,7 +270,7 @@ def working_bytes(
     num_communities: int | None = None,
     order: Order = Options.order,
 ) -> Working:
-    """Estimate the memory of drawing by so many threads, beside the result; by default as many communities as classes."""
+    """Estimate the memory of drawing by so many threads without the result; by default as many communities as classes."""
     V, K = shape.num_vertices, num_communities or shape.num_classes
     communities = np.min_scalar_type(K - 1).itemsize * V
     groups = 1 + (K if order == "random" else min(K, 2))

@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int32, UInt
 
 from dorylax.graph.datasets.random_streams import Stream
-from dorylax.graph.in_order import in_order
-from dorylax.graph.rows import spans
+from dorylax.graph.rows import in_order, spans
 
 Order = Literal["random", "community"]
 
@@ -50,7 +49,7 @@ def noisy_labels(
     With a number of labelled vertices, all others get -1.
     """
     uniform, wrong_classes = Stream(seed, _LABEL_STREAM), Stream(seed, _LABEL_STREAM)
-    wrong_classes.skip(len(communities))  # they come after all of the others
+    wrong_classes.skip(len(communities))  # their words follow all others
     labels = np.empty(len(communities), np.int32)
     for start, stop in spans(len(communities)):
         wrong = uniform.uniform(stop - start) < fraction

@@ -78,7 +78,7 @@ def _download(source: Source, file: Path) -> None:
     part = file.with_name(file.name + ".part")
     continued = part.exists() and source.sha256 is not None
     if source.sha256 is None:
-        part.unlink(missing_ok=True)  # halves of two versions of a file could not be told apart
+        part.unlink(missing_ok=True)  # halves of two versions of a file look alike
     have = -1
     while have < (have := part.stat().st_size if part.exists() else 0):  # as long as each attempt brings something
         try:
@@ -93,7 +93,7 @@ def _download(source: Source, file: Path) -> None:
     except DatasetError:
         if not continued:
             raise
-        # What an earlier process has left may be damaged (the power failed, say), and is gone now.
+        # The leftover of an earlier process may be damaged (a power failure, say), and is deleted now.
         _download(source, file)
         return
     move_file(part, file)
@@ -110,7 +110,7 @@ def _transfer(url: str, part: Path, have: int) -> None:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-                # Nothing is left to send: `part` is whole, or it is not this file and fails its check.
+                # The server has no more: `part` is whole, or it is not this file and fails its check.
                 return
             raise
     with response:

@@ -24,16 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from dorylax.graph.datasets.base import Contents, DatasetError, mask_of
+from dorylax.graph.array_names import MASKS
+from dorylax.graph.datasets.base import DatasetError
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
-from dorylax.graph.room import check_room
+from dorylax.graph.validate import check_room
 
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _VALIDATION = 500
 
 
-def read(files: Mapping[str, Path]) -> Contents:
+def read(files: Mapping[str, Path]) -> dict[str, Any]:
     """Reads the eight files.
 
     Raises:
@@ -57,9 +58,13 @@ def read(files: Mapping[str, Path]) -> Contents:
     labels[: len(ally)], labels[test] = ally.argmax(1), ty.argmax(1)
     others = np.arange(len(allx))
     masks = (others[: len(y)], others[len(y) : len(y) + _VALIDATION], test)
-    train, validation, tested = (mask_of(ids, num_vertices) for ids in masks)
-    graph = _graph(by_part["graph"], num_vertices)
-    return Contents(graph, features, labels, ally.shape[1], (train, validation, tested))
+    return {
+        "graph": _graph(by_part["graph"], num_vertices),
+        "features": features,
+        "labels": labels,
+        "num_classes": ally.shape[1],
+        **{mask: np.isin(np.arange(num_vertices), ids) for mask, ids in zip(MASKS, masks, strict=True)},
+    }
 
 
 def _graph(path: Path, num_vertices: int) -> Graph:
@@ -100,7 +105,7 @@ def _ids(path: Path) -> np.ndarray:
 
 
 class SparseRows:
-    """What a pickled `csr_matrix` holds, unchecked; stands in for SciPy's class when a pickle asks for it.
+    """Content of a pickled `csr_matrix`, unchecked; stands in for SciPy's class when a pickle asks for it.
 
     Attributes:
         arrays: `indptr`, `indices`, `data`, `_shape`, and what else was stored.
@@ -117,7 +122,7 @@ class _Array:
 
 
 def _reconstruct(kind: type, shape: tuple[int, ...], code: bytes | str) -> np.ndarray:
-    """What NumPy calls by this name: an array without elements, which the pickle goes on to fill."""
+    """What NumPy calls by this name: an array without elements, which the pickle then fills."""
     if kind is not _Array or shape != (0,):
         raise pickle.UnpicklingError(f"it asks for an array of shape {shape} before it has elements")
     return np.empty(0, code.decode() if isinstance(code, bytes) else code)

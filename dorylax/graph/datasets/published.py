@@ -2,7 +2,7 @@
 
 - amazon-photo, amazon-computers, coauthor-cs, coauthor-physics: O. Shchur et al., "Pitfalls of graph neural network
   evaluation", 2018 (arXiv:1811.05868). An npz archive each, with the adjacency matrix and the features in compressed sparse
-  rows. The archives also hold pickled Python objects (names of vertices and the like): these are never opened. Undirected
+  rows. The archives also hold pickled Python objects (such as names of vertices): these are never opened. Undirected
   here: an edge in either direction counts as both.
 - reddit: posts joined where the same user commented on both; the class is the community a post is in. W. Hamilton,
   R. Ying, J. Leskovec, "Inductive representation learning on large graphs", NeurIPS 2017. One zip archive with
@@ -28,13 +28,14 @@ from typing import Any
 import numpy as np
 
 from dorylax.graph import npz
+from dorylax.graph.array_names import MASKS
 from dorylax.graph.datasets import planetoid
-from dorylax.graph.datasets.base import Contents, DatasetError, Published, Size, Source, mask_of
+from dorylax.graph.datasets.base import DatasetError, Published, Size, Source
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
 
 
-def _read_shchur(files: Mapping[str, Path]) -> Contents:
+def _read_shchur(files: Mapping[str, Path]) -> dict[str, Any]:
     """Raises a GraphError if the file is not an npz archive, lacks arrays, or they do not fit each other."""
     (file,) = files.values()
     with npz.open_npz(file) as archive:
@@ -47,10 +48,10 @@ def _read_shchur(files: Mapping[str, Path]) -> Contents:
             features = dense_rows(starts, columns, values, shape, "attr_")
         # Which direction the rows are in does not matter: the edges are made symmetric.
         graph = Graph.from_csr(indptr, indices, symmetric=False, edge_ids=False).symmetrise()
-        return Contents(graph, features, labels.astype(np.int32), int(labels.max()) + 1)
+        return {"graph": graph, "features": features, "labels": labels}
 
 
-def _read_reddit(files: Mapping[str, Path]) -> Contents:
+def _read_reddit(files: Mapping[str, Path]) -> dict[str, Any]:
     """Raises a DatasetError for other files, a GraphError if an array is missing, or arrays do not fit each other."""
     (file,) = files.values()
     with _zipped(file, "the reddit data set") as archive:
@@ -58,7 +59,8 @@ def _read_reddit(files: Mapping[str, Path]) -> Contents:
         edges = _arrays(archive, file, "reddit_graph.npz", ("row", "col"))
     labels, kind = data["label"].astype(np.int32), data["node_types"]
     graph = Graph.from_coo(edges["row"], edges["col"], len(labels), edge_ids=False)
-    return Contents(graph, data["feature"], labels, int(labels.max()) + 1, (kind == 1, kind == 2, kind == 3))
+    masks = {mask: kind == number for number, mask in enumerate(MASKS, 1)}
+    return {"graph": graph, "features": data["feature"], "labels": labels, **masks}
 
 
 def _arrays(archive: zipfile.ZipFile, file: Path, member: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
@@ -70,20 +72,21 @@ def _arrays(archive: zipfile.ZipFile, file: Path, member: str, names: tuple[str,
         return {name: arrays.fetch(name) for name in names}
 
 
-def _read_ogb(folder: str, split: str, files: Mapping[str, Path]) -> Contents:
+def _read_ogb(folder: str, split: str, files: Mapping[str, Path]) -> dict[str, Any]:
     """Reads an archive whose tables lie below `folder` and whose official split is called `split`."""
     (file,) = files.values()
     with _zipped(file, "an OGB data set") as archive:
         num_vertices = int(_table(archive, f"{folder}/raw/num-node-list.csv.gz", np.int64)[0, 0])
+        ids = np.arange(num_vertices)
         labels = _table(archive, f"{folder}/raw/node-label.csv.gz", np.int32)[:, 0]
         features = _table(archive, f"{folder}/raw/node-feat.csv.gz", np.float32)
         edges = _table(archive, f"{folder}/raw/edge.csv.gz", np.int32, columns=2)
-        train, validation, test = (
-            mask_of(_table(archive, f"{folder}/split/{split}/{part}.csv.gz", np.int64, columns=1)[:, 0], num_vertices)
-            for part in ("train", "valid", "test")
-        )
+        masks = {
+            mask: np.isin(ids, _table(archive, f"{folder}/split/{split}/{part}.csv.gz", np.int64, columns=1))
+            for mask, part in zip(MASKS, ("train", "valid", "test"), strict=True)
+        }
     graph = Graph.from_coo(edges[:, 0], edges[:, 1], num_vertices, edge_ids=False).symmetrise()
-    return Contents(graph, features, labels, int(labels.max()) + 1, (train, validation, test))
+    return {"graph": graph, "features": features, "labels": labels, **masks}
 
 
 def _table(archive: zipfile.ZipFile, member: str, dtype: Any, columns: int | None = None) -> np.ndarray:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float32, Int64, UInt64
 
-from dorylax.graph.random_order import random_order
 from dorylax.graph.rows import spans
+from dorylax.graph.splits import random_order
 
 _LOW = np.uint64(0xFFFFFFFF)
 _PAIRS = np.uint64(0x0000FFFF0000FFFF)
@@ -28,7 +28,7 @@ class Stream:
 
     Args:
         seed: the user's seed, ≥ 0.
-        key: what the stream is for: small integers ≥ 0; different keys give independent streams.
+        key: Purpose of the stream: small integers ≥ 0; different keys give independent streams.
     """
 
     def __init__(self, seed: int, *key: int) -> None:

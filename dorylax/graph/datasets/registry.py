@@ -13,9 +13,9 @@ from dorylax.graph.array_names import MASKS
 from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.cache import cache_directory
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets import communities, community_archive, download
+from dorylax.graph.datasets import communities, download
 from dorylax.graph.datasets.base import DatasetError, Description, Published, near_matches
-from dorylax.graph.datasets.community_archive import Progress
+from dorylax.graph.datasets.communities import Progress
 from dorylax.graph.datasets.published import PUBLISHED
 from dorylax.graph.from_libraries import Imported, by_role
 from dorylax.graph.graph import Graph
@@ -37,11 +37,11 @@ def load(
     known: Labels | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a data set by name, from a folder, or of an object of another library.
+    """Return a named data set, one in a folder, or one made of an object of another library.
 
     A name is looked up in this order: a folder that dorylax wrote; the generator, for `communities`;
     `$DORYLAX_DATA/<name>`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache directory); the network.
-    Nothing is ever asked.
+    It never prompts.
 
     Args:
         name_or_path: One of `names()`, or the path of a folder (`Dataset.save`, `dorylax import`) or of an old `.npz`
@@ -52,14 +52,14 @@ def load(
         verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
         known: As for `Dataset.from_folder`.
         options: of `communities`: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
-            `dorylax.graph.datasets.communities.Options`. Of objects: those of `Dataset.from_pyg` and its like; of a matrix
-            `features`, `labels`, masks, `num_classes` and `multilabel`.
+            `dorylax.graph.datasets.communities.Options`. For objects those of `Dataset.from_pyg` and the other
+            readers; for a matrix `features`, `labels`, masks, `num_classes` and `multilabel`.
 
     Returns:
         The data set; features as published, not normalised.
 
     Raises:
-        DatasetError: unknown name or option, or the data set cannot be had; the message says what to do.
+        DatasetError: An unknown name or option, or a failed download; the message names the remedy.
         GraphError: the arrays do not make a data set.
         OSError: the machine fails to read or keep its files.
     """
@@ -128,7 +128,7 @@ def generate(
             `dorylax.graph.datasets.communities.Options`.
 
     Raises:
-        DatasetError: An unknown name or option, or too little memory, in which case nothing is written.
+        DatasetError: An unknown name or option, or too little memory.
         GraphError: There is something else at the path.
         OSError: The disk has too little room, which is checked first, or fails.
     """
@@ -139,7 +139,7 @@ def generate(
             memory = parse_bytes(memory)
         except ValueError as error:
             raise DatasetError(f"memory: {error}") from None
-    community_archive.write(Path(path), memory=memory, progress=progress, **options)
+    communities.write(Path(path), memory=memory, progress=progress, **options)
 
 
 def stored_path(name_or_path: str | PathLike[str]) -> Path | None:
@@ -207,14 +207,15 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
                 error,
             )
     found = entry.read(download.fetch(entry.name, entry.sources))
-    masks = found.masks or default_split(entry.name, found.labels, split_seed)
-    graph = numbered_by_source(found.graph)  # as it is once it was kept, or comes from an archive
-    data = Dataset(entry.name, graph, found.features, found.labels, found.num_classes, *masks)
+    if MASKS[0] not in found:
+        found |= default_split(entry.name, found["labels"], split_seed)._asdict()
+    found["graph"] = numbered_by_source(found["graph"])  # as it is once it was kept, or comes from an archive
+    data = Dataset(entry.name, **found)
     if entry.slow:
         try:
             parsed.parent.mkdir(parents=True, exist_ok=True)
             data.save(parsed)
-        except (OSError, GraphError) as error:  # a full disk costs time on the next load, nothing else
+        except (OSError, GraphError) as error:  # a full disk only costs time on the next load
             _LOG.warning("could not keep %s for the next time: %s", parsed, error)
     return data
 

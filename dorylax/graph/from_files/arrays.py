@@ -11,9 +11,9 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Values, Wanted, checked_values, values_described
+from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Values, checked_values, values_described
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.text import packed_as
+from dorylax.graph.from_files.text import Wanted, packed_as
 from dorylax.graph.mapped import release
 from dorylax.graph.npz import open_npz
 from dorylax.graph.rows import spans
@@ -99,7 +99,7 @@ def append_arrays(
     Args:
         database: Holds the table.
         table: Its name.
-        arrays: Values by name.
+        arrays: Values under their names.
         where: Describes the place of a value by its row and name.
         kinds: Types to keep the values in.
         ends: Other columns.

@@ -11,18 +11,15 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.tables import TextTable, open_table
-from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, TextOptions
+from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, Ids, Wanted
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
-
-Ids = Literal["numbers", "integers", "names"]
-"""What files call vertices: numbers 0 … V-1, any integers, or any text."""
 
 ALLOW = "--allow-nonfinite takes such values"
 _STORED = {"f": "DOUBLE", "i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}
@@ -44,32 +41,6 @@ class Values(NamedTuple):
     def size(self) -> int:
         """Numbers per edge."""
         return math.prod(self.row)
-
-
-class Wanted(NamedTuple):
-    """Columns to read from files of edges.
-
-    Attributes:
-        ids: Kind of the ends of edges.
-        source: Column of the sources; None for "source", or the first.
-        target: Column of the targets; None for "target", or the second.
-        values: Columns of values and their types, None for the type in the file; None for all other columns.
-        columns: Names of all columns of text, "-" for one to skip; None to take them from the file.
-        header: Whether a line of text names the columns; None to detect it.
-        separator: Character between the fields of text, empty for blanks; None to detect it.
-        comments: Characters at the beginning of lines of text to skip; None for "#%".
-        nonfinite: Whether values may be infinite or NaN.
-    """
-
-    ids: Ids = "numbers"
-    source: str | None = None
-    target: str | None = None
-    values: Mapping[str, np.dtype[Any] | None] | None = None
-    columns: Sequence[str] | None = None
-    header: bool | None = None
-    separator: str | None = None
-    comments: str | None = None
-    nonfinite: bool = False
 
 
 class EdgeFile(abc.ABC):
@@ -177,10 +148,7 @@ class TableEdges(EdgeFile):
     """Edges in rows of a table: lines of text or JSON, or Parquet."""
 
     def __init__(self, database: Database, path: Path, shown_as: str, wanted: Wanted) -> None:
-        named = [one for one in (wanted.source, wanted.target, *(wanted.values or ())) if one]
-        layout = wanted.separator, wanted.header, wanted.columns, wanted.comments
-        options = TextOptions(*layout, named, any_text=wanted.ids == "names")
-        self._table = table = open_table(database, path, shown_as, options)
+        self._table = table = open_table(database, path, shown_as, wanted)
         if isinstance(table, TextTable) and table.names is None:
             if table.width not in (0, 2):
                 raise GraphError(

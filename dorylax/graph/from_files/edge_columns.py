@@ -17,8 +17,9 @@ from dorylax.graph.array_folder import ArrayWriter, FolderWriter
 from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORIGINAL_IDS
 from dorylax.graph.assemble import pair_fingerprint
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
-from dorylax.graph.from_files.columns import EdgeFile, Ids, Values, required
+from dorylax.graph.from_files.columns import EdgeFile, Values, required
 from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.text import Ids
 from dorylax.graph.rows import spans
 from dorylax.graph.transpose import edge_ids_fit
 from dorylax.graph.validate import MAX_VERTICES, GraphError

@@ -5,24 +5,24 @@ DuckDB reads and sorts the edges in the folder NAME.import. An interrupted impor
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, final
 
 import numpy as np
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
+from dorylax.graph.array_folder import FolderWriter, check_target, scratch_folder, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import append_arrays, mapped_array
-from dorylax.graph.from_files.columns import EdgeFile, Values, Wanted, checked_values, table_columns, value_columns
+from dorylax.graph.from_files.columns import EdgeFile, Values, checked_values, table_columns, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Shape, number_vertices, write_edges, write_ids
 from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
+from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
     VertexTable,
@@ -32,11 +32,9 @@ from dorylax.graph.from_files.vertices import (
     rows_said,
     write_vertices,
 )
-from dorylax.graph.room import gibibytes
-from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
+from dorylax.graph.validate import GraphError, check_num_vertices, check_printable, gibibytes
 from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
-from dorylax.store.folder_lock import FolderHeldError, clear_work_folder, work_folder
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
@@ -48,11 +46,6 @@ _SPLIT = (
 _LEAST_BUFFERS = 1 << 26
 _LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results
 _ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, without values
-
-
-@final
-class ImportHeldError(DorylaxError, RuntimeError):
-    """Another process imports to the same folder."""
 
 
 @final
@@ -160,7 +153,7 @@ def import_graph(
         GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
         DiskSpaceError: The disk has less space than the import needs.
         ImportMemoryError: The import needs more memory than `memory`.
-        ImportHeldError: Another process imports to the same folder.
+        FolderHeldError: Another process imports to the same folder.
         OSError: A source cannot be read, or the file system refuses.
     """
     if memory < LEAST_MEMORY:
@@ -177,7 +170,7 @@ def import_graph(
         vertices = vertices if vertices.paths else of_folder
     work = path.with_name(f"{path.name}.import")
     buffers = max(memory - resident_bytes() - _LIBRARIES, _LEAST_BUFFERS)
-    with _held(work, path):
+    with scratch_folder(work, path):
         tell = _Teller(progress)
         with Database(work, buffers, threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
@@ -243,22 +236,6 @@ class _Teller:
         """Take the written share of the sorted edges."""
         self.stage = "arrays"
         self.share(done)
-
-
-@contextlib.contextmanager
-def _held(work: Path, path: Path) -> Iterator[None]:
-    """Lock and empty the folder of temporary files; empty it again at the end."""
-    try:
-        with work_folder(work):
-            clear_work_folder(work)
-            try:
-                yield
-            finally:
-                clear_work_folder(work)
-    except FolderHeldError as error:
-        raise ImportHeldError(
-            f"{path} is being imported by {error.holder}: wait for it, or give another --out"
-        ) from None
 
 
 def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:

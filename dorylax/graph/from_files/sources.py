@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from dorylax.graph.from_files.arrays import matrix_market, member_array, npy, npz
-from dorylax.graph.from_files.columns import EdgeFile, TableEdges, Wanted
+from dorylax.graph.from_files.columns import EdgeFile, TableEdges
 from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verification import State, difference, state_of

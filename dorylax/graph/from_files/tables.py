@@ -19,7 +19,7 @@ import duckdb
 from dorylax.graph.from_files.database import Database, name, text
 from dorylax.graph.from_files.text import (
     COMMENTS,
-    TextOptions,
+    Wanted,
     check_packed,
     detected_header,
     detected_separator,
@@ -102,8 +102,8 @@ class Table(abc.ABC):
             raise GraphError(f"{self.shown} {self.damage(error)}") from None
 
 
-def open_table(database: Database, path: Path, shown_as: str, options: TextOptions) -> Table:
-    """Open a file in the format that its name (`shown_as`) tells; text if it tells none.
+def open_table(database: Database, path: Path, shown_as: str, options: Wanted) -> Table:
+    """Open a file in the format of its name (`shown_as`), else as text.
 
     Raises:
         GraphError: The file is damaged, compressed in an unknown way, no text, or contradicts an option.
@@ -119,8 +119,8 @@ def open_table(database: Database, path: Path, shown_as: str, options: TextOptio
 class TextTable(Table):
     """Lines of text, whose layout the first 1,000 show."""
 
-    def __init__(self, database: Database, path: Path, shown_as: str, options: TextOptions) -> None:
-        columns, comments, any_text = options.columns, options.comments, options.any_text
+    def __init__(self, database: Database, path: Path, shown_as: str, options: Wanted) -> None:
+        columns, comments, any_text = options.columns, options.comments, options.ids == "names"
         self.path, self.shown, self._any_text = path, shown_as, any_text
         self._packed = packed = packed_as(path, shown_as)
         marks = COMMENTS if comments is None else comments

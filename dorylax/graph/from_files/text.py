@@ -6,9 +6,11 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+import numpy as np
 
 from dorylax.errors import named
 from dorylax.graph.validate import GraphError
@@ -34,24 +36,39 @@ _MAGIC = {
 _READ = {"none", "gzip", "zstd"}
 
 
-class TextOptions(NamedTuple):
-    """Options for the layout of text.
+Ids = Literal["numbers", "integers", "names"]
+"""What files call vertices: numbers 0 … V-1, any integers, or any text."""
+
+
+class Wanted(NamedTuple):
+    """Columns to read from files of edges.
 
     Attributes:
-        separator: Character between fields, empty for blanks; None to detect it.
-        header: Whether a line names the columns; None to detect it.
-        columns: Names of the columns; None to take them from the file.
-        comments: Characters at the beginning of lines to skip; None for `COMMENTS`.
-        named: Names whose occurrence in the first row makes it a header.
-        any_text: Whether fields may be any text, so that comments may be rows.
+        ids: Kind of the ends of edges.
+        source: Column of the sources; None for "source", or the first.
+        target: Column of the targets; None for "target", or the second.
+        values: Columns of values and their types, None for the type in the file; None for all other columns.
+        columns: Names of all columns of text, "-" for one to skip; None to take them from the file.
+        header: Whether a line of text names the columns; None to detect it.
+        separator: Character between the fields of text, empty for blanks; None to detect it.
+        comments: Characters at the beginning of lines of text to skip; None for "#%".
+        nonfinite: Whether values may be infinite or NaN.
     """
 
-    separator: str | None = None
-    header: bool | None = None
+    ids: Ids = "numbers"
+    source: str | None = None
+    target: str | None = None
+    values: Mapping[str, np.dtype[Any] | None] | None = None
     columns: Sequence[str] | None = None
+    header: bool | None = None
+    separator: str | None = None
     comments: str | None = None
-    named: Sequence[str] = ()
-    any_text: bool = False
+    nonfinite: bool = False
+
+    @property
+    def named(self) -> list[str]:
+        """Names of columns that the user gives; a first row that holds them is a header."""
+        return [one for one in (self.source, self.target, *(self.values or ())) if one]
 
 
 def check_packed(path: Path, shown_as: str) -> None:
@@ -154,7 +171,7 @@ def detected_header(
     rows: Sequence[str],
     before: Sequence[str],
     mark: str,
-    options: TextOptions,
+    options: Wanted,
 ) -> tuple[str, bool]:
     """The line that names the columns, empty if none does, and whether it is the first row instead of a comment."""
     wanted, known, fields = options.header, options.named, [fields_of(row, mark) for row in rows]
@@ -178,7 +195,7 @@ def detected_header(
         return rows[0], True
     if comment and (wanted or {"source", "target"} <= {one.lower() for one in fields_of(comment.strip("#% \t"), mark)}):
         return comment, False
-    if wanted and not options.any_text and all(map(_is_number, first)):
+    if wanted and options.ids != "names" and all(map(_is_number, first)):
         raise GraphError(
             f"{shown_as}: --header is given, but {shown(rows[0])} holds numbers and no names of columns: omit it"
         )

@@ -15,15 +15,13 @@ import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter
 from dorylax.graph.array_names import CLASS_NAMES, MASKS, VERTEX_PREFIX
+from dorylax.graph.arrays import stored_names
+from dorylax.graph.features import check_name, held_dtype
 from dorylax.graph.from_files.arrays import mapped_array, member_array, pieces
-from dorylax.graph.from_files.columns import Ids
 from dorylax.graph.from_files.database import Database, name
 from dorylax.graph.from_files.tables import open_table
-from dorylax.graph.from_files.text import INTEGER, NUMBER, TextOptions
-from dorylax.graph.inputs import check_name, held_dtype
-from dorylax.graph.labels import named_labels
-from dorylax.graph.masks import checked_masks
-from dorylax.graph.names import stored_names
+from dorylax.graph.from_files.text import INTEGER, NUMBER, Ids, Wanted
+from dorylax.graph.labels import checked_masks, named_labels
 from dorylax.graph.validate import GraphError, as_held
 from dorylax.near_matches import did_you_mean
 
@@ -170,7 +168,7 @@ class VertexTable:
         database, key = self._database, self._key
         # --key and FILE:COLUMN name columns of a header.
         named = [one for one in (key, *(columns or ())) if one]
-        options = TextOptions(named=named, header=bool(named) or None, any_text=ids == "names")
+        options = Wanted(ids, values=dict.fromkeys(named), header=bool(named) or None)
         table = open_table(database, database.link(file), str(file), options)
         known = list(table.names or map(str, range(table.width)))
         for one in named:

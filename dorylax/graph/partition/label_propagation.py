@@ -6,12 +6,12 @@ cluster is full. Clusters are contracted, until METIS can cut the weighted graph
 with METIS's parts as labels, then refines the parts on each graph on the way back (H. Meyerhenke, P. Sanders and C. Schulz,
 "Partitioning complex networks via size-constrained clustering", SEA 2014).
 
-Vertices move by blocks: those of a block see the same labels, those of the next block what has become of them. A block is
+Vertices move by blocks: those of a block see the same labels, those of the next block the new ones. A block is
 a few array operations, most of their time a sort of its entries, and the same arguments give the same labels.
 
 When they move between parts, vertices choose a quarter of all parts first, then a quarter of that quarter, and so on:
 METIS's parts are smaller than communities may be, and single parts get few votes. Parts may be larger than the mean by
-half, since an order of rows needs no balance; with 3 % most of what refinement gains is lost.
+half, because an order of rows need not balance; with 3 % most of what refinement gains is lost.
 
 Measured against METIS alone, by the different rows among 40,000 gathered ones, as a fraction (given order → METIS → here):
 `communities` with 20 edges a vertex, 600,000 vertices 0.90 → 0.70 → 0.71, 1,150,000 vertices 0.94 → 0.77 → 0.77; web-Google
@@ -28,19 +28,20 @@ from typing import NamedTuple, Protocol, final, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int32, Int64, Integer
 
+from dorylax.graph.mapped import release
 from dorylax.graph.partition.metis import cut
 from dorylax.graph.rows import count_values
 
 # Clusters at which METIS takes over. Another level of contraction would cost quality, and METIS some 10 s at most.
 COARSE = 400_000
-# A part is made of at least so many clusters.
+# Least number of clusters in a part.
 _CLUSTERS_PER_PART = 8
 # Entries kept of a contracted row, those of most weight: clusters of clusters have ever more neighbours.
 HEAVIEST = 32
 CLUSTER_ROUNDS, REFINE_ROUNDS = 3, 2
 _SLACK = 1.5
 LEAST_SHRINKING = 0.9
-# Entries of a block. Small graphs get several blocks too: where all move at once, neighbours swap labels.
+# Entries of a block. Small graphs get several blocks too: if all move together, neighbours swap labels.
 _BLOCK, _LEAST_BLOCKS = 1 << 19, 16
 # A candidate in one word, so that the largest is the best: votes, a hash to break ties, label.
 LABEL_BITS, _TIE_BITS, _MOST_VOTES = 31, 8, (1 << 23) - 1
@@ -71,7 +72,7 @@ class Blocks(Protocol):
 
 @final
 class Rows:
-    """An undirected graph of clusters, in memory."""
+    """An undirected graph of clusters, in memory or memory-mapped."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class Rows:
             start, stop = int(self.offsets[first]), int(self.offsets[last])
             joins = None if self.joins is None else self.joins[start:stop]
             yield Block(first, last, self.offsets[first : last + 1] - start, self.neighbours[start:stop], joins)
+            release(self.neighbours, self.joins)
 
 
 @final
@@ -143,7 +145,7 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
 
 
 def find_clusters(graph: Blocks, limit: int) -> Int32[np.ndarray, " V"]:
-    """The cluster of each vertex, numbered 0, 1, …; none weighs more than `limit` but what is one vertex."""
+    """The cluster of each vertex, numbered 0, 1, …; only a single vertex may weigh more than `limit`."""
     num_vertices = graph.num_vertices
     labels = np.arange(num_vertices, dtype=np.int32)
     filled = np.ones(num_vertices, np.int32) if graph.weights is None else graph.weights.copy()
@@ -172,7 +174,7 @@ def _contracted(graph: Rows, clusters: Int32[np.ndarray, " V"], most: int) -> Ro
     degrees = np.diff(graph.offsets)
     entries = np.concatenate([[0], np.cumsum(degrees[members])])[bounds]
     found = []
-    for first, last in row_blocks(entries):  # what is not kept never takes memory
+    for first, last in row_blocks(entries):  # entries that are dropped never take memory
         own = members[bounds[first] : bounds[last]]
         counts = degrees[own]
         places = np.repeat(graph.offsets[own] - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
@@ -204,7 +206,7 @@ def heaviest(
     """Of ascending keys (row, neighbour), those of most joins of each row, and their joins."""
     rows = keys >> LABEL_BITS
     lightness = _MOST_VOTES - np.minimum(joins, _MOST_VOTES)
-    # Between equals a hash of the pair decides, lest low numbers get all the edges.
+    # Between equals a hash of the pair decides, so that low numbers do not get all edges.
     tie = _hash(np.minimum(rows, keys & LABEL), np.maximum(rows, keys & LABEL))
     order = np.argsort(rows << LABEL_BITS | lightness << _TIE_BITS | tie, kind="stable")
     starts = _run_starts(rows)
@@ -259,7 +261,7 @@ def row_blocks(offsets: Int64[np.ndarray, " V1"]) -> Iterator[tuple[int, int]]:
 def _wanted(
     block: Block, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping]
 ) -> tuple[Int64[np.ndarray, " n"], Int32[np.ndarray, " n"]]:
-    """Vertices of a block that want another label, ascending, and the label, int32 `[n]`."""
+    """Vertices of a block whose best label differs, ascending, and that label, int32 `[n]`."""
     rows = np.repeat(np.arange(block.first, block.last), np.diff(block.offsets))
     keys, votes = counted(rows << LABEL_BITS | labels[block.neighbours], block.joins)
     rows, candidates = keys >> LABEL_BITS, keys & LABEL
@@ -298,7 +300,7 @@ def _best(
     labels: Int32[np.ndarray, " V"],
     grouping: _Grouping,
 ) -> Bool[np.ndarray, " n"]:
-    """Which candidates have most votes in their row, at most one of each row; bool `[n]`. Ties keep what a vertex has."""
+    """Which candidates have most votes in their row, at most one of each row; bool `[n]`. Ties keep the present label."""
     own = groups == grouping.of(labels[rows])
     score = 2 * np.minimum(votes, _MOST_VOTES) + own
     words = (score << _TIE_BITS | _hash(rows, groups)) << LABEL_BITS | groups
@@ -316,7 +318,7 @@ def _admitted(
     vertices: Int64[np.ndarray, " n"],
     wanted: Int32[np.ndarray, " n"],
 ) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
-    """Those of the vertices that find room in the groups of the labels that they want."""
+    """The vertices that fit into the groups of their new labels."""
     for grouping in groupings:
         groups = grouping.of(wanted)
         order = np.argsort(groups, kind="stable")

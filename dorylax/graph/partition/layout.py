@@ -17,12 +17,11 @@ from jaxtyping import Int32, Int64, Integer
 
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
-from dorylax.graph.partition.base import Partition
-from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.base import Partition, PartitionError
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.simple import even_bounds
 
-# Exchanging vertices costs locality: it goes on until the heaviest interval is within 1 % of the mean, in steps that move
+# Exchanging vertices costs locality: it continues until the heaviest interval is within 1 % of the mean, in steps that move
 # at most 1/32 of an interval.
 _EVEN = 1.01
 _STEP = 32

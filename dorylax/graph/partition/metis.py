@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.base import PartitionError
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.simple import Balance, vertex_weights
 from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, positions_where

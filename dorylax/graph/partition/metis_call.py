@@ -1,7 +1,7 @@
 """The call of METIS, here or in a separate process.
 
 METIS draws by `rand` of the C library, which has one state per process. If threads of another library draw too, the same
-seed may give other parts. The separate process runs this file, so the file imports nothing of dorylax.
+seed may give other parts. The separate process runs this file, so the file does not import dorylax.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recu
     with process:
         assert process.stdin is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, and says why
+            with contextlib.suppress(BrokenPipeError):  # the process has ended with a message
                 for one in given:
                     process.stdin.write(np.ascontiguousarray(one).data)
             found, said = process.communicate()

@@ -1,4 +1,4 @@
-"""Making a partition by name. The partitioners are in `metis`, `ldg` and `simple`."""
+"""Partitions by method. The partitioners are in `metis`, `ldg` and `simple`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.base import Partition, graph_digest
-from dorylax.graph.partition.errors import PartitionError
+from dorylax.graph.partition.base import Partition, PartitionError, graph_digest
 from dorylax.graph.partition.ldg import ldg
 from dorylax.graph.partition.metis import metis
 from dorylax.graph.partition.simple import Balance, random, ranges

@@ -77,7 +77,7 @@ def report(
         graph: Graph of the partition.
         partition: The partition.
         forward: Bytes of a row in each exchange over in-edges in an epoch.
-        backward: Likewise, over out-edges.
+        backward: Bytes of a row in each exchange over out-edges.
 
     Raises:
         PartitionError: The partition is of another graph.

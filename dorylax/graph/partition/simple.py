@@ -16,7 +16,7 @@ Balance = Literal["vertices", "edges"]
 def vertex_weights(graph: CompressedGraph, balance: Balance) -> Int64[np.ndarray, " V"]:
     """Weights for balancing: 1 for each vertex, or its in-degree + 1 (its own row is work too)."""
     if balance == "vertices":
-        return np.broadcast_to(np.int64(1), graph.num_vertices)  # takes no memory
+        return np.broadcast_to(np.int64(1), graph.num_vertices)  # without memory
     return in_degrees(graph) + 1
 
 

@@ -37,12 +37,11 @@ from dorylax.graph.partition.label_propagation import (
     numbered,
     parts_of,
     refine,
-    row_blocks,
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
 from dorylax.graph.rows import count_values, spans
-from dorylax.graph.stream.buckets import MOST, Buckets
 from dorylax.graph.stream.edge_rows import ENTRIES, EdgeRows
+from dorylax.graph.stream.moving import MOST, Buckets
 from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12
@@ -120,17 +119,14 @@ def streamed_communities(
                 "that there is memory for, and do not become fewer: give more (--memory)"
             )
         graphs.append(coarse)
-    held = coarse.held(_heaviest_that_fit(left, coarse.num_vertices))
-    coarse.remove()
+    held = _held(coarse, _heaviest_that_fit(left, coarse.num_vertices))
+    del coarse
     most = _heaviest_that_fit(left, min(held.num_vertices, COARSE))
     parts = parts_of(held, num_parts, limit, seed=_SEED, most=most)
     del held
     while clusters:
         parts = parts[clusters.pop()]
-        graph = graphs.pop()
-        refine(graph, parts, num_parts)
-        if isinstance(graph, _Clusters):
-            graph.remove()
+        refine(graphs.pop(), parts, num_parts)
     return parts
 
 
@@ -185,7 +181,7 @@ class _Sample:
 def _sampled(
     first: int, offsets: Int64[np.ndarray, " n1"], neighbours: Int32[np.ndarray, " e"], start: np.random.Generator
 ) -> tuple[Int64[np.ndarray, " n1"], Int32[np.ndarray, " s"]]:
-    """Up to `_SAMPLE` entries of each row, evenly spread over it from a random start; loops are left out."""
+    """Up to `_SAMPLE` entries of each row, evenly spread over it from a random start; loops are skipped."""
     degrees = np.diff(offsets)
     if degrees.max(initial=0) > _SAMPLE:
         taken = np.minimum(degrees, _SAMPLE)
@@ -205,54 +201,22 @@ def _sampled(
     return np.concatenate([[0], np.cumsum(degrees)]), neighbours
 
 
-@final
-class _Clusters:
-    """A graph of clusters on disk (`label_propagation.Blocks`): of each row the heaviest entries, those first.
-
-    Args:
-        file: of the neighbours; that of the joins lies beside it.
-        degrees: int32 `[C]`.
-        weights: int64 `[C]`.
-    """
-
-    def __init__(self, file: Path, degrees: Int32[np.ndarray, " C"], weights: Int64[np.ndarray, " C"]) -> None:
-        self._files = file, _joins_of(file)
-        self._offsets = np.zeros(len(degrees) + 1, np.int64)
-        np.cumsum(degrees, out=self._offsets[1:])
-        self.num_vertices = len(weights)
-        self.weights: Int64[np.ndarray, " C"] | None = weights
-
-    def blocks(self) -> Iterator[Block]:
-        """See `Blocks`."""
-        with self._files[0].open("rb") as neighbours, self._files[1].open("rb") as joins:
-            for first, last in row_blocks(self._offsets):
-                offsets = self._offsets[first : last + 1] - self._offsets[first]
-                size = int(offsets[-1])
-                yield Block(
-                    first, last, offsets, np.fromfile(neighbours, np.int32, size), np.fromfile(joins, np.int32, size)
-                )
-
-    def held(self, most: int) -> Rows:
-        """The graph in memory, with so many neighbours of each and those that have it among theirs."""
-        found = []
-        for block in self.blocks():
-            degrees = np.diff(block.offsets)
-            rank = np.arange(len(block.neighbours)) - np.repeat(block.offsets[:-1], degrees)
-            kept = rank < most
-            rows = np.repeat(np.arange(block.first, block.last), degrees)[kept]
-            assert block.joins is not None
-            found.append((rows << LABEL_BITS | block.neighbours[kept], block.joins[kept]))
-        assert self.weights is not None
-        return joined_clusters(found, self.weights)
-
-    def remove(self) -> None:
-        """Removes the files."""
-        for file in self._files:
-            file.unlink()
+def _held(graph: Rows, most: int) -> Rows:
+    """The graph in memory, with so many neighbours of each cluster and those that have it among theirs."""
+    found = []
+    for block in graph.blocks():
+        degrees = np.diff(block.offsets)
+        rank = np.arange(len(block.neighbours)) - np.repeat(block.offsets[:-1], degrees)
+        kept = rank < most
+        rows = np.repeat(np.arange(block.first, block.last), degrees)[kept]
+        assert block.joins is not None
+        found.append((rows << LABEL_BITS | block.neighbours[kept], block.joins[kept]))
+    assert graph.weights is not None
+    return joined_clusters(found, graph.weights)
 
 
 def _packed(clusters: Int32[np.ndarray, " V"], limit: int) -> Int32[np.ndarray, " V"]:
-    """Clusters, of which those of one vertex join the ones beside them where nothing else makes them fewer."""
+    """Clusters, with adjacent single vertices joined if the propagation hardly reduced their number."""
     sizes = count_values(clusters, int(clusters.max()) + 1)
     if len(sizes) <= LEAST_SHRINKING * len(clusters):
         return clusters
@@ -262,8 +226,8 @@ def _packed(clusters: Int32[np.ndarray, " V"], limit: int) -> Int32[np.ndarray, 
     return numbered(first[clusters])
 
 
-def _contracted(graph: Blocks, clusters: Int32[np.ndarray, " V"], file: Path, room: int) -> _Clusters:
-    """The graph of clusters, in files."""
+def _contracted(graph: Blocks, clusters: Int32[np.ndarray, " V"], file: Path, room: int) -> Rows:
+    """The graph of clusters: of each row the heaviest entries, those first, mapped from files without names."""
     num_clusters = int(clusters.max()) + 1
     weights = count_values(clusters, num_clusters)
     if graph.weights is not None:
@@ -278,9 +242,10 @@ def _contracted(graph: Blocks, clusters: Int32[np.ndarray, " V"], file: Path, ro
             outside = np.flatnonzero(rows != columns)
             between = (rows, columns) if block.joins is None else (rows, columns, block.joins)
             buckets.deal(rows[outside] // per, np.stack([array[outside] for array in between], axis=1).__getitem__)
-    degrees = np.zeros(num_clusters, np.int32)
+    offsets = np.zeros(num_clusters + 1, np.int64)
     width = 2 if graph.weights is None else 3
-    with file.open("wb") as neighbours, _joins_of(file).open("wb") as joins:
+    paths = file, file.with_name(f"{file.name}-joins")
+    with paths[0].open("wb") as neighbours, paths[1].open("wb") as joins:
         for bucket in buckets:
             pairs = buckets.read(bucket, np.dtype(np.int32)).reshape(-1, width)
             keys = pairs[:, 0].astype(np.int64) << LABEL_BITS | pairs[:, 1]
@@ -288,11 +253,10 @@ def _contracted(graph: Blocks, clusters: Int32[np.ndarray, " V"], file: Path, ro
             del pairs, keys  # before the next are read
             first = bucket * per
             counts = np.bincount((kept >> LABEL_BITS) - first)
-            degrees[first : first + len(counts)] = counts
+            offsets[first + 1 : first + 1 + len(counts)] = counts
             neighbours.write((kept & LABEL).astype(np.int32).data)
             joins.write(times.data)
-    return _Clusters(file, degrees, weights)
-
-
-def _joins_of(file: Path) -> Path:
-    return file.with_name(f"{file.name}-joins")
+    found, times = (np.memmap(path, np.int32, "r") if path.stat().st_size else np.zeros(0, np.int32) for path in paths)
+    for path in paths:  # the disk space is free again when the arrays are gone
+        path.unlink()
+    return Rows(np.cumsum(offsets), found, times, weights)

@@ -1,42 +1,121 @@
 """Rows that come to other places, however many there are: two passes through files, in memory that the caller sets.
 
 The first pass reads rows as they lie and deals them to buckets, each of which is to hold consecutive rows of the result;
-the second reads bucket by bucket and puts its rows in order. What a bucket's rows are follows from the order, so the files
+the second reads bucket by bucket and puts its rows in order. The order determines the rows of a bucket, so the files
 hold values alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Int64, Integer
 
 from dorylax.aligned import empty
 from dorylax.graph.reorder import MOST_THREADS, permuted
-from dorylax.graph.rows import SPAN, spans
-from dorylax.graph.stream.buckets import MOST, Buckets
-from dorylax.graph.stream.edge_rows import ENTRIES, Cut, EdgeRows, RowBlock
-from dorylax.graph.stream.row_sources import BLOCK_BYTES, Source, ahead, blocks, row_bytes
+from dorylax.graph.rows import SPAN, in_order, spans
+from dorylax.graph.stream.edge_rows import BLOCK_BYTES, ENTRIES, Cut, EdgeRows, RowBlock, Source
 from dorylax.graph.transpose import inverse_permutation
 from dorylax.graph.validate import GraphError
 
+MOST = 1000
+"""Files at once: each is open, and gets a piece of every block."""
+
+
+@final
+class Buckets:
+    """So many files, numbered; a context in which they are open for writing.
+
+    Args:
+        folder: where.
+        name: Prefix of their names.
+        number: how many, at most `MOST`.
+    """
+
+    def __init__(self, folder: Path, name: str, number: int) -> None:
+        self._paths = [folder / f"{name}-{bucket}" for bucket in range(number)]
+        self._files: list[BinaryIO] = []
+
+    def __enter__(self) -> Buckets:
+        with contextlib.ExitStack() as stack:
+            self._files = [stack.enter_context(path.open("wb", buffering=0)) for path in self._paths]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def deal(self, buckets: Integer[np.ndarray, " n"], take: Callable[[Int64[np.ndarray, " n"]], np.ndarray]) -> None:
+        """Appends rows to their buckets, in their order.
+
+        Args:
+            buckets: of each row.
+            take: gives the elements of the rows that it is given; called once per bucket that there is.
+
+        Raises:
+            OSError: the disk is full, say.
+        """
+        narrow = buckets.astype(np.uint16)  # which NumPy sorts by radix
+        order = np.argsort(narrow, kind="stable")
+        ends = np.cumsum(np.bincount(narrow, minlength=len(self._files)))
+        start = 0
+        for bucket, end in enumerate(ends.tolist()):
+            if end > start:
+                self.append(bucket, take(order[start:end]))
+            start = end
+
+    def append(self, bucket: int, array: np.ndarray) -> None:
+        """Appends elements to a bucket.
+
+        Raises:
+            OSError: the disk is full, say.
+        """
+        left = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        while left:
+            left = left[self._files[bucket].write(left) :]
+
+    def read(self, bucket: int, dtype: np.dtype, *, keep: bool = False) -> np.ndarray:
+        """All elements of a bucket, with one axis; its file is removed unless `keep`."""
+        path = self._paths[bucket]
+        array = empty((path.stat().st_size // dtype.itemsize,), dtype)
+        with path.open("rb", buffering=0) as file:
+            left = array.view(np.uint8).data
+            while left:
+                left = left[file.readinto(left) :]
+        if not keep:
+            path.unlink()
+        return array
+
+    def remove(self) -> None:
+        """Removes the files that are left."""
+        for path in self._paths:
+            path.unlink(missing_ok=True)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._paths)))
+
+
 _BLOCK = 2 * ENTRIES
-# Of the rows that are dealt, and of spans that `permuted` sorts, one on each thread.
+# Rows of a block, and a span for each thread of `permuted`.
 _WORKING_BYTES = max(40 * _BLOCK, 28 * SPAN * min(os.cpu_count() or 1, MOST_THREADS))
 
 
 @final
 class Move:
-    """An order of V rows, and what may be used to bring rows into it.
+    """An order of V rows, and the resources to bring rows into it.
 
     Args:
         order: row `order[i]` comes to row i, int32 `[V]`, a permutation.
         scratch: a folder for files.
-        room: bytes that may be held at a time, beside the order and its inverse.
+        room: Memory in bytes without the order and its inverse.
 
     Attributes:
         place: where each row comes to, int32 `[V]`.
@@ -56,7 +135,7 @@ class Move:
             GraphError: the room is too small for so many.
             OSError: the disk is full, or fails.
         """
-        num_rows, size = len(self.order), max(1, row_bytes(source))
+        num_rows, size = len(self.order), max(1, source.row_bytes)
         step = max(1, BLOCK_BYTES // size)
         per = max(1, (self.room - 4 * BLOCK_BYTES) // (size + 24))  # 24: of a bucket's own order
         if num_rows <= per:
@@ -65,7 +144,7 @@ class Move:
                 yield held[self.order[start:stop]]
             return
         with _buckets(self, "rows", -(-num_rows // per)) as buckets:
-            for start, block in blocks(source):
+            for start, block in source.blocks():
                 buckets.deal(self.place[start : start + len(block)] // per, block.__getitem__)
         for bucket in buckets:
             arrival = _arrival(self.order[bucket * per : (bucket + 1) * per])
@@ -82,7 +161,7 @@ class MovedEdges:
     Args:
         rows: as they lie.
         move: to where.
-        widest: bytes of what an entry has besides its neighbour, at most.
+        widest: Most bytes of an entry's values and id.
 
     Attributes:
         ascending: whether neighbours ascend in the rows as they lie; known after `deal`.
@@ -130,17 +209,17 @@ class MovedEdges:
             return cut, self._rows.offsets_of(cut), source.read(cut.start, cut.stop)
 
         with values:
-            for cut, offsets, block in ahead(read, self._cuts):
+            for cut, offsets, block in in_order(read, self._cuts, 1):
                 self._deal(values, cut.first, cut.last, offsets, block)
         for bucket in values:
             positions = self._in_order(bucket, keep=True, with_positions=True)
             held = values.read(bucket, source.dtype).reshape(len(positions), *source.shape[1:])
-            for start, stop in spans(len(positions), max(1, BLOCK_BYTES // max(1, row_bytes(source)))):
+            for start, stop in spans(len(positions), max(1, BLOCK_BYTES // max(1, source.row_bytes))):
                 yield held[positions[start:stop]]
             del held, positions  # before the next are read
 
     def close(self) -> None:
-        """Removes what was kept."""
+        """Remove the kept buckets."""
         self._kept.remove()
 
     def _cut(self, entries: int) -> Int64[np.ndarray, " B1"]:

@@ -7,17 +7,17 @@ to the target, with names that start with a dot. The next process that writes th
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int32
 
 from dorylax.errors import named
-from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
+from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, scratch_folder, write_arrays
 from dorylax.graph.array_names import (
     CLASS_NAMES,
     EDGE_IDS,
@@ -33,15 +33,12 @@ from dorylax.graph.array_names import (
     read_order,
 )
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
-from dorylax.graph.room import check_disk
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.stream.edge_rows import EdgeRows
+from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.stream.moving import Move, MovedEdges
-from dorylax.graph.stream.row_sources import Source, blocks, row_bytes, rows_of
 from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
-from dorylax.graph.validate import GraphError, check_permutation
+from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
-from dorylax.store.folder_lock import clear_work_folder, work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
@@ -90,7 +87,10 @@ def reorder_on_disk(
         OSError: The disk is full or fails.
     """
     check_target(out)
-    with open_arrays(data, verify=verify) as stored, scratch_beside(out) as scratch:
+    with (
+        open_arrays(data, verify=verify) as stored,
+        scratch_folder(out.with_name(f".{out.name}.scratch"), out) as scratch,
+    ):
         check_layout(stored)
         rows = EdgeRows.of_stored(stored)
         total, largest = stored_bytes(stored)
@@ -117,23 +117,6 @@ def reorder_on_disk(
     return Reordered(rows.num_vertices, rows.num_edges, seconds)
 
 
-@contextlib.contextmanager
-def scratch_beside(out: Path) -> Iterator[Path]:
-    """Provide a locked folder for temporary files next to `out`, removed at the end.
-
-    Raises:
-        FileExistsError: Another program or the user has given the folder's name to something.
-        FolderHeldError: Another process writes the same folder.
-    """
-    folder = out.with_name(f".{out.name}.scratch")
-    with work_folder(folder), named(out):
-        clear_work_folder(folder)
-        try:
-            yield folder
-        finally:
-            clear_work_folder(folder)
-
-
 def write_in_order(
     stored: StoredArrays,
     order: Int32[np.ndarray, " V"],
@@ -150,7 +133,7 @@ def write_in_order(
         order: Row `order[i]` moves to row i, int32 `[V]`.
         path: Path of the new folder, which appears complete or not at all.
         scratch: Folder for temporary files of about the size of the largest array.
-        room: Bytes that may be held beside `order`.
+        room: Memory in bytes without `order`.
         told: Called with the current step and its progress.
 
     Raises:
@@ -160,11 +143,40 @@ def write_in_order(
     rows = EdgeRows.of_stored(stored)
     check_permutation("order", order, rows.num_vertices)
     check_layout(stored)
-    ids = read_order(stored, rows.num_vertices)
+    given = read_order(stored, rows.num_vertices)
+    ids = order if given is None else given[order]  # the user's numbers of the vertices in their new rows
     move = Move(order, scratch, room - 4 * len(order))
+    (total, _), written = stored_bytes(stored), 0
+
+    def put(
+        folder: FolderWriter, name: str, dtype: np.dtype, shape: tuple[int, ...], parts: Iterable[np.ndarray]
+    ) -> None:
+        nonlocal written
+        array = folder.open(name, dtype, shape)
+        for part in parts:
+            array.write(part)
+            written += part.nbytes
+            told(name, written, total)
+            del part  # before the next is made
 
     def fill(folder: FolderWriter) -> None:
-        _Writing(stored, rows, move, folder, told).write(order if ids is None else ids[order])
+        _write_edges(stored, rows, move, functools.partial(put, folder))
+        for name in stored.names:
+            if name in SPARSE or name == ORDER:
+                continue
+            if not stored.header(name)[0] or name == CLASS_NAMES:
+                folder.add(name, stored.fetch(name))
+            elif name in ("features", "labels", ORIGINAL_IDS, *MASKS) or name.startswith(VERTEX_PREFIX):
+                source = _source(stored, name, rows.num_vertices, "one row per vertex")
+                # Names are in order of the user's numbers, which stay.
+                parts = (block for _, block in source.blocks()) if name == ORIGINAL_IDS else move.rows(source)
+                put(folder, name, source.dtype, source.shape, parts)
+        if SPARSE[0] in stored:  # in old archives, which are small
+            folder.add("features", read_features(stored)[order])
+        if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's order is the default
+            folder.add(ORDER, ids)
+        stored.check_unchanged()
+        told(ORDER, total, total)
 
     with named(path):
         write_arrays(path, fill, provenance={"command": "dorylax reorder"})
@@ -199,80 +211,30 @@ def stored_bytes(stored: StoredArrays) -> tuple[int, int]:
     return sum(sizes), max(sizes, default=0)
 
 
-@final
-class _Writing:
-    """One data set that is being written."""
-
-    def __init__(self, stored: StoredArrays, rows: EdgeRows, move: Move, out: FolderWriter, told: Told) -> None:
-        self._stored, self._rows, self._move, self._out, self._told = stored, rows, move, out, told
-        self._total, _ = stored_bytes(stored)
-        self._written = 0
-
-    def write(self, ids: Int32[np.ndarray, " V"]) -> None:
-        """Write all arrays; `ids` are the user's numbers of the vertices in their new rows."""
-        stored = self._stored
-        self._write_edges()
-        for name in stored.names:
-            if name in SPARSE or name == ORDER:
-                continue
-            if not stored.header(name)[0] or name == CLASS_NAMES:
-                self._out.add(name, stored.fetch(name))
-            elif name in ("features", "labels", ORIGINAL_IDS, *MASKS) or name.startswith(VERTEX_PREFIX):
-                source = rows_of(stored, name)
-                _check_length(name, source, self._rows.num_vertices)
-                parts = self._move.rows(source)
-                if name == ORIGINAL_IDS:  # in order of the numbers, which stay
-                    parts = (block for _, block in blocks(source))
-                self._put(name, source.dtype, source.shape, parts)
-        if SPARSE[0] in stored:  # in old archives, which are small
-            self._out.add("features", read_features(stored)[self._move.order])
-        if not np.array_equal(ids, np.arange(len(ids), dtype=np.int32)):  # the user's own order needs no words
-            self._out.add(ORDER, ids)
-        stored.check_unchanged()
-        self._told(ORDER, self._total, self._total)
-
-    def _write_edges(self) -> None:
-        stored, rows = self._stored, self._rows
-        sources = {name: rows_of(stored, name) for name in (*edge_names(stored).values(), EDGE_IDS) if name in stored}
+def _write_edges(stored: StoredArrays, rows: EdgeRows, move: Move, put: Callable[..., None]) -> None:
+    names = [name for name in (*edge_names(stored).values(), EDGE_IDS) if name in stored]
+    sources = {name: _source(stored, name, rows.num_edges, "one per entry of indices") for name in names}
+    # In another order than the user's the edges have ids already.
+    by_place = ORDER not in stored and edge_ids_fit(rows.num_edges)
+    edges = MovedEdges(rows, move, max([4 * by_place, *(source.row_bytes for source in sources.values())]))
+    try:
+        put("indptr", np.dtype(np.int64), (rows.num_vertices + 1,), edges.offsets())
+        edges.deal()
+        if by_place and EDGE_IDS not in sources and (sources or not edges.ascending):
+            int32 = np.dtype(np.int32)
+            sources[EDGE_IDS] = Source(
+                (rows.num_edges,), int32, lambda start, stop: np.arange(start, stop, dtype=int32)
+            )
+        neighbours = edges.neighbours(keep=bool(sources))
+        put("indices", np.dtype(np.int32), (rows.num_edges,), neighbours)
         for name, source in sources.items():
-            _check_length(name, source, rows.num_edges, "one per entry of indices")
-        # In another order than the user's the edges have ids already.
-        given = ORDER not in stored and edge_ids_fit(rows.num_edges)
-        edges = MovedEdges(rows, self._move, max([4 * given, *map(row_bytes, sources.values())]))
-        try:
-            self._put("indptr", np.dtype(np.int64), (rows.num_vertices + 1,), edges.offsets())
-            edges.deal()
-            if given and EDGE_IDS not in sources and (sources or not edges.ascending):
-                sources[EDGE_IDS] = _Places(rows.num_edges)
-            neighbours = edges.neighbours(keep=bool(sources))
-            self._put("indices", np.dtype(np.int32), (rows.num_edges,), neighbours)
-            for name, source in sources.items():
-                self._put(name, source.dtype, source.shape, edges.along(source))
-        finally:
-            edges.close()
-
-    def _put(self, name: str, dtype: np.dtype, shape: tuple[int, ...], parts: Iterable[np.ndarray]) -> None:
-        array = self._out.open(name, dtype, shape)
-        for part in parts:
-            array.write(part)
-            self._written += part.nbytes
-            self._told(name, self._written, self._total)
-            del part  # before the next is made
+            put(name, source.dtype, source.shape, edges.along(source))
+    finally:
+        edges.close()
 
 
-@final
-class _Places:
-    """The numbers 0 … E-1 as a `Source`."""
-
-    def __init__(self, num_edges: int) -> None:
-        self.shape: tuple[int, ...] = (num_edges,)
-        self.dtype = np.dtype(np.int32)
-
-    def read(self, start: int, stop: int) -> np.ndarray:
-        """See `Source`."""
-        return np.arange(start, stop, dtype=np.int32)
-
-
-def _check_length(name: str, source: Source, length: int, what: str = "one row per vertex") -> None:
+def _source(stored: StoredArrays, name: str, length: int, per: str) -> Source:
+    source = Source.stored(stored, name)
     if source.shape[0] != length:
-        raise GraphError(f"{name} has length {source.shape[0]}: expected {length}, {what}")
+        raise GraphError(f"{name} has length {source.shape[0]}: expected {length}, {per}")
+    return source

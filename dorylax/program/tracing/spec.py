@@ -9,8 +9,8 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.graph.abstract import AbstractData
 from dorylax.graph.compressed import SelfLoops
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.program.jaxpr.symbols import Dimensions, Space
 from dorylax.program.model.base import Keywords

@@ -15,8 +15,7 @@ from dorylax.config.resolve import RunConfig
 from dorylax.config.tasks import SPECS
 from dorylax.cost import find_cluster
 from dorylax.errors import RunError
-from dorylax.graph.abstract import AbstractData
-from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
 from dorylax.graph.datasets.communities import NAME as GENERATED
 from dorylax.graph.datasets.communities import SIZES
 from dorylax.graph.sharded_data import ShardedData

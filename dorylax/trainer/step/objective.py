@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from dorylax.errors import InputError
-from dorylax.graph.abstract import AbstractData
+from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.labels import kind_of
 from dorylax.graph.task_data import TaskData

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from support.stored import contents
 
-from dorylax.graph import datasets, random_order, room
+from dorylax.graph import datasets, splits, validate
 from dorylax.graph.array_folder import size_on_disk
-from dorylax.graph.datasets import DatasetError, block_model, community_archive
+from dorylax.graph.datasets import DatasetError, block_model, communities
 from dorylax.graph.validate import GraphError
 from dorylax.machine import Limit
 
@@ -44,7 +44,7 @@ def same(one: Path, other: Path) -> None:
 @pytest.mark.parametrize("options", _OPTIONS)
 def test_the_file_is_that_of_the_data_set_in_memory(tmp_path: Path, options: dict[str, Any], monkeypatch) -> None:
     datasets.load("communities", **options).save(tmp_path / "whole")
-    monkeypatch.setattr(random_order, "_PIECE", 700)
+    monkeypatch.setattr(splits, "_PIECE", 700)
     monkeypatch.setattr(block_model, "_EDGES_AT_A_TIME", 5000)
     datasets.generate("communities", tmp_path / "parts", **options)
     same(tmp_path / "parts", tmp_path / "whole")
@@ -55,7 +55,7 @@ def test_many_blocks_on_any_number_of_threads_are_the_same_file(tmp_path: Path, 
     monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
     datasets.load("communities", size="tiny", num_edges=100_000).save(tmp_path / "whole")
     for threads in (1, 3):
-        monkeypatch.setattr(community_archive, "cores", lambda threads=threads: threads)
+        monkeypatch.setattr(communities, "cores", lambda threads=threads: threads)
         datasets.generate("communities", tmp_path / "parts", size="tiny", num_edges=100_000)
         same(tmp_path / "parts", tmp_path / "whole")
 
@@ -115,14 +115,14 @@ def test_too_little_memory_is_refused_before_anything_is_written(tmp_path: Path,
     ) as told:
         datasets.generate("communities", tmp_path / "a", size="papers100m", memory="1GiB")
     assert "GiB would do" in str(told.value)
-    monkeypatch.setattr(community_archive, "memory_limit", lambda: Limit(2**30, "cgroup"))
+    monkeypatch.setattr(communities, "memory_limit", lambda: Limit(2**30, "cgroup"))
     with pytest.raises(DatasetError, match=r"memory = 1\.0 GiB is too little"):
         datasets.generate("communities", tmp_path / "a", size="papers100m")
     assert os.listdir(tmp_path) == []
 
 
 def test_too_little_room_is_seen_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 990_000, 10_000))
+    monkeypatch.setattr(validate.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 990_000, 10_000))
     with pytest.raises(OSError, match=r"takes 0\.0 GiB, and its disk has 0\.0 GiB left"):
         datasets.generate("communities", tmp_path / "a", size="tiny")
     assert os.listdir(tmp_path) == []

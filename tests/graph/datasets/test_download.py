@@ -2,20 +2,16 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import fcntl
 import hashlib
 import os
-import queue
-import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from dorylax.graph.datasets import DatasetError, download
-from dorylax.graph.datasets.base import DownloadError, Source
+from dorylax.graph.datasets.base import Source
 from dorylax.store import folder_lock
 from dorylax.terminal.failures import explain
 
@@ -40,17 +36,6 @@ def test_downloads_once_and_keeps(server: Any, cache: Path) -> None:
     assert server.requests == [("/a.bin", None)]
     assert download.is_cached([source(server)])
     assert not list((cache / "family").glob("*.part"))
-
-
-def test_says_how_far_it_is(
-    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(download, "_CHUNK", 300)
-    caplog.set_level("INFO", logger="dorylax")
-    fetch(source(server))
-    first, *others = caplog.messages
-    assert first == f"downloading {server.url}/a.bin, 10,240 bytes"
-    assert others == [f"a.bin: {percent} % of 10,240 bytes" for percent in range(10, 101, 10)]
 
 
 def test_continues_after_the_connection_was_cut(server: Any, cache: Path) -> None:
@@ -178,48 +163,6 @@ def test_an_answer_that_is_not_the_file(server: Any, cache: Path) -> None:
         fetch(wanted)
 
 
-def test_a_full_disk_keeps_the_part(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = OSError(28, os.strerror(28))
-
-    class Full:
-        def __init__(self, stream: Any) -> None:
-            self._stream = stream
-
-        def __enter__(self) -> Full:
-            return self
-
-        def __exit__(self, *error: object) -> None:
-            self._stream.close()
-
-        def write(self, data: bytes) -> None:
-            self._stream.write(data[:100])
-            raise full
-
-    opened = Path.open
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            Path, "open", lambda self, mode="r": Full(opened(self, mode)) if "b" in mode else opened(self, mode)
-        )
-        with pytest.raises(OSError, match="No space left on device") as caught:
-            fetch(source(server))
-    assert caught.value.filename == str(cache / "family" / "a.bin.part")
-    assert (cache / "family" / "a.bin.part").read_bytes() == BODY[:100]
-    assert fetch(source(server))["a.bin"].read_bytes() == BODY
-    assert server.requests[-1] == ("/a.bin", "bytes=100-")
-
-
-def test_a_full_disk_leaves_no_half_record(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the hash of a file whose hash is not published, to which all later ones would be compared."""
-    unknown = source(server, known=False)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", _fails(errno.ENOSPC))
-        with pytest.raises(OSError, match="No space left on device") as caught:
-            fetch(unknown)
-    assert caught.value.filename == str(cache / "family")
-    assert not (cache / "family" / "a.bin.sha256").exists()
-    assert fetch(unknown)["a.bin"].read_bytes() == BODY
-
-
 def test_a_disk_that_fails_is_not_the_network(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told to put files in place, and nothing is asked for again."""
     wanted = source(server)
@@ -238,21 +181,6 @@ def test_a_disk_that_fails_is_not_the_network(server: Any, cache: Path, monkeypa
     assert explain(caught.value) == (f"{cache / 'family' / 'a.bin'}: Input/output error", 1)
 
 
-def test_a_file_that_another_process_puts_there_after_all(
-    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = source(server)
-    file = cache / wanted.path
-
-    def cut(*_: object) -> None:
-        file.write_bytes(BODY)
-        raise download._NetworkError("cut")
-
-    monkeypatch.setattr(download, "_transfer", cut)
-    with pytest.raises(DownloadError, match=r"could not be downloaded \(cut\).*put this file in place"):
-        fetch(wanted)
-
-
 def _fails(number: int) -> Callable[..., NoReturn]:
     def fail(*_: object, **__: object) -> NoReturn:
         raise OSError(number, os.strerror(number))
@@ -260,49 +188,8 @@ def _fails(number: int) -> Callable[..., NoReturn]:
     return fail
 
 
-def test_a_file_is_on_disk_before_it_has_its_name(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    for name in ("fsync", "replace"):
-        call = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *args, n=name, c=call: (done.append(n), c(*args))[1])
-    fetch(source(server))
-    assert done[done.index("replace") - 1 :] == ["fsync", "replace", "fsync"]  # that of the folder comes before
-    del done[:]
-    (cache / "family" / "a.bin").unlink()
-    fetch(source(server, known=False))
-    assert done[done.index("replace") - 1 :] == ["fsync", "replace", "fsync"] * 2  # the record of its hash first
-
-
-def test_another_process_that_downloads_is_waited_for_and_named(
-    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It may be stopped: who waits has to see for whom."""
-    wanted, holder = source(server), f"process {os.getpid()}"
-    monkeypatch.setattr(folder_lock._Holder, "words", lambda _: holder)
-    told: queue.SimpleQueue[str] = queue.SimpleQueue()
-    monkeypatch.setattr(warnings, "warn", lambda message, **_: told.put(message))
-    with ThreadPoolExecutor(1) as pool:
-        with folder_lock.locked(cache / "family"):
-            waiting = pool.submit(fetch, wanted)
-            assert told.get(timeout=60) == f"waiting for {holder}, which downloads to {cache / 'family'}"
-            assert server.requests == []
-        assert waiting.result(60)["a.bin"].read_bytes() == BODY
-    assert [path.name for path in (cache / "family").iterdir()] == ["a.bin"]
-
-
 def test_what_is_cached_needs_no_lock(server: Any, cache: Path) -> None:
     """The cache may be read-only."""
     fetch(source(server))
     with folder_lock.locked(cache / "family"):
-        assert fetch(source(server))["a.bin"].read_bytes() == BODY
-
-
-def test_a_file_system_without_locks_downloads_all_the_same(
-    server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(file: object, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.warns(UserWarning, match="cannot be locked"):
         assert fetch(source(server))["a.bin"].read_bytes() == BODY

@@ -18,15 +18,13 @@ from support.stored import contents
 
 from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.from_files import arrays
 from dorylax.graph.from_files import import_graph as module
 from dorylax.graph.from_files import sources as files
-from dorylax.graph.from_files.columns import Wanted
-from dorylax.graph.from_files.import_graph import DiskSpaceError, ImportHeldError, import_graph
+from dorylax.graph.from_files.import_graph import DiskSpaceError, import_graph
+from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
-from dorylax.store.folder_lock import locked
 
 MEMORY = 1 << 30
 COLUMNS = ("source", "target", "w", "k")
@@ -236,12 +234,6 @@ def test_names_are_numbered_as_they_occur(tmp_path, separator):
     _same(tmp_path / "out", expected | {"original_ids": np.array([name.encode() for name in number])})
 
 
-def test_names_ofcontents(tmp_path):
-    np.save(tmp_path / "e.npy", np.array([["a", "b"], ["b", "größe"], ["a", "a"]]))
-    _import(tmp_path, [tmp_path / "e.npy"], wanted=Wanted(ids="names"))
-    assert contents(tmp_path / "out")["original_ids"].tolist() == [b"a", b"b", "größe".encode()]
-
-
 def test_a_data_set_is_what_is_saved_of_one(tmp_path):
     edges, rng = _graph(), np.random.default_rng(1)
     labels = rng.integers(-1, 4, 20)
@@ -333,8 +325,6 @@ BAD = {
         r"line 2: '2147483647 1': source 2147483647 is out of range: .* --ids integers",
     ),
     "fraction": ("1 2\n1.5 3\n", {}, r"line 2, has in column 1 not an integer: '1.5 3'"),
-    "exponent": ("1 2\n1e3 3\n", {}, r"line 2, has in column 1 not an integer: '1e3 3'"),
-    "underscore": ("1 2\n1_0 3\n", {}, r"line 2, has in column 1 not an integer: '1_0 3'"),
     "hexadecimal": ("1 2\n0x10 3\n", {}, r"line 2, has in column 1 not an integer: '0x10 3'"),
     "65 bits": ("1 2\n9223372036854775808 3\n", {"ids": "integers"}, "an integer that does not fit 64 bits"),
     "blank name": ('a,b\n" ",c\n', {"ids": "names"}, r"line 2, has in column 1 no name"),
@@ -385,15 +375,6 @@ def test_irregular_lines_after_the_first_thousand(tmp_path):
     rows = ["0 1\n"] * 1500 + ["# c\n", "\n", "  2   0\n", "1 2\n"]
     (tmp_path / "e.txt").write_text("".join(rows))
     assert _import(tmp_path, [tmp_path / "e.txt"]).num_edges == 1502
-
-
-def test_a_value_that_is_not_finite_far_in_an_array_is_numbered_rightly(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays, "_PIECE", 7)
-    weights = np.ones(30)
-    weights[23] = np.nan
-    np.savez(tmp_path / "e.npz", edge_index=_graph(num_edges=30), w=weights)
-    with pytest.raises(GraphError, match=r"e\.npz, edge 23: .*: w has a value that is not finite: --allow"):
-        _import(tmp_path, [tmp_path / "e.npz"], wanted=Wanted(values={"w": None}))
 
 
 FORMATS = {
@@ -477,15 +458,6 @@ def test_arrays_that_are_no_edges(tmp_path, case):
         _import(tmp_path, [path], wanted=Wanted(**options))
 
 
-def test_a_damaged_archive(tmp_path):
-    np.savez(tmp_path / "e.npz", edge_index=_graph())
-    content = bytearray((tmp_path / "e.npz").read_bytes())
-    content[1000] ^= 1
-    (tmp_path / "e.npz").write_bytes(content)
-    with pytest.raises(GraphError, match=r"e\.npz: array edge_index (is damaged|cannot be read)"):
-        _import(tmp_path, [tmp_path / "e.npz"])
-
-
 def test_arguments_that_do_not_fit(tmp_path):
     source = _text(tmp_path / "e.txt", _graph())
     weighted = _text(tmp_path / "w.txt", [*_graph(), range(300)])
@@ -532,11 +504,7 @@ def test_arguments_that_do_not_fit(tmp_path):
 
 SUMS = {
     "int8": (100, "int64"),
-    "uint8": (200, "int64"),
-    "int32": (2**31 - 1, "int64"),
-    "int64": (2**63 - 1, "float64"),
     "float16": (60000, "float32"),
-    "float32": (3e38, "float64"),
 }
 
 
@@ -550,46 +518,19 @@ def test_sums_that_exceed_their_type(tmp_path, dtype):
     _import(tmp_path, [tmp_path / "e.csv"], wanted=wanted._replace(values={"w": np.dtype(wider)}), coalesce="sum")
 
 
-def test_two_imports_to_one_archive(tmp_path):
-    source = _text(tmp_path / "e.txt", _graph())
-    message = r"out is being imported by this process, since .*: wait for it, or"
-    with locked(tmp_path / "out.import"), pytest.raises(ImportHeldError, match=message):
-        _import(tmp_path, [source])
-
-
-CHANGED = {
-    "rewritten": "only its permissions, owner or names, as by chmod or ln, or it was written to under its old time",
-    "replaced": "another file has its name now",
-    "touched": "it was written to",
-    "lengthened": "[0-9,]+ bytes then, [0-9,]+ now",
-    "removed": "it is gone",
-}
-
-
-@pytest.mark.parametrize("how", CHANGED)
+@pytest.mark.parametrize("how", ["written to", "gone"])
 def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
     source = _text(tmp_path / "e.txt", _graph())
-    real_load, state = module._load, source.stat()
+    real_load = module._load
 
     def load(*arguments, **options):
         found = real_load(*arguments, **options)
-        if how == "rewritten":
-            source.write_bytes(source.read_bytes()[::-1])
-            os.utime(source, ns=(state.st_atime_ns, state.st_mtime_ns))
-        elif how == "replaced":
-            shutil.copy2(source, tmp_path / "other")
-            os.replace(tmp_path / "other", source)
-        elif how == "touched":
-            os.utime(source)
-        elif how == "lengthened":
-            source.write_bytes(source.read_bytes() * 2)
-        else:
-            source.unlink()
+        os.utime(source) if how == "written to" else source.unlink()
         return found
 
     monkeypatch.setattr(module, "_load", load)
     with pytest.raises(
-        GraphError, match=rf"e\.txt has changed since the import began \({CHANGED[how]}\): import it again"
+        GraphError, match=rf"e\.txt has changed since the import began \(it (was|is) {how}\): import it"
     ):
         _import(tmp_path, [source])
     assert not (tmp_path / "out").exists()

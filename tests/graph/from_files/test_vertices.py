@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from support.stored import contents
 
-from dorylax.graph.from_files.columns import Wanted
 from dorylax.graph.from_files.import_graph import import_graph
+from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.validate import GraphError
 

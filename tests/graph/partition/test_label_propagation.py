@@ -76,23 +76,6 @@ def test_refining_counts_weights_and_leaves_room(hidden: tuple[Graph, np.ndarray
 
 
 @pytest.mark.usefixtures("coarse")
-@pytest.mark.parametrize(
-    "graph",
-    [
-        Graph.from_coo([], [], 2000),
-        Graph.from_coo([0] * 1999, range(1, 2000), 2000),
-        Graph.from_coo(range(1999), range(1, 2000), 2000),
-    ],
-    ids=["no edges", "star", "path"],
-)
-def test_graphs_without_communities(graph: Graph) -> None:
-    parts = _parts(graph, 8)
-    sizes = np.bincount(parts, minlength=8)
-    assert len(sizes) == 8
-    assert sizes.max() <= 1.5 * 250
-
-
-@pytest.mark.usefixtures("coarse")
 def test_large_graphs_are_ordered_nearly_as_well_as_by_metis(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = load("communities", size="small", num_features=1, num_classes=20).graph
     parts = []

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from support.graphs import messy_graph
 
-from dorylax.graph import Graph
-from dorylax.graph.partition import PartitionError, lay_out, partition, report
+from dorylax.graph.partition import lay_out, partition, report
 from dorylax.graph.partition.quality import interval_balance
 
 
@@ -39,17 +38,6 @@ def test_against_counting(monkeypatch: pytest.MonkeyPatch, servers: int, symmetr
     assert found.edge_balance == pytest.approx(max(found.edges) / (len(pairs) / servers))
     assert found.vertex_balance == pytest.approx(max(found.vertices) / (20 / servers))
     assert json.loads(json.dumps(found.to_dict()))["cut_share"] == found.cut_edges / len(pairs)
-
-
-def test_a_graph_without_edges() -> None:
-    graph = Graph.from_coo([], [], 4)
-    found = report(graph, partition(graph, 2, method="range"), forward=[4])
-    assert (found.cut_share, found.edge_balance, found.received_bytes) == (0.0, 1.0, (0, 0))
-
-
-def test_another_graph_is_refused() -> None:
-    with pytest.raises(PartitionError, match="another graph"):
-        report(messy_graph(seed=1), partition(messy_graph(), 2))
 
 
 def test_interval_balance() -> None:

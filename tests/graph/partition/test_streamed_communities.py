@@ -15,14 +15,14 @@ from dorylax.graph.partition.streamed_communities import (
     communities_within,
 )
 from dorylax.graph.partition.streamed_communities import streamed_communities as find
-from dorylax.graph.stream.edge_rows import EdgeRows
+from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.validate import GraphError
 
 ROOM = 400 << 20
 
 
 def rows_of(graph: Graph) -> EdgeRows:
-    return EdgeRows.of_arrays(*graph.host_rows())
+    return EdgeRows(*map(Source.held, graph.host_rows()))
 
 
 def inside(graph: Graph, labels: np.ndarray) -> float:

@@ -22,6 +22,7 @@ from dorylax.graph.array_names import ORDER
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.mapped import ChangedFileError
 from dorylax.graph.stream import moving, reordering
+from dorylax.graph.stream.edge_rows import Source
 from dorylax.graph.stream.reordering import write_in_order
 from dorylax.graph.validate import GraphError
 from dorylax.store.folder_lock import FolderHeldError, locked
@@ -92,7 +93,7 @@ def small_blocks():
         patch.setattr(moving, "BLOCK_BYTES", 64)
         patch.setattr(moving, "_BLOCK", 16)
         patch.setattr(moving, "_WORKING_BYTES", 256)
-        patch.setattr("dorylax.graph.stream.row_sources.BLOCK_BYTES", 64)
+        patch.setattr("dorylax.graph.stream.edge_rows.BLOCK_BYTES", 64)
         yield
 
 
@@ -156,32 +157,6 @@ def test_data_that_change_meanwhile_is_not_reordered(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_sparse_features_and_a_split_that_is_not_stored(tmp_path: Path) -> None:
-    rng = np.random.default_rng(3)
-    dense = np.where(rng.random((40, 6)) < 0.3, rng.random((40, 6)), 0).astype(np.float32)
-    from scipy.sparse import csr_array
-
-    rows = csr_array(dense)
-    graph = messy_graph(40, 100).symmetrise()
-    np.savez(
-        tmp_path / "given.npz",
-        indptr=graph.incoming.offsets,
-        indices=graph.incoming.neighbours,
-        features_indptr=rows.indptr,
-        features_indices=rows.indices,
-        features_data=rows.data,
-        features_shape=np.array(dense.shape),
-        labels=rng.integers(0, 3, 40),
-    )
-    order = rng.permutation(40).astype(np.int32)
-    with open_arrays(tmp_path / "given.npz") as archive:
-        write_in_order(archive, order, tmp_path / "moved", tmp_path, room=20_000)
-    expected = Dataset.from_folder(tmp_path / "given.npz", split_seed=4).reorder(order)
-    found = Dataset.from_folder(tmp_path / "moved", split_seed=4)
-    np.testing.assert_array_equal(found.features, expected.features)
-    np.testing.assert_array_equal(found.train_mask, expected.train_mask)
-
-
 @pytest.fixture
 def given_file(tmp_path: Path) -> Path:
     data_of(messy_graph(3000, 20_000).symmetrise()).save(tmp_path / "given")
@@ -216,7 +191,7 @@ def test_a_full_disk_loses_nothing(given_file: Path, monkeypatch: pytest.MonkeyP
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("dorylax.graph.stream.buckets.Buckets.append", full)
+    monkeypatch.setattr("dorylax.graph.stream.moving.Buckets.append", full)
     with pytest.raises(OSError, match="No space left on device") as raised:
         reordering.reorder_on_disk(given_file, out, memory=8 * GIB)
     assert raised.value.filename == str(out)
@@ -240,6 +215,12 @@ def test_too_little(
     with pytest.raises((GraphError, OSError), match=told):
         reordering.reorder_on_disk(given_file, given_file.with_name("out"), memory=memory)
     assert [path.name for path in given_file.parent.iterdir()] == ["given"]
+
+
+def test_a_room_that_takes_too_many_files_says_so(tmp_path: Path) -> None:
+    move = moving.Move(np.arange(5000, dtype=np.int32), tmp_path, 4 * 64 + 100)
+    with pytest.raises(GraphError, match=r"would take 1,\d\d\d files at once, and at most 1,000 are opened: give more"):
+        list(move.rows(Source.held(np.zeros((5000, 1), np.float32))))
 
 
 def test_arrays_that_nobody_knows_are_refused(tmp_path: Path) -> None:
