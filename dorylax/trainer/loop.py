@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -62,6 +63,10 @@ class TrainingLoop:
 
     def run(self, loop: LoopState) -> TrainResult:
         """Train from a state to the end of the run; `Trainer.fit` lists the errors."""
+        with contextlib.nullcontext() if self.files is None else self.files.saving():
+            return self._run(loop)
+
+    def _run(self, loop: LoopState) -> TrainResult:
         runner, files, requests = self.runner, self.files, self.requests
         first_epoch = loop.epochs
         observers = self.observers
@@ -104,7 +109,7 @@ class TrainingLoop:
                 servers.sync()  # before the checkpoint, which does not contain these records
             if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried, loop.report = runner.carried(), runner.report()
-                files.save(loop)
+                files.save(loop, wait=False)
         result = self._end(loop, stopped, first_epoch)
         for observer in observers:
             observer.finished(result)

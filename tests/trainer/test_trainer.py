@@ -462,9 +462,7 @@ def test_one_run_at_a_time_trains_in_a_directory(trainer, tmp_path, watcher, res
                 trainer(epochs=3, run_directory=tmp_path, resume=resume).fit()
             refused.append(written() == files)
 
-    result = trainer(
-        epochs=4, checkpoint_every=1, run_directory=tmp_path, resume=True, observers=[watcher(second)]
-    ).fit()
+    result = trainer(epochs=4, run_directory=tmp_path, resume=True, observers=[watcher(second)]).fit()
     assert refused == [True]
     assert result.stopped == "epochs"
     assert not (tmp_path / LOCK).exists()
