@@ -15,7 +15,7 @@ from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.runs.result import Stopped, Trained, TrainingError, TrainResult
+from dorylax.runs.result import Stopped, TrainingError, TrainResult
 from dorylax.store.metrics import MetricsWriter
 from dorylax.store.servers import ServersWriter
 from dorylax.trainer.epoch import run_epoch
@@ -27,6 +27,7 @@ from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.trained import TrainedModel
 
 
 @final
@@ -58,7 +59,7 @@ class TrainingLoop:
     observers: Sequence[Observer]
     files: RunFiles | None
     requests: StopRequests | None
-    trained: Callable[[LoopState, Tree, Tree], Trained]
+    trained: Callable[[LoopState, Tree, Tree], TrainedModel]
     begun: float
 
     def run(self, loop: LoopState) -> TrainResult:

@@ -10,11 +10,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
@@ -36,7 +36,7 @@ from dorylax.graph.room import gibibytes
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
 from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
-from dorylax.store.folder_lock import FolderHeldError, clear_work_folder, work_folder
+from dorylax.store.folder_lock import FolderHeldError, work_folder
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
@@ -48,18 +48,6 @@ _SPLIT = (
 _LEAST_BUFFERS = 1 << 26
 _LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results
 _ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, without values
-
-
-@final
-class ImportHeldError(DorylaxError, RuntimeError):
-    """Another process imports to the same folder."""
-
-
-@final
-class DiskSpaceError(DorylaxError, OSError):
-    """The disk is too small for the import."""
-
-    user_error = False
 
 
 class Estimate(NamedTuple):
@@ -158,9 +146,9 @@ def import_graph(
 
     Raises:
         GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
-        DiskSpaceError: The disk has less space than the import needs.
-        ImportMemoryError: The import needs more memory than `memory`.
-        ImportHeldError: Another process imports to the same folder.
+        RunError: The disk has less space than the import needs.
+        RunError: The import needs more memory than `memory`.
+        RunError: Another process imports to the same folder.
         OSError: A source cannot be read, or the file system refuses.
     """
     if memory < LEAST_MEMORY:
@@ -250,15 +238,9 @@ def _held(work: Path, path: Path) -> Iterator[None]:
     """Lock and empty the folder of temporary files; empty it again at the end."""
     try:
         with work_folder(work):
-            clear_work_folder(work)
-            try:
-                yield
-            finally:
-                clear_work_folder(work)
+            yield
     except FolderHeldError as error:
-        raise ImportHeldError(
-            f"{path} is being imported by {error.holder}: wait for it, or give another --out"
-        ) from None
+        raise RunError(f"{path} is being imported by {error.holder}: wait for it, or give another --out") from None
 
 
 def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:
@@ -332,11 +314,11 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
     """Return an estimate that the disk has room for.
 
     Raises:
-        DiskSpaceError: The disk has less room.
+        RunError: The disk has less room.
     """
     size = estimate.temporary_bytes + estimate.folder_bytes
     if size > estimate.free_bytes:
-        raise DiskSpaceError(
+        raise RunError(
             f"{path.parent}: about {estimate.edges:,} edges take about {gibibytes(size)} of disk, "
             f"{gibibytes(estimate.temporary_bytes)} of it for a while, and {gibibytes(estimate.free_bytes)} are free: --out "
             "on another disk"

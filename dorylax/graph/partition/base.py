@@ -15,8 +15,8 @@ from typing import final
 
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.partition.files import read, write
 from dorylax.graph.rows import spans
 
@@ -48,17 +48,17 @@ class Partition:
         """Passes for the graph of the partition.
 
         Raises:
-            PartitionError: It is another graph, or the same one with its rows in another order; names the folder of the
+            InputError: It is another graph, or the same one with its rows in another order; names the folder of the
                 partition.
         """
         origin = "the partition" if self.folder is None else f"the partition in {self.folder}"
         told = f"make one for this graph (`dorylax partition`), or give the graph that {origin} was made for"
         if len(self.parts) != graph.num_vertices:
-            raise PartitionError(
+            raise InputError(
                 f"{origin} is of a graph of {len(self.parts)} vertices, this one has {graph.num_vertices}: {told}"
             )
         if (digest := graph_digest(graph)) != self.graph_digest:
-            raise PartitionError(
+            raise InputError(
                 f"{origin} is of another graph (digest {self.graph_digest}, this one has {digest}) or of another order "
                 f"of its rows: {told}"
             )
@@ -71,7 +71,7 @@ class Partition:
             beside: writes the shards that were cut by it into the folder that it is given.
 
         Raises:
-            PartitionError: there is something else at the path.
+            InputError: there is something else at the path.
             OSError: the file system refuses.
         """
         fields = dataclasses.asdict(self)
@@ -83,7 +83,7 @@ class Partition:
         """A saved partition.
 
         Raises:
-            PartitionError: there is none in the folder, it is of another version, or it is damaged.
+            InputError: there is none in the folder, it is of another version, or it is damaged.
             OSError: the file system refuses.
         """
         parts, fields = read(Path(folder))

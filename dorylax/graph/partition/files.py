@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
 from dorylax.graph.manifest import MANIFEST, is_array_folder
 from dorylax.graph.mapped import ChangedFileError
-from dorylax.graph.partition.errors import PartitionError
 from dorylax.graph.shard_names import OLD_PARTITION
 from dorylax.graph.stored import NPY_DAMAGE
 from dorylax.graph.validate import GraphError
@@ -31,12 +31,12 @@ def check_free(folder: Path) -> None:
     """Pass if a partition may be saved.
 
     Raises:
-        PartitionError: The path is a file, the current folder, or a folder that holds anything but a saved partition.
+        InputError: The path is a file, the current folder, or a folder that holds anything but a saved partition.
     """
     try:
         check_target(folder)
     except GraphError as error:
-        raise PartitionError(str(error)) from error
+        raise InputError(str(error)) from error
 
 
 def write(
@@ -51,7 +51,7 @@ def write(
         beside: Writes shards into the folder that it is given.
 
     Raises:
-        PartitionError: As for `check_free`.
+        InputError: As for `check_free`.
         OSError: The file system refuses.
     """
     check_free(folder)
@@ -70,7 +70,7 @@ def read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
     """Return a saved partition: `parts`, int32 `[V]`, and the other fields.
 
     Raises:
-        PartitionError: There is none in the folder, it has another version, or it is damaged.
+        InputError: There is none in the folder, it has another version, or it is damaged.
         OSError: The file system refuses.
     """
     while True:
@@ -86,7 +86,7 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
     try:
         stored = open_arrays(folder)
     except GraphError as error:
-        raise PartitionError(str(error)) from error
+        raise InputError(str(error)) from error
     try:
         with stored:
             stored.require("parts", *_FIELDS)
@@ -95,7 +95,7 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
             stored.check_unchanged()
     except GraphError as error:
         stored.check_unchanged()
-        raise PartitionError(f"{error}: make the partition again (`dorylax partition`)") from error
+        raise InputError(f"{error}: make the partition again (`dorylax partition`)") from error
     return _checked(folder / MANIFEST, parts, fields)
 
 
@@ -103,7 +103,7 @@ def _read_old(folder: Path) -> tuple[np.ndarray, dict[str, Any]]:
     """Read a partition of an earlier version."""
     path, array = (folder / name for name in OLD_PARTITION)
     if not path.is_file():
-        raise PartitionError(f"{folder} is not a saved partition: it has no {MANIFEST} (`dorylax partition` makes one)")
+        raise InputError(f"{folder} is not a saved partition: it has no {MANIFEST} (`dorylax partition` makes one)")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         content = array.read_bytes()
@@ -136,5 +136,5 @@ def _checked(path: Path, parts: np.ndarray, fields: dict[str, Any]) -> tuple[np.
     return parts, fields
 
 
-def _damaged(path: Path, why: str) -> PartitionError:
-    return PartitionError(f"{path} is damaged ({why}): make the partition again")
+def _damaged(path: Path, why: str) -> InputError:
+    return InputError(f"{path} is damaged ({why}): make the partition again")

@@ -41,7 +41,7 @@ from dorylax.graph.stream.row_sources import Source, blocks, row_bytes, rows_of
 from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_permutation
 from dorylax.machine import resident_bytes
-from dorylax.store.folder_lock import clear_work_folder, work_folder
+from dorylax.store.folder_lock import work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
@@ -127,11 +127,7 @@ def scratch_beside(out: Path) -> Iterator[Path]:
     """
     folder = out.with_name(f".{out.name}.scratch")
     with work_folder(folder), named(out):
-        clear_work_folder(folder)
-        try:
-            yield folder
-        finally:
-            clear_work_folder(folder)
+        yield folder
 
 
 def write_in_order(

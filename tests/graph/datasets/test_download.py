@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.graph.datasets import DatasetError, download
-from dorylax.graph.datasets.base import DownloadError, Source
+from dorylax.graph.datasets.base import Source
 from dorylax.store import folder_lock
 from dorylax.terminal.failures import explain
 
@@ -61,7 +62,7 @@ def test_continues_after_the_connection_was_cut(server: Any, cache: Path) -> Non
 
 def test_gives_up_when_nothing_arrives_but_keeps_what_did(server: Any, cache: Path) -> None:
     server.cuts["/a.bin"] = [3000, 0]
-    with pytest.raises(DatasetError, match="the connection ended after 0 of 7240 bytes"):
+    with pytest.raises(RunError, match="the connection ended after 0 of 7240 bytes"):
         fetch(source(server))
     part = cache / "family" / "a.bin.part"
     assert part.read_bytes() == BODY[:3000]
@@ -158,7 +159,7 @@ def test_offline_the_error_says_what_to_put_where(server: Any, cache: Path) -> N
     nowhere = "http://127.0.0.1:1"  # nothing listens on port 1
     one = dataclasses.replace(here, path="family/b.bin", url=f"{nowhere}/b.bin")
     two = Source("family/c.bin", f"{nowhere}/c.bin")
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(RunError) as caught:
         fetch(here, one, two)
     message = str(caught.value)
     assert "data set 'thing' is not cached" in message
@@ -174,7 +175,7 @@ def test_offline_the_error_says_what_to_put_where(server: Any, cache: Path) -> N
 def test_an_answer_that_is_not_the_file(server: Any, cache: Path) -> None:
     wanted = source(server)
     del server.files["/a.bin"]
-    with pytest.raises(DatasetError, match="Not Found"):
+    with pytest.raises(RunError, match="Not Found"):
         fetch(wanted)
 
 
@@ -246,10 +247,10 @@ def test_a_file_that_another_process_puts_there_after_all(
 
     def cut(*_: object) -> None:
         file.write_bytes(BODY)
-        raise download._NetworkError("cut")
+        raise RunError("cut")
 
     monkeypatch.setattr(download, "_transfer", cut)
-    with pytest.raises(DownloadError, match=r"could not be downloaded \(cut\).*put this file in place"):
+    with pytest.raises(RunError, match=r"could not be downloaded \(cut\).*put this file in place"):
         fetch(wanted)
 
 
@@ -278,7 +279,7 @@ def test_another_process_that_downloads_is_waited_for_and_named(
 ) -> None:
     """It may be stopped: who waits has to see for whom."""
     wanted, holder = source(server), f"process {os.getpid()}"
-    monkeypatch.setattr(folder_lock._Holder, "words", lambda _: holder)
+    monkeypatch.setattr(folder_lock, "_described", lambda _: holder)
     told: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(warnings, "warn", lambda message, **_: told.put(message))
     with ThreadPoolExecutor(1) as pool:
