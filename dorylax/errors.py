@@ -23,6 +23,10 @@ class RunError(DorylaxError, RuntimeError):
     """A failure of the machine or of another process, or a run that would fail; the command line exits with code 1."""
 
 
+class RunWarning(UserWarning):
+    """A file of a run is damaged or cannot be written, and the run goes on without it."""
+
+
 @contextlib.contextmanager
 def named(path: Path, new: Path | None = None) -> Iterator[None]:
     """Make errors name the file that the user knows: its final place in `path` for a file in `new`, else `path`.

@@ -49,7 +49,7 @@ class Progress:
         """Record a report of a host.
 
         Raises:
-            LedgerError: The interval must not start the epoch.
+            RunError: The interval must not start the epoch.
         """
         if isinstance(news, Started):
             self.ledger.start(*news)

@@ -9,10 +9,11 @@ import jax
 import optax
 
 from dorylax.cost import Cluster, find_cluster
+from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.partition import Layout, Partition, PartitionError, lay_out, partition
+from dorylax.graph.partition import Layout, Partition, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.driver import DrivesEpochs
@@ -116,13 +117,13 @@ def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Lay
                     "pipeline.servers",
                     f"= {config.servers}, but the partition in {config.partition} is for {found.num_parts}",
                 )
-    except PartitionError as error:
+    except InputError as error:
         raise ConfigError.of(
             "pipeline.partition" if config.partition else "pipeline.partitioner", f"cannot be used: {error}"
         ) from error
     try:
         return lay_out(graph, found, config.intervals)
-    except PartitionError as error:
+    except InputError as error:
         even = "" if config.partitioner == "range" else ", or pipeline.partitioner=range, whose parts are even"
         raise ConfigError.of("pipeline.intervals", f"= {config.intervals} do not fit: {error}{even}") from error
 

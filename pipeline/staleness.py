@@ -9,7 +9,7 @@ import heapq
 from collections import Counter
 from typing import NamedTuple, final
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 
 
 class Allowance(NamedTuple):
@@ -44,11 +44,6 @@ class Allowance(NamedTuple):
         if epoch < 0:
             return -1
         return epoch if self.synchronous(epoch) else max(self.oldest_rows, epoch - self.staleness - 1)
-
-
-@final
-class LedgerError(DorylaxError, RuntimeError):
-    """Epochs that do not follow one another, or a barrier that comes too late: a fault of the caller."""
 
 
 @final
@@ -130,10 +125,10 @@ class Ledger:
         """Notes that an interval starts an epoch.
 
         Raises:
-            LedgerError: it may not.
+            RunError: it may not.
         """
         if not self.may_start(interval, epoch):
-            raise LedgerError(
+            raise RunError(
                 f"interval {interval} must not start epoch {epoch}: its next is {self._next[interval]}, and {self.horizon} "
                 "is the newest that may be started now"
             )
@@ -147,13 +142,13 @@ class Ledger:
             Whether `min_epoch` moved on.
 
         Raises:
-            LedgerError: the epoch before it is not finished, or it was never started.
+            RunError: the epoch before it is not finished, or it was never started.
         """
         due = self._unfinished[interval]
         if epoch < due:
             return False
         if epoch > due or epoch >= self._next[interval]:
-            raise LedgerError(
+            raise RunError(
                 f"interval {interval} cannot have finished epoch {epoch}: its first unfinished epoch is {due}, and it has "
                 f"started those before {self._next[interval]}"
             )
@@ -176,10 +171,10 @@ class Ledger:
             hold: even then nobody starts it, until `release`.
 
         Raises:
-            LedgerError: the epoch, or one after it, was started.
+            RunError: the epoch, or one after it, was started.
         """
         if epoch <= self.newest_started:
-            raise LedgerError(
+            raise RunError(
                 f"a barrier before epoch {epoch} comes too late: epoch {self.newest_started} was started; "
                 f"{self.newest_started + 1} is the first that can have one"
             )
@@ -195,10 +190,10 @@ class Ledger:
             epoch: not before an earlier limit.
 
         Raises:
-            LedgerError: there is a later limit, which somebody may have come to.
+            RunError: there is a later limit, which somebody may have come to.
         """
         if self._limit is not None and epoch < self._limit:
-            raise LedgerError(f"the limit cannot go back from epoch {self._limit} to epoch {epoch}")
+            raise RunError(f"the limit cannot go back from epoch {self._limit} to epoch {epoch}")
         self._limit = epoch
 
     def holds(self, epoch: int) -> bool:
@@ -209,10 +204,10 @@ class Ledger:
         """Ends the hold on an epoch: its barrier is then lifted as any other is.
 
         Raises:
-            LedgerError: it is not held.
+            RunError: it is not held.
         """
         if epoch not in self._held:
-            raise LedgerError(f"epoch {epoch} is not held: there are holds on {sorted(self._held) or 'none'}")
+            raise RunError(f"epoch {epoch} is not held: there are holds on {sorted(self._held) or 'none'}")
         self._held.remove(epoch)
         self._lift()
 

@@ -133,9 +133,14 @@ class TensorResult:
     end: float
 
 
+@final
 class TaskFailedError(DorylaxError):
-    """A worker died, or its answer was lost: the task may be run again."""
+    """A worker died, or its answer was lost; the task may run again.
 
+    Attributes:
+        throttled: Whether the task did not start, since too many calls run. A later retry may succeed.
+    """
 
-class TaskThrottledError(TaskFailedError):
-    """The task did not begin: too many run already, or none can just now. It may be asked for again a little later."""
+    def __init__(self, text: str, *, throttled: bool = False) -> None:
+        super().__init__(text)
+        self.throttled = throttled

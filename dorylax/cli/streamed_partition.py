@@ -12,6 +12,7 @@ import numpy as np
 
 from dorylax.cli.budget import Memory
 from dorylax.config.schema import DataConfig
+from dorylax.errors import InputError
 from dorylax.graph.array_folder import open_arrays, scratch_folder
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
@@ -25,7 +26,7 @@ from dorylax.graph.stream.reordering import stored_bytes, write_in_order
 from dorylax.graph.validate import check_disk
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
-from dorylax.memory.streamed_partition import MAPPED_SHARE, PartitionMemoryError, in_memory_bytes, streams
+from dorylax.memory.streamed_partition import MAPPED_SHARE, in_memory_bytes, streams
 from dorylax.trainer.from_config import prepare_data
 
 
@@ -63,7 +64,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
     memory.
 
     Raises:
-        PartitionMemoryError: The given budget, or all the memory there is, is too small.
+        InputError: The given budget, or all the memory there is, is too small.
         GraphError, DatasetError, OSError: As for `shape_of`.
     """
     shape = shape_of(config)
@@ -72,7 +73,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
     options: Any = {"servers": servers, "method": method, "ids": ids}
     try:
         on_disk = streams(shape, **options, memory=memory.bytes - resident_bytes())
-    except PartitionMemoryError:
+    except InputError:
         limit = memory_limit()
         if memory.given or (limit is not None and in_memory_bytes(shape, **options) > limit.bytes):
             raise

@@ -32,13 +32,14 @@ from dorylax.config.schema import (
     is_own,
 )
 from dorylax.config.tasks import SPECS, TaskConfig, TaskSpec
+from dorylax.errors import InputError
 from dorylax.near_matches import did_you_mean
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
 from dorylax.settings.strict_yaml import dump
-from dorylax.user_code.references import Arguments, UserCodeError, is_reference, options_of
+from dorylax.user_code.references import Arguments, is_reference, options_of
 from dorylax.user_code.trust import FolderCode
 
 # Options that a model's recipe leaves open. Values that a recipe gives come first.
@@ -117,7 +118,7 @@ class RunConfig(BaseModel):
         """Return the reference to load a model or an optimizer by: the present place of code that a folder names.
 
         Raises:
-            InputError, UserCodeError: as `FolderCode.located`.
+            InputError: as `FolderCode.located`.
         """
         return name if self.code is None else self.code.located(name)
 
@@ -345,7 +346,7 @@ def _own(
         return {option: value for option, value in code.options[name].items() if option in usual}
     try:
         found = options_of(name if code is None else code.located(name), given, usual)
-    except UserCodeError as error:
+    except InputError as error:
         raise ConfigError(f"{key} = {error}", key) from None
     return {
         option: default if isinstance(default, bool | int | float | str) else usual[option]

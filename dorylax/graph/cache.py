@@ -7,14 +7,8 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import final
 
-from dorylax.errors import DorylaxError
-
-
-@final
-class NoCacheError(DorylaxError, RuntimeError):
-    """There is no place for the cache."""
+from dorylax.errors import RunError
 
 
 def cache_directory() -> Path:
@@ -38,7 +32,7 @@ def _temporary_home() -> Path:
     folder = Path(tempfile.gettempdir()) / f"dorylax-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise NoCacheError(f"there is no home folder for a cache, and {folder} is somebody else's: set DORYLAX_CACHE")
+        raise RunError(f"there is no home folder for a cache, and {folder} is somebody else's: set DORYLAX_CACHE")
     return folder
 
 

@@ -34,7 +34,7 @@ from dorylax.graph.shard_files import read_shard
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError
 from dorylax.graph.verification import State, state_of
-from dorylax.store.base import Content, OtherContentError, Storage, check_content, check_name
+from dorylax.store.base import Content, Storage, check_name, has_content
 from dorylax.store.durable import make_folder
 from dorylax.store.local import LocalStorage
 from dorylax.store.places import local_copy, open_storage
@@ -248,9 +248,7 @@ class ShardedData:
 
 def _copy(storage: Storage, name: str, path: Path, content: Content) -> None:
     """Copy a stored file to a path, unless the file there has the same content."""
-    try:
-        check_content(path, content, str(path))
-    except (FileNotFoundError, OtherContentError):
+    if not has_content(path, content):
         storage.fetch(name, path, content)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
-
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.validate import gibibytes
@@ -16,11 +14,6 @@ MAPPED_SHARE = 8
 # Parts, orders and their inverse, labels, in-degrees and their sums, a server's numbering; and whether each vertex is a
 # ghost of each server.
 _VERTEX_BYTES = 64
-
-
-@final
-class PartitionMemoryError(DorylaxError, ValueError):
-    """A partition that does not fit in its memory."""
 
 
 def in_memory_bytes(shape: DataShape, *, servers: int, method: Method, ids: bool) -> int:
@@ -47,13 +40,13 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
         memory: bytes that may be held beside the program.
 
     Raises:
-        PartitionMemoryError: neither fits; says what does not, and what to do.
+        InputError: neither fits; says what does not, and what to do.
     """
     V, E = shape.num_vertices, shape.num_edges
     if in_memory_bytes(shape, servers=servers, method=method, ids=ids) <= memory:
         return False
     if shape.origin != "archive":
-        raise PartitionMemoryError(
+        raise InputError(
             "a partition of this data set takes more than --memory, and only a folder can stay on disk: write one "
             "(Dataset.save), or give more"
         )
@@ -70,7 +63,7 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
     most = memory - memory // MAPPED_SHARE
     if sum(held.values()) > most:
         told = ", ".join(f"{what} {gibibytes(size)}" for what, size in held.items() if size)
-        raise PartitionMemoryError(
+        raise InputError(
             f"a partition in a stream takes more than the {gibibytes(most)} that --memory leaves for it: {told}"
         )
     return True

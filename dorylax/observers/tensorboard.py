@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from dorylax.errors import InputError
 from dorylax.runs.metric import ACCURACIES
 from dorylax.store.durable import sync_file
-from dorylax.store.run_directory import RunDirectoryAccessError
+from dorylax.store.run_directory import RunDirectoryError
 
 if TYPE_CHECKING:
     from dorylax.runs.result import EpochRecord, Mask, TrainResult
@@ -66,14 +66,14 @@ class TensorBoard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # After an error, that one is to be told, not what comes of it here.
-        with contextlib.nullcontext() if error is None else contextlib.suppress(RunDirectoryAccessError):
+        with contextlib.nullcontext() if error is None else contextlib.suppress(RunDirectoryError):
             self.close()
 
     def started(self, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
         """Begins a file.
 
         Raises:
-            RunDirectoryAccessError: the file system refuses.
+            RunDirectoryError: the file system refuses.
         """
         self.close()
         library = self._library
@@ -90,7 +90,7 @@ class TensorBoard:
         """Writes the scalars of an epoch.
 
         Raises:
-            RunDirectoryAccessError: the file system refuses, a full disk, say.
+            RunDirectoryError: the file system refuses, a full disk, say.
         """
         scalars = {
             "loss": record.loss,
@@ -110,7 +110,7 @@ class TensorBoard:
         """Writes the final accuracies, closes the file and puts it on disk.
 
         Raises:
-            RunDirectoryAccessError: the file system refuses.
+            RunDirectoryError: the file system refuses.
         """
         # At the step that a run of more epochs begins with, which forgets them there.
         names = ("val_accuracy", "test_accuracy", "val_loss", "test_loss")
@@ -129,7 +129,7 @@ class TensorBoard:
         """Closes the file; harmless when there is none.
 
         Raises:
-            RunDirectoryAccessError: the file system refuses what was still to be written; the file is closed.
+            RunDirectoryError: the file system refuses what was still to be written; the file is closed.
         """
         if self._writer is not None:
             writer, self._writer = self._writer, None
@@ -158,7 +158,7 @@ class TensorBoard:
         try:
             yield
         except OSError as error:
-            raise RunDirectoryAccessError(f"{self._folder} cannot be written: {error}") from error
+            raise RunDirectoryError(f"{self._folder} cannot be written: {error}", refused=True) from error
 
 
 def _new_file(folder: Path, first_epoch: int) -> Path:

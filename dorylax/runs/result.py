@@ -10,7 +10,7 @@ import dataclasses
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, final, runtime_checkable
+from typing import Any, Literal, final
 
 from dorylax.errors import DorylaxError
 from dorylax.runs.metric import ACCURACIES, METRICS
@@ -184,27 +184,6 @@ def still_falling(losses: Sequence[float]) -> bool:
     return whole > 0 and before - last >= _FALLING * whole
 
 
-@runtime_checkable
-class Trained(Protocol):
-    """A model with trained parameters; `TrainResult` documents the methods."""
-
-    def bound(self) -> Any:
-        """Return the user's model with the parameters."""
-        ...
-
-    def predict(self, graph: Any, x: Any, **inputs: Any) -> Any:
-        """Return its outputs."""
-        ...
-
-    def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, Any]:
-        """Return the outputs of its layers."""
-        ...
-
-    def export(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file."""
-        ...
-
-
 @final
 @dataclasses.dataclass(frozen=True)
 class TrainResult:
@@ -226,7 +205,7 @@ class TrainResult:
         pipeline: Mode, staleness, servers, intervals and counters of the pipeline; None without a pipeline.
         state: The model's state besides parameters (running statistics) after `best_epoch`; for a Linen module the other
             collections: `module.apply({"params": result.params, **result.state}, …)`.
-        trained: Model that predicts with `params` and `state`; None if only numbers are known.
+        trained: `dorylax.trainer.trained.TrainedModel` of `params` and `state`; None if only numbers are known.
     """
 
     history: list[EpochRecord]
@@ -240,7 +219,7 @@ class TrainResult:
     passes: tuple[str, ...] | None = None
     pipeline: dict[str, Any] | None = None
     state: Any = None
-    trained: Trained | None = dataclasses.field(default=None, repr=False, compare=False)
+    trained: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def model(self) -> Any:
@@ -284,7 +263,8 @@ class TrainResult:
             ValueError: As for `predict`.
             TypeError: The model is a function, which has no layers.
         """
-        return self._there.intermediates(graph, x, **inputs)
+        found: dict[str, Any] = self._there.intermediates(graph, x, **inputs)
+        return found
 
     def export(self, path: str | os.PathLike[str]) -> None:
         """Write the model as one file that needs only JAX and NumPy, for graphs of any size.
@@ -307,7 +287,7 @@ class TrainResult:
         return {**self.__dict__, "trained": None}
 
     @property
-    def _there(self) -> Trained:
+    def _there(self) -> Any:
         if self.trained is None:
             raise TrainingError("this result has numbers alone: Trainer(…, run_directory=…) has the run's model")
         return self.trained

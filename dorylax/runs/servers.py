@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class GraphServerMetrics:
-    """A graph server in an epoch: all work for its intervals in this epoch, whenever it was done.
+    """The work of a graph server for its intervals in an epoch, whenever it was done.
 
     Attributes:
-        epoch, server: which.
-        graph_threads: how many graph tasks it runs at a time.
-        graph_tasks: how many ran.
-        graph_seconds: that its threads were busy with them, of all threads together.
-        graph_queue_mean: tasks that waited for a thread when one came, itself included; on average over all that came.
-        graph_queue_max: the most.
-        tensor_tasks: how many were answered.
-        tensor_seconds: from the beginning to the end of each call that answered one, together.
-        tensor_calls_mean: tensor tasks that were under way or waited for a slot when one came, itself included; on average.
-        tensor_calls_max: the most.
-        gate_seconds: that its intervals waited before the epoch, together.
-        rows_seconds: that they waited for rows and sums of others, together.
-        weights_seconds: that they waited for their weights to come, together.
-        messages: sent to other graph servers.
-        message_bytes: likewise.
-        rows_by_lag: see `Counters.rows_by_lag`.
-        calls: of tensor tasks, by what became of them (`Outcome`).
+        epoch: Number of the epoch.
+        server: Number of the server.
+        graph_threads: Maximum number of concurrent graph tasks.
+        graph_tasks: Number of graph tasks.
+        graph_seconds: Busy time of all graph threads together.
+        graph_queue_mean: Mean length of the queue for a graph thread at the arrival of a task, which counts itself.
+        graph_queue_max: Maximum length of that queue.
+        tensor_tasks: Number of answered tensor tasks.
+        tensor_seconds: Total duration of the calls that answered them.
+        tensor_calls_mean: Mean number of tensor tasks that run or wait for a slot at the arrival of one, itself included.
+        tensor_calls_max: Maximum of that number.
+        gate_seconds: Total time that its intervals waited before the epoch.
+        rows_seconds: Total time that they waited for rows and sums of other intervals.
+        weights_seconds: Total time that they waited for their weights.
+        messages: Number of messages to other graph servers.
+        message_bytes: Bytes of these messages.
+        rows_by_lag: See `Counters.rows_by_lag`.
+        calls: Number of calls of tensor tasks by `Outcome`.
     """
+
+    kind: ClassVar[str] = "graph"
 
     epoch: int
     server: int
@@ -55,19 +58,23 @@ class GraphServerMetrics:
 @final
 @dataclasses.dataclass(frozen=True)
 class ParameterServerMetrics:
-    """A parameter server in an epoch.
+    """The work of a parameter server in an epoch.
 
     Attributes:
-        epoch, server: which.
-        pulls: of weights, that were answered.
-        pulls_held: pulls that gave the newest weights and demanded exact rows, because the stability gate was closed.
-        pushes: of parts of gradients.
-        updates: optimizer steps.
-        busy_seconds: that it computed gradients, steps and predictions.
-        bytes_received: of the pushes.
-        bytes_sent: of the weights pulled, and of gradients and updates to other parameter servers.
-        stashes_max: the most intervals that held a version at a time.
+        epoch: Number of the epoch.
+        server: Number of the server.
+        pulls: Number of answered pulls of weights.
+        pulls_held: Number of pulls that gave the newest weights and demanded exact rows, because the stability gate was
+            closed.
+        pushes: Number of received parts of gradients.
+        updates: Number of optimizer steps.
+        busy_seconds: Time to compute gradients, steps and predictions.
+        bytes_received: Bytes of the pushes.
+        bytes_sent: Bytes of pulled weights, and of gradients and updates for other parameter servers.
+        stashes_max: Maximum number of intervals that held a version of the weights at a time.
     """
+
+    kind: ClassVar[str] = "parameter"
 
     epoch: int
     server: int
@@ -82,28 +89,23 @@ class ParameterServerMetrics:
 
 
 ServerMetrics = GraphServerMetrics | ParameterServerMetrics
-_KINDS: dict[str, type[GraphServerMetrics] | type[ParameterServerMetrics]] = {
-    "graph": GraphServerMetrics,
-    "parameter": ParameterServerMetrics,
-}
 
 
 def to_dict(one: ServerMetrics) -> dict[str, Any]:
-    """The fields and their kind, as JSON may carry them."""
-    (kind,) = (kind for kind, made in _KINDS.items() if isinstance(one, made))
-    return {"kind": kind, **dataclasses.asdict(one)}
+    """Return the fields and the kind as JSON values."""
+    return {"kind": one.kind, **dataclasses.asdict(one)}
 
 
 def from_dict(fields: Mapping[str, Any]) -> ServerMetrics:
-    """Inverse of `to_dict`.
+    """Invert `to_dict`.
 
     Raises:
-        ValueError: an unknown kind, a missing or an unknown field.
+        ValueError: The kind is unknown.
+        TypeError: A field is missing or unknown.
     """
-    kind, given = fields.get("kind"), {name: value for name, value in fields.items() if name != "kind"}
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"kind must be one of {', '.join(_KINDS)}, got {kind!r}")
-    names = {field.name for field in dataclasses.fields(_KINDS[kind])}
-    if given.keys() != names:
-        raise ValueError(f"the line of a {kind} server has the fields {sorted(names)}, got {sorted(given)}")
-    return _KINDS[kind](**given)
+    given = dict(fields)
+    kind = given.pop("kind", None)
+    for record in (GraphServerMetrics, ParameterServerMetrics):
+        if record.kind == kind:
+            return record(**given)
+    raise ValueError(f"kind must be graph or parameter, got {kind!r}")

@@ -7,7 +7,7 @@ from typing import Any, Literal, final, get_args
 
 from dorylax.config import RunConfig
 from dorylax.cost import INSTANCES, Cluster, find_cluster
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.settings.errors import ConfigError
@@ -18,9 +18,7 @@ GPU_SERVER = INSTANCES["p3.2xlarge"]
 """Of the paper's GPU variant."""
 
 
-@final
-class ScenarioError(DorylaxError, ValueError):
-    """An impossible scenario; its text is one line for the user."""
+ScenarioError = InputError
 
 
 @final

@@ -182,7 +182,7 @@ def what_if(
     Raises:
         ScenarioError: The grid is invalid or too large. Nothing has been simulated.
         ConfigError: The settings of every point contradict each other. Nothing has been simulated.
-        SimulationError: A process has died.
+        RunError: A process has died.
         SplitError, ValueError, OSError: See `simulate`.
     """
     if not isinstance(grid, Grid):

@@ -12,7 +12,7 @@ from multiprocessing.context import SpawnProcess
 from typing import NamedTuple, final
 
 from dorylax import spawning
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated
@@ -50,11 +50,6 @@ class Task(NamedTuple):
             return str(error)
 
 
-@final
-class SimulationError(DorylaxError, RuntimeError):
-    """A process that simulated is gone."""
-
-
 def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome], None, None]:
     """Simulates scenarios; closed before its end, it leaves no process behind.
 
@@ -66,7 +61,7 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
         Places and what was found there, in the order in which simulations end.
 
     Raises:
-        SimulationError: a process has died.
+        RunError: a process has died.
         SplitError, ValueError, OSError: see `simulate`.
     """
     inputs = Inputs()
@@ -123,7 +118,7 @@ class _Worker:
             found = self.connection.recv()
         except (EOFError, OSError):
             self._process.join()
-            raise SimulationError(f"a process that simulated {spawning.death(self._process.exitcode)}") from None
+            raise RunError(f"a process that simulated {spawning.death(self._process.exitcode)}") from None
         if isinstance(found, BaseException):
             raise found
         place, self.place = self.place, None

@@ -77,7 +77,7 @@ def read_part(part: Part) -> dict[str, np.ndarray]:
     """Read the arrays of a part, bit for bit, into memory of their own.
 
     Raises:
-        OtherContentError: The file is not as written.
+        StorageError: The file is not as written.
         OSError: The file cannot be read.
         AwsError: S3 refuses the request.
     """
@@ -143,7 +143,7 @@ def read_arrays(
         index: Entries of the arrays to read, by their names.
 
     Raises:
-        OtherContentError: The file has other content.
+        StorageError: The file has other content.
         OSError: The file cannot be read.
         ValueError, KeyError, TypeError: The index is not of this file.
     """

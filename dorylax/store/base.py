@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, final, runtime_checkable
+from typing import BinaryIO, NamedTuple, final
 
 from dorylax.errors import DorylaxError, named
+from dorylax.store.durable import arriving_file
 
 _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
 _SCHEME = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:/"
 )  # `s3:/bucket`, with one slash, is a typing error and no folder `s3:`
 
-Writable = bytes | Callable[[BinaryIO], object]
-"""Content of a file: bytes, or a function that writes into an open file."""
+Writable = bytes | Path | Callable[[BinaryIO], object]
+"""Content of a file: bytes, a file of this machine to copy, or a function that writes into an open file."""
 
 
 class StorageError(DorylaxError, OSError):
-    """A storage refuses a request, or a stored file is not as expected; one line that names the URL or path."""
+    """A storage refuses a request, or a stored file is not as expected; one line that names the URL or path.
 
+    Attributes:
+        damaged: Whether a file has other content than expected: it is damaged, or another file.
+    """
 
-@final
-class OtherContentError(StorageError):
-    """A file has other content than expected: it is damaged, or another file."""
+    def __init__(self, text: str, *, damaged: bool = False) -> None:
+        super().__init__(text)
+        self.damaged = damaged
 
 
 @final
@@ -93,8 +99,7 @@ def parse_place(text: str) -> Path | Location:
         raise ValueError(f"begins with the home of a user who is not there: {text!r}") from None
 
 
-@runtime_checkable
-class Storage(Protocol):
+class Storage(ABC):
     """Files below one place, by names with `/` between folders.
 
     Names are relative, and lead nowhere else (`check_name`). A file appears in one step with all its content, and replaces
@@ -103,9 +108,11 @@ class Storage(Protocol):
     """
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """The place, as users write it."""
 
+    @abstractmethod
     def names(self, folder: str = "") -> list[str]:
         """List all files below a folder, sorted, without temporary files; none if the folder does not exist.
 
@@ -113,6 +120,7 @@ class Storage(Protocol):
             OSError: The folder cannot be listed.
         """
 
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """Read a small file.
 
@@ -120,6 +128,38 @@ class Storage(Protocol):
             FileNotFoundError: No file has this name.
             OSError: The file cannot be read.
         """
+
+    @abstractmethod
+    def copy_to(self, name: str, file: BinaryIO) -> None:
+        """Copy a file of unknown content into an open file of this machine; errors as of `read`."""
+
+    @abstractmethod
+    def put(self, name: str, content: Writable) -> None:
+        """Store a file, and the folders of its name.
+
+        Raises:
+            OSError: The file cannot be written; the old one stays.
+            Exception: `content` raises it; likewise.
+        """
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists, so that no crash brings it back.
+
+        Raises:
+            OSError: The file cannot be deleted.
+        """
+
+    @abstractmethod
+    def clear(self, folder: str = "") -> None:
+        """Delete temporary files of killed processes and empty folders; with a folder, delete all files below it.
+
+        Raises:
+            OSError: Some files cannot be deleted, or another process writes into the folder meanwhile.
+        """
+
+    def close(self) -> None:  # noqa: B027 (a folder has nothing to close)
+        """Close connections; a second call does nothing."""
 
     def fetch(self, name: str, path: Path, content: Content) -> None:
         """Copy a file to a path of this machine, replacing a file there, if its content is as expected.
@@ -131,17 +171,14 @@ class Storage(Protocol):
 
         Raises:
             FileNotFoundError: No file has this name.
-            OtherContentError: The file has other content.
+            StorageError: The file has other content.
             OSError: The file cannot be read, or the copy cannot be written; `path` is unchanged.
         """
-
-    def put(self, name: str, content: Writable) -> None:
-        """Store a file, and the folders of its name.
-
-        Raises:
-            OSError: The file cannot be written; the old one stays.
-            Exception: `content` raises it; likewise.
-        """
+        shown = f"{self.url}/{check_name(name)}"
+        with arriving_file(path) as part:
+            self.copy_to(name, part)
+            part.flush()
+            check_content(Path(part.name), content, shown)
 
     def put_file(self, name: str, path: Path) -> Content:
         """Store a copy of a file of this machine.
@@ -150,26 +187,15 @@ class Storage(Protocol):
             Its content.
 
         Raises:
-            StorageError: The file changed during the copy; the stored file must not be used.
+            StorageError: The file changed during the copy; the stored file is deleted.
             OSError: The file cannot be read or stored; the old one stays.
         """
-
-    def delete(self, name: str) -> None:
-        """Delete a file, if it exists, so that no crash brings it back.
-
-        Raises:
-            OSError: The file cannot be deleted.
-        """
-
-    def clear(self, folder: str = "") -> None:
-        """Delete temporary files of killed processes and empty folders; with a folder, delete all files below it.
-
-        Raises:
-            OSError: Some files cannot be deleted, or another process writes into the folder meanwhile.
-        """
-
-    def close(self) -> None:
-        """Close connections; a second call does nothing."""
+        content = content_of(path)
+        self.put(name, path)
+        if content_of(path) != content:
+            self.delete(name)
+            raise StorageError(f"{path} changed while it was put to {self.url}/{name}: run again when nobody writes it")
+        return content
 
 
 def content_of(path: Path) -> Content:
@@ -192,19 +218,29 @@ def check_content(path: Path, expected: Content, shown: str) -> None:
         shown: Name of the file in messages.
 
     Raises:
-        OtherContentError: The file has other content.
+        StorageError: The file has other content.
         OSError: The file cannot be read.
     """
     with named(path):
         size = path.stat().st_size
-    if size != expected.size:
-        raise OtherContentError(
-            f"{shown} is damaged or another file: it has {size:,} bytes, expected {expected.size:,}"
-        )
-    if (found := content_of(path).sha256) != expected.sha256:
-        raise OtherContentError(
-            f"{shown} is damaged or another file: its SHA-256 is {found}, expected {expected.sha256}"
-        )
+    told = f"it has {size:,} bytes, expected {expected.size:,}"
+    if size == expected.size:
+        found = content_of(path).sha256
+        if found == expected.sha256:
+            return
+        told = f"its SHA-256 is {found}, expected {expected.sha256}"
+    raise StorageError(f"{shown} is damaged or another file: {told}", damaged=True)
+
+
+def has_content(path: Path, expected: Content) -> bool:
+    """Whether a file of this machine exists and has the expected content.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return path.stat().st_size == expected.size and content_of(path) == expected
+    return False
 
 
 def check_name(name: str) -> str:

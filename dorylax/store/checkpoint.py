@@ -20,14 +20,14 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import DorylaxError, RunWarning
 from dorylax.store import old_checkpoints
 from dorylax.store.arrays import Part, PartsWriter, read_arrays, read_part, write_arrays
-from dorylax.store.base import Content, NotThereError, OtherContentError, StorageError
+from dorylax.store.base import Content, StorageError
 from dorylax.store.digest import sealed, unsealed
 from dorylax.store.durable import temporary_path
 from dorylax.store.local import LocalStorage
@@ -51,30 +51,20 @@ _PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
+CheckpointWarning = RunWarning
+
+
+@final
 class CheckpointError(DorylaxError, RuntimeError):
-    """A checkpoint could not be written, or none can be read.
+    """A checkpoint could not be written, none can be read, or the one there belongs to another run.
 
     Attributes:
         user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
     """
 
-    user_error: ClassVar[bool] = False
-
-
-@final
-class CheckpointMismatchError(CheckpointError):
-    """A whole checkpoint, but of another model, data set, configuration, or version."""
-
-    user_error: ClassVar[bool] = True
-
-
-@final
-class CheckpointWarning(UserWarning):
-    """A damaged checkpoint was skipped."""
-
-
-class _DamagedError(DorylaxError):
-    """The reason why a checkpoint cannot be trusted."""
+    def __init__(self, text: str, *, user_error: bool = False) -> None:
+        super().__init__(text)
+        self.user_error = user_error
 
 
 @final
@@ -218,7 +208,7 @@ class Checkpoints:
             The checkpoint; None if there are none.
 
         Warns:
-            CheckpointWarning: A damaged checkpoint was skipped; the text names it.
+            RunWarning: A damaged checkpoint was skipped; the text names it.
 
         Raises:
             CheckpointError: All checkpoints are damaged, or this process cannot read files now.
@@ -226,18 +216,15 @@ class Checkpoints:
         damaged: set[int] = set()
         while left := [number for number in self.epochs() if number not in damaged]:
             epochs = left[-1]
-            try:
-                return self._read(epochs, parts=parts)
-            except _DamagedError as error:
-                if epochs not in self.epochs():  # a running process has dropped it, and has a newer one
-                    continue
-                damaged.add(epochs)
-                self._damaged.add(epochs)
-                warnings.warn(
-                    f"checkpoint {self.path(epochs)} is damaged and not used: {_in_one_line(error)}",
-                    CheckpointWarning,
-                    stacklevel=2,
-                )
+            found = self._read(epochs, parts=parts)
+            if isinstance(found, Checkpoint):
+                return found
+            if epochs not in self.epochs():  # a running process has dropped it, and has a newer one
+                continue
+            damaged.add(epochs)
+            self._damaged.add(epochs)
+            reason = _in_one_line(found)
+            warnings.warn(f"checkpoint {self.path(epochs)} is damaged and not used: {reason}", RunWarning, stacklevel=2)
         if damaged:
             raise CheckpointError(
                 f"every checkpoint in {self} is damaged ({len(damaged)} of them): restore the folder from a backup, or "
@@ -287,7 +274,8 @@ class Checkpoints:
                 self._remove(number)
         self.clear_unfinished()  # the rest of earlier removals
 
-    def _read(self, epochs: int, *, parts: bool) -> Checkpoint:
+    def _read(self, epochs: int, *, parts: bool) -> Checkpoint | str:
+        """Return a checkpoint, or the reason why it counts as damaged."""
         folder, place = _name(epochs), self.path(epochs)
         step = "its manifest"
         try:
@@ -295,13 +283,13 @@ class Checkpoints:
             manifest = unsealed(json.loads(self._storage.read(f"{folder}/{MANIFEST}")), without=_WITHOUT_DIGEST)
             schema = manifest["schema"]
             if schema not in range(1, SCHEMA + 1):
-                raise CheckpointMismatchError(
-                    f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}"
+                raise CheckpointError(
+                    f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}", user_error=True
                 )
             files = {str(name): Content(spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
             missing = files.keys() - self._found()[epochs]
             if missing:
-                raise _DamagedError(f"{min(missing)} is missing")
+                return f"{min(missing)} is missing"
             step = "its content"
             if schema < SCHEMA:
                 arrays, manifest = old_checkpoints.read(self._storage, folder, files)
@@ -315,12 +303,11 @@ class Checkpoints:
                 for name, entry in manifest.get("parts", {}).items()
             }
             if manifest["epochs"] != epochs:
-                raise _DamagedError(f"it is of {manifest['epochs']} epochs, not of {epochs}: its folder was renamed")
+                return f"it is of {manifest['epochs']} epochs, not of {epochs}: its folder was renamed"
             if parts and others:
-                read = [read_part(part) for part in others.values()]
-                arrays[PARTS_GROUP] = dict(arrays.get(PARTS_GROUP, {}))
-                for named in read:
-                    arrays[PARTS_GROUP] |= named
+                joined = arrays.setdefault(PARTS_GROUP, {})
+                for part in others.values():
+                    joined |= read_part(part)
                 others = {}
             return Checkpoint(place, epochs, arrays, manifest["record"], others)
         except ImportError as error:
@@ -328,11 +315,11 @@ class Checkpoints:
         except _DAMAGE as error:
             if self._is_refusal(error):
                 raise CheckpointError(f"checkpoint {place} cannot be read: {_in_one_line(error)}") from error
-            raise _DamagedError(f"{step} cannot be read: {error}") from error
+            return f"{step} cannot be read: {error}"
 
     def _is_refusal(self, error: Exception) -> bool:
         """Whether the machine or S3 refuses to read now; any other error is damage."""
-        if not isinstance(error, OSError) or isinstance(error, NotThereError | OtherContentError):
+        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError) or getattr(error, "damaged", False):
             return False
         return not isinstance(self._storage, LocalStorage) or error.errno in _PASSING
 
@@ -356,6 +343,6 @@ def _name(number: int) -> str:
     return f"epoch-{number:08d}"
 
 
-def _in_one_line(error: Exception) -> str:
+def _in_one_line(reason: object) -> str:
     """Some errors of other libraries have many lines."""
-    return " ".join(str(error).split())
+    return " ".join(str(reason).split())

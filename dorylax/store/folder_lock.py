@@ -7,7 +7,6 @@ the lock removes the file. A killed process leaves the file, but the operating s
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime
 import errno
 import fcntl
@@ -16,7 +15,7 @@ import os
 import shutil
 import socket
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, final
 
@@ -48,9 +47,9 @@ class FolderHeldError(DorylaxError, RuntimeError):
 
 @contextlib.contextmanager
 def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Keeps every other process from locking the same folder.
+    """Keep every other process from locking the same folder.
 
-    Creates a missing folder, and removes it again if it is empty at the end.
+    A missing folder is made, and removed again if it is empty at the end.
 
     Args:
         folder: Path of the folder.
@@ -71,7 +70,7 @@ def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> I
                 make_folder(folder)
                 file = stack.enter_context(_file(folder, waiting))
                 stack.callback(_remove, folder / LOCK)
-                file.write(_Holder.this().to_line())
+                file.write(_this_process())
                 file.flush()
             yield
     finally:
@@ -82,13 +81,12 @@ def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> I
 
 @contextlib.contextmanager
 def work_folder(folder: Path) -> Iterator[None]:
-    """Locks a folder for temporary files, and removes it at the end if it is empty.
+    """Lock and empty a folder for temporary files; remove it at the end.
 
-    A marker file records that this function created the folder. It stays as long as there are other files, so that the next
-    process can continue with the files of a killed one, or remove them.
+    A marker file tells the folder of a killed process, which is taken over, from folders of other programs.
 
     Args:
-        folder: Path of the folder, which need not exist. An empty folder is taken over.
+        folder: Path of the folder, which need not exist.
 
     Raises:
         FileExistsError: The path is a file, a symbolic link, or a folder that holds files but no marker.
@@ -96,30 +94,25 @@ def work_folder(folder: Path) -> Iterator[None]:
         OSError: The file system refuses.
     """
     _check_ours(folder)
+    marker = folder / _MARKER
     try:
         with locked(folder):
+            with named(folder):
+                marker.touch()
+                _clear(folder)
             try:
-                with named(folder):
-                    (folder / _MARKER).touch()
                 yield
             finally:
                 with contextlib.suppress(OSError):
-                    if {path.name for path in folder.iterdir()} <= {LOCK, _MARKER}:
-                        (folder / _MARKER).unlink()  # under the lock: the next holder creates its own
+                    _clear(folder)
+                    marker.unlink()  # under the lock: the next holder makes its own
     finally:
         with contextlib.suppress(OSError):  # it is not empty, or another process has just locked it
             folder.rmdir()
 
 
-def clear_work_folder(folder: Path, last: Sequence[str] = ()) -> None:
-    """Removes the files of a `work_folder`, but not its lock and marker.
-
-    Args:
-        folder: Path of the folder; the caller holds its lock.
-        last: Names of files to remove after all others, in this order.
-    """
-    order = {name: place for place, name in enumerate(last)}
-    for path in sorted(folder.iterdir(), key=lambda path: order.get(path.name, -1)):
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         elif path.name not in (LOCK, _MARKER):
@@ -127,36 +120,17 @@ def clear_work_folder(folder: Path, last: Sequence[str] = ()) -> None:
 
 
 def _check_ours(folder: Path) -> None:
-    """Raises unless `work_folder` may use and clear a folder."""
-    if folder.is_symlink():
-        found = "a symbolic link"
-    elif folder.is_dir():
-        # A process that was killed at its start leaves nothing but the lock file.
-        names = [path.name for path in folder.iterdir() if path.name != LOCK or not _is_lock_file(path)]
-        if not names or _is_regular(folder / _MARKER):
+    """Raise unless `work_folder` may use and clear a folder."""
+    if not os.path.lexists(folder):
+        return
+    found = "a symbolic link" if folder.is_symlink() else "a file"
+    if folder.is_dir() and not folder.is_symlink():
+        names = {path.name for path in folder.iterdir()} - {LOCK}  # a process killed at its start leaves its lock
+        if not names or ((folder / _MARKER).is_file() and not (folder / _MARKER).is_symlink()):
             return
         found = f"a folder with {min(names)}"
-    elif folder.exists():
-        found = "a file"
-    else:
-        return
     reason = f"dorylax needs this name for temporary files, but there is {found}: move it away, or give another --out"
     raise FileExistsError(errno.EEXIST, reason, str(folder))
-
-
-def _is_lock_file(path: Path) -> bool:
-    """Whether a file is empty or names a holder, as lock files do. Another process may remove it meanwhile."""
-    if not _is_regular(path):
-        return not os.path.lexists(path)
-    content = b""
-    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
-        content = file.read(_LONGEST)
-    return not content or _Holder.of(content) is not None
-
-
-def _is_regular(path: Path) -> bool:
-    """Whether a path is a file and no symbolic link to one."""
-    return path.is_file() and not path.is_symlink()
 
 
 def _remove(lock: Path) -> None:
@@ -175,11 +149,13 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
         except FileNotFoundError:  # the holder has just removed the folder that it created
             make_folder(folder)
             continue
-        with _closed_quietly(os.fdopen(descriptor, "r+b")) as file:
+        with contextlib.ExitStack() as stack:
+            file = os.fdopen(descriptor, "r+b")
+            stack.callback(_close, file)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = _Holder.words(file.read(_LONGEST))
+                holder = _described(file.read(_LONGEST))
                 if waiting is None:
                     raise FolderHeldError(folder, holder) from None
                 waiting(holder)
@@ -203,48 +179,25 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
             # The last holder has just removed this file: open the new file of that name.
 
 
-@contextlib.contextmanager
-def _closed_quietly(file: BinaryIO) -> Iterator[BinaryIO]:
+def _close(file: BinaryIO) -> None:
     """Close a file and suppress errors, such as a full disk, which would hide the failure of the command."""
+    with contextlib.suppress(OSError):
+        file.close()
+
+
+def _this_process() -> bytes:
+    """Return the content of a lock file, which names its holder."""
+    since = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
+    return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}).encode() + b"\n"
+
+
+def _described(content: bytes) -> str:
+    """Describe the holder that a lock file names, in words; the content may be foreign, or only half written."""
     try:
-        yield file
-    finally:
-        with contextlib.suppress(OSError):
-            file.close()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Holder:
-    """The process that holds a lock."""
-
-    process: int
-    host: str
-    since: str
-
-    @classmethod
-    def this(cls) -> _Holder:
-        """Describe this process."""
-        now = datetime.datetime.now().astimezone()
-        return cls(os.getpid(), socket.gethostname(), now.isoformat(" ", "seconds"))
-
-    def to_line(self) -> bytes:
-        return json.dumps(dataclasses.asdict(self)).encode() + b"\n"
-
-    @classmethod
-    def of(cls, content: bytes) -> _Holder | None:
-        """The holder that a lock file names; None if the content is of another kind, or only half written."""
-        try:
-            fields = json.loads(content)
-            return cls(int(fields["process"]), str(fields["host"]), str(fields["since"]))
-        except (ValueError, KeyError, TypeError):
-            return None
-
-    @classmethod
-    def words(cls, content: bytes) -> str:
-        """The holder that a lock file names, in words."""
-        holder = cls.of(content)
-        if holder is None:
-            return "another process"
-        where = "" if holder.host == socket.gethostname() else f" on {holder.host}"
-        who = "this process" if not where and holder.process == os.getpid() else f"process {holder.process}{where}"
-        return f"{who}, since {holder.since}"
+        fields = json.loads(content)
+        process, host, since = int(fields["process"]), str(fields["host"]), str(fields["since"])
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+    here = host == socket.gethostname()
+    who = "this process" if here and process == os.getpid() else f"process {process}{'' if here else f' on {host}'}"
+    return f"{who}, since {since}"

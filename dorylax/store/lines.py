@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from dorylax.store.digest import unsealed
 from dorylax.store.durable import open_in_place, sync_file
-from dorylax.store.run_directory import DamagedFileError, RunDirectoryError, access, read_json
+from dorylax.store.run_directory import RunDirectoryError, access, damaged_file, read_json
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def append_lines(path: Path, schema: int, fields: Iterable[Mapping[str, Any]]) -
 
     Raises:
         ValueError: A value is NaN or infinite.
-        RunDirectoryAccessError: The file is a symbolic link, or the file system refuses (a full disk, say).
+        RunDirectoryError: The file is a symbolic link, or the file system refuses (a full disk, say).
     """
     text = "".join(line_of(schema, one) for one in fields)
     with (
@@ -41,7 +41,7 @@ def sync_lines(path: Path) -> None:
     """Flush a file of lines to disk.
 
     Raises:
-        RunDirectoryAccessError: The file system refuses.
+        RunDirectoryError: The file system refuses.
     """
     with access(path, "written"):
         sync_file(path)
@@ -51,7 +51,7 @@ def read_lines(
     path: Path,
     schema: int,
     parse: Callable[[Mapping[str, Any]], T],
-    damaged: Callable[[Path, object], DamagedFileError],
+    damaged: Callable[[Path, object], RunDirectoryError] = damaged_file,
 ) -> list[tuple[str, T]]:
     """Read a file of lines, without a last line that lacks its newline: its process was killed while writing.
 
@@ -67,8 +67,8 @@ def read_lines(
         Each line with its record.
 
     Raises:
-        DamagedFileError: The file is damaged, or `parse` raises ValueError, KeyError, AttributeError, or TypeError.
-        RunDirectoryError: The file cannot be read, or has a newer schema.
+        RunDirectoryError: The file cannot be read, is damaged, or has a newer schema; or `parse` raises ValueError,
+            KeyError, AttributeError, or TypeError.
     """
     with access(path, "read"):
         content = path.read_bytes()

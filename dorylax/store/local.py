@@ -6,23 +6,15 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
 from dorylax.errors import named
-from dorylax.store.base import Content, StorageError, Writable, check_content, check_name, content_of
-from dorylax.store.durable import (
-    arriving_file,
-    leftover_of,
-    make_folder,
-    remove_file,
-    remove_folder,
-    remove_leftovers,
-    write_file,
-)
+from dorylax.store.base import NotThereError, Storage, Writable, check_name
+from dorylax.store.durable import leftover_of, make_folder, remove_file, remove_folder, remove_leftovers, write_file
 
 
 @final
-class LocalStorage:
+class LocalStorage(Storage):
     """Files below a folder, which is made with the first file and removed with the last one.
 
     Args:
@@ -75,31 +67,25 @@ class LocalStorage:
         with named(path):
             return path.read_bytes()
 
-    def fetch(self, name: str, path: Path, content: Content) -> None:
+    def copy_to(self, name: str, file: BinaryIO) -> None:
         """See `Storage`."""
-        source = self.path(name)
-        with source.open("rb") as file, arriving_file(path) as part:
-            shutil.copyfileobj(file, part, 1 << 20)
-            part.flush()
-            check_content(Path(part.name), content, str(source))
+        path = self.path(name)
+        try:
+            source = path.open("rb")
+        except FileNotFoundError:
+            raise NotThereError(f"{path} is not there") from None
+        with source:
+            shutil.copyfileobj(source, file, 1 << 20)
 
     def put(self, name: str, content: Writable) -> None:
         """See `Storage`."""
         path = self.path(name)
-        make_folder(path.parent)
-        write_file(path, content)
-
-    def put_file(self, name: str, path: Path) -> Content:
-        """See `Storage`."""
-        target = self.path(name)
-        make_folder(target.parent)
-        content = content_of(path)
-        with path.open("rb") as file, arriving_file(target) as part:
-            shutil.copyfileobj(file, part, 1 << 20)
-            part.flush()
-            if content_of(Path(part.name)) != content:
-                raise StorageError(f"{path} changed while it was copied to {target}: run again when nobody writes it")
-        return content
+        with contextlib.ExitStack() as stack:
+            if isinstance(content, Path):
+                source = stack.enter_context(content.open("rb"))
+                content = lambda file: shutil.copyfileobj(source, file, 1 << 20)  # noqa: E731
+            make_folder(path.parent)
+            write_file(path, content)
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -117,9 +103,8 @@ class LocalStorage:
             return
         path = self.path(folder)
         with named(path), contextlib.suppress(FileNotFoundError):
-            remove_folder(
-                path
-            )  # renames it first: a late writer, such as a host of a lost cluster, cannot keep it alive
+            # Renames it first: a late writer, such as a host of a lost cluster, cannot keep it alive.
+            remove_folder(path)
         self._remove_empty(path.parent)
 
     def _remove_empty(self, folder: Path) -> None:
@@ -128,6 +113,3 @@ class LocalStorage:
             while folder.is_relative_to(self._folder):
                 folder.rmdir()
                 folder = folder.parent
-
-    def close(self) -> None:
-        """See `Storage`."""

@@ -6,17 +6,13 @@ Lines of schemas 2 and 3 have a digest each; only lines from 3 on have scores of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from dorylax.runs.result import EpochRecord, TrainResult
 from dorylax.store.lines import append_lines, line_of, read_lines, sync_lines
-from dorylax.store.run_directory import (
-    DamagedFileError,
-    RunDirectory,
-    write_text,
-)
+from dorylax.store.run_directory import RunDirectory, damaged_file, write_text
 
 SCHEMA = 4
 
@@ -56,7 +52,7 @@ def of_run(run: RunDirectory) -> list[EpochRecord]:
     """
     records, epochs = read(run.metrics_path), (run.summary or {}).get("epochs")
     if epochs is not None and len(records) != epochs:
-        raise DamagedFileError.of(run.metrics_path, f"{len(records)} of {epochs} epochs are there")
+        raise damaged_file(run.metrics_path, f"{len(records)} of {epochs} epochs are there")
     return records
 
 
@@ -66,14 +62,8 @@ def read(path: Path) -> list[EpochRecord]:
     Raises:
         RunDirectoryError: The file cannot be read, is damaged, lacks an epoch, or has a newer schema.
     """
-    count = 0
-
-    def parse(fields: Mapping[str, Any]) -> EpochRecord:
-        nonlocal count
-        record = EpochRecord.from_dict(fields)
-        if record.epoch != count:
-            raise ValueError(f"it is of epoch {record.epoch}, not {count}")
-        count += 1
-        return record
-
-    return [record for _, record in read_lines(path, SCHEMA, parse, DamagedFileError.of)]
+    records = [record for _, record in read_lines(path, SCHEMA, EpochRecord.from_dict)]
+    for number, record in enumerate(records):
+        if record.epoch != number:
+            raise damaged_file(path, f"line {number + 1}: it is of epoch {record.epoch}, not {number}")
+    return records

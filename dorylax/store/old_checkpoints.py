@@ -37,7 +37,7 @@ def read(
         Group → name → array, and the content of record.json.
 
     Raises:
-        OtherContentError: A file has other content.
+        StorageError: A file has other content.
         OSError: A file cannot be read.
         ImportError: Orbax is not installed.
         ValueError, KeyError, TypeError: The content is damaged.

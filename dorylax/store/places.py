@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from dorylax.store.base import Content, Location, OtherContentError, Storage, check_content, parse_place
+from dorylax.store.base import Content, Location, Storage, check_content, has_content, parse_place
 from dorylax.store.durable import make_folder, remove_leftovers
 from dorylax.store.local import LocalStorage
 from dorylax.store.s3 import S3Storage
@@ -36,7 +36,7 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
 
     Raises:
         FileNotFoundError: The storage has no such file.
-        OtherContentError: The file has other content.
+        StorageError: The file has other content.
         OSError: The file cannot be read or copied.
     """
     if isinstance(storage, LocalStorage):
@@ -45,9 +45,7 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
         return path
     make_folder(folder)
     path = folder / content.sha256
-    try:
-        check_content(path, content, str(path))
-    except (FileNotFoundError, OtherContentError):  # or damaged since: the download replaces it
+    if not has_content(path, content):  # or damaged since: the download replaces it
         remove_leftovers(folder)
         storage.fetch(name, path, content)
     return path

@@ -24,11 +24,11 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 import yaml
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import DorylaxError, RunWarning
 from dorylax.settings.retired import upgraded
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import durable
@@ -48,41 +48,32 @@ FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "s
 """Names of the files of a run, apart from its lock and checkpoints."""
 
 
+RunDirectoryWarning = RunWarning
+
+
+@final
 class RunDirectoryError(DorylaxError, RuntimeError):
     """A path that cannot serve as the directory of this run, or a file there with unexpected content.
 
     Attributes:
+        damaged: Whether the content of a file differs from the written one.
+        refused: Whether the file system refuses to read or write: a full disk, or a folder without permission.
         user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
     """
 
-    user_error: ClassVar[bool] = True
+    def __init__(self, text: str, *, damaged: bool = False, refused: bool = False) -> None:
+        super().__init__(text)
+        self.damaged, self.refused = damaged, refused
+        self.user_error = not (damaged or refused)
 
 
-@final
-class RunDirectoryAccessError(RunDirectoryError):
-    """The file system refuses to read or write: a full disk, or a folder without permission."""
-
-    user_error: ClassVar[bool] = False
-
-
-@final
-class DamagedFileError(RunDirectoryError):
-    """A file whose content differs from the written one. A resumed run writes the file anew."""
-
-    user_error: ClassVar[bool] = False
-
-    @classmethod
-    def of(cls, path: Path, reason: object) -> DamagedFileError:
-        """Make the error of a file that the run's checkpoint can restore."""
-        return cls(
-            f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
-            "(the same command with --resume, or the same sweep again)"
-        )
-
-
-@final
-class RunDirectoryWarning(UserWarning):
-    """A file of a run was edited or damaged, and the run continues without it."""
+def damaged_file(path: Path, reason: object) -> RunDirectoryError:
+    """Return the error of a damaged file that a resumed run writes anew from its checkpoint."""
+    return RunDirectoryError(
+        f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
+        "(the same command with --resume, or the same sweep again)",
+        damaged=True,
+    )
 
 
 @final
@@ -124,7 +115,7 @@ class RunDirectory:
                 configuration is then skipped.
 
         Warns:
-            RunDirectoryWarning: It was skipped.
+            RunWarning: It was skipped.
 
         Raises:
             RunDirectoryError: The path is a file, a folder of something else, or of a run with another configuration.
@@ -145,13 +136,13 @@ class RunDirectory:
             )
         try:
             there = run.config
-        except DamagedFileError:
-            if not resume or not run._known_by_its_checkpoint():
+        except RunDirectoryError as error:
+            if not (error.damaged and resume and run._known_by_its_checkpoint()):
                 raise
             warnings.warn(
                 f"{run.config_path} is not as it was written, and is written anew from the settings given now: its run "
                 f"is known by its checkpoint. (To train with other settings, give a copy of it by --config.)",
-                RunDirectoryWarning,
+                RunWarning,
                 stacklevel=2,
             )
             return run
@@ -171,7 +162,7 @@ class RunDirectory:
             environment: Description of this process (`dorylax.environment`).
 
         Raises:
-            RunDirectoryAccessError: The file system refuses.
+            RunDirectoryError: The file system refuses.
         """
         with access("the run directory", "written"):
             durable.make_folder(self.path)
@@ -211,15 +202,13 @@ class RunDirectory:
         """The configuration in config.yaml, without its schema number.
 
         Raises:
-            DamagedFileError: The file was edited or damaged.
-            RunDirectoryError: The file cannot be read, or has a newer schema.
+            RunDirectoryError: The file was edited or damaged, cannot be read, or has a newer schema.
         """
         try:
-            text = self.config_path.read_text(encoding="utf-8")
+            with access(self.config_path, "read"):
+                text = self.config_path.read_text(encoding="utf-8")
             written = _DIGEST_LINE.match(text)
             content = yaml.safe_load(text)
-        except OSError as error:
-            raise RunDirectoryAccessError(f"{self.config_path} cannot be read: {error}") from error
         except (ValueError, RecursionError, yaml.YAMLError) as error:
             raise _config_damage(self.config_path, error) from error
         if written is not None and (not isinstance(content, dict) or written[1] != _digest(content)):
@@ -231,8 +220,7 @@ class RunDirectory:
         """The results in summary.json; None while the run has not ended.
 
         Raises:
-            DamagedFileError: The file is damaged.
-            RunDirectoryError: The file cannot be read, or has a newer schema.
+            RunDirectoryError: The file is damaged, cannot be read, or has a newer schema.
         """
         if not self.summary_path.is_file():
             return None
@@ -245,8 +233,7 @@ class RunDirectory:
         """Versions and machine of the run, from environment.json.
 
         Raises:
-            DamagedFileError: The file is damaged.
-            RunDirectoryError: The file is missing, cannot be read, or has a newer schema.
+            RunDirectoryError: The file is missing or damaged, cannot be read, or has a newer schema.
         """
         return read_json(self.environment_path)
 
@@ -291,7 +278,7 @@ class RunDirectory:
         """Write summary.json, the last file of a run, which marks it as complete; it seals the files of lines.
 
         Raises:
-            RunDirectoryAccessError: The file system refuses.
+            RunDirectoryError: The file system refuses.
         """
         with access("the run directory", "written"):
             lines = [path for path in (self.metrics_path, self.servers_path) if path.exists()]
@@ -321,19 +308,17 @@ def held(path: Path) -> Iterator[None]:
     """Keep every other process from training in a run directory, which is made if missing.
 
     Raises:
-        RunDirectoryError: Another process trains there, or the path is a file.
-        RunDirectoryAccessError: The file system refuses.
+        RunDirectoryError: Another process trains there, the path is a file, or the file system refuses.
     """
     _check_no_file(path)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(locked(path))
+            with access("the run directory", "written"):
+                stack.enter_context(locked(path))
         except FolderHeldError as error:
             raise RunDirectoryError(
                 f"{path} is in use by {error.holder}: wait for it, or choose another run directory"
             ) from error
-        except OSError as error:
-            raise RunDirectoryAccessError(f"the run directory cannot be written: {error}") from error
         yield
 
 
@@ -347,7 +332,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file of a run.
 
     Raises:
-        RunDirectoryAccessError: The file system refuses (a full disk, say); the old content is still there.
+        RunDirectoryError: The file system refuses (a full disk, say); the old content is still there.
     """
     with access("the run directory", "written"):
         durable.write_file(path, text)
@@ -355,11 +340,11 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def access(what: object, done: str) -> Iterator[None]:
-    """Turn errors of the file system into RunDirectoryAccessError."""
+    """Turn errors of the file system into RunDirectoryError."""
     try:
         yield
     except OSError as error:
-        raise RunDirectoryAccessError(f"{what} cannot be {done}: {error}") from error
+        raise RunDirectoryError(f"{what} cannot be {done}: {error}", refused=True) from error
 
 
 def _check_no_file(path: Path) -> None:
@@ -380,7 +365,7 @@ def read_json(path: Path) -> dict[str, Any]:
         if isinstance(content, dict):
             content = unsealed(content, without=SCHEMA)
     except (ValueError, RecursionError) as error:
-        raise DamagedFileError.of(path, error) from error
+        raise damaged_file(path, error) from error
     return _checked(content, path)
 
 
@@ -403,10 +388,11 @@ def _config_text(content: Mapping[str, Any]) -> str:
     )
 
 
-def _config_damage(path: Path, reason: object) -> DamagedFileError:
-    return DamagedFileError(
+def _config_damage(path: Path, reason: object) -> RunDirectoryError:
+    return RunDirectoryError(
         f"{path} is not as it was written ({_one_line(reason)}): undo the edit, or go on with the run by the same command "
-        "and settings with --resume, which writes it anew; to train with other settings, give a copy of it by --config"
+        "and settings with --resume, which writes it anew; to train with other settings, give a copy of it by --config",
+        damaged=True,
     )
 
 

@@ -7,25 +7,14 @@ whose process was killed stay hidden, until a lifecycle rule of the bucket (`Abo
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, final
 
-from dorylax.errors import named
 from dorylax.store.aws import class_names, lasting_problem, s3_client
-from dorylax.store.base import (
-    Content,
-    Location,
-    NotThereError,
-    StorageError,
-    Writable,
-    check_content,
-    check_name,
-    content_of,
-)
-from dorylax.store.durable import arriving_file, leftover_of
+from dorylax.store.base import Location, NotThereError, Storage, StorageError, Writable, check_name
+from dorylax.store.durable import leftover_of
 
 _MISSING, _DENIED = {"NoSuchKey", "NotFound", "404"}, {"AccessDenied", "AllAccessDisabled", "Forbidden", "403"}
 _SERVER_ERROR = 500
@@ -37,7 +26,7 @@ _OF_REQUESTS = {
 
 
 @final
-class S3Storage:
+class S3Storage(Storage):
     """Objects below a prefix.
 
     Args:
@@ -75,53 +64,28 @@ class S3Storage:
             content: bytes = self._client.get_object(**self._object(name))["Body"].read()
         return content
 
-    def fetch(self, name: str, path: Path, content: Content) -> None:
+    def copy_to(self, name: str, file: BinaryIO) -> None:
         """See `Storage`."""
-        with arriving_file(path) as part:
-            self._download(name, part)
-            part.flush()
-            check_content(Path(part.name), content, self._shown(name))
-
-    def download(self, name: str, path: Path) -> None:
-        """Copy an object of unknown content to a new file.
-
-        Raises:
-            FileNotFoundError: There is no such object.
-            OSError: It cannot be read, or the file cannot be written.
-        """
-        with named(path), path.open("xb") as file:
-            self._download(name, file)
-
-    def _download(self, name: str, file: BinaryIO) -> None:
         with self._asking(name):
             self._client.download_fileobj(*self._object(name).values(), file)
 
     def put(self, name: str, content: Writable) -> None:
         """See `Storage`. A function writes into a temporary file first."""
         place = self._object(name)
-        if not callable(content):
+        if isinstance(content, bytes):
             with self._asking(name):
                 self._client.put_object(**place, Body=content)
             return
-        with tempfile.TemporaryFile(prefix="dorylax-upload-") as file:
-            content(file)
-            file.seek(0)
+        with (
+            content.open("rb")
+            if isinstance(content, Path)
+            else tempfile.TemporaryFile(prefix="dorylax-upload-") as file
+        ):
+            if not isinstance(content, Path):
+                content(file)
+                file.seek(0)
             with self._asking(name):
                 self._client.upload_fileobj(file, *place.values())
-
-    def put_file(self, name: str, path: Path) -> Content:
-        """See `Storage`."""
-        place, content = self._object(name), content_of(path)
-        with path.open("rb") as file:
-            sent = _Hashing(file)
-            with self._asking(name):
-                self._client.upload_fileobj(sent, *place.values())
-        if sent.content != content:
-            self.delete(name)
-            raise StorageError(
-                f"{path} changed while it was put to {self._shown(name)}: run again when nobody writes it"
-            )
-        return content
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -181,23 +145,3 @@ class S3Storage:
 
 def _is_temporary(name: str) -> bool:
     return any(leftover_of(Path(part)) for part in name.split("/"))
-
-
-@final
-class _Hashing:
-    """A file read once from start to end, which knows the content of the bytes sent."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._sha256, self._size = file, hashlib.sha256(), 0
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, as a file does."""
-        found = self._file.read(size)
-        self._sha256.update(found)
-        self._size += len(found)
-        return found
-
-    @property
-    def content(self) -> Content:
-        """Content of all bytes read so far."""
-        return Content(self._size, self._sha256.hexdigest())

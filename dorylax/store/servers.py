@@ -7,23 +7,19 @@ twice. docs/run-directory.md documents the fields. Lines of schema 1 have a dige
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
+from dorylax.errors import RunWarning
 from dorylax.runs.servers import ServerMetrics, from_dict, to_dict
 from dorylax.store.lines import append_lines, read_lines, sync_lines
 from dorylax.store.run_directory import (
-    DamagedFileError,
-    RunDirectoryAccessError,
     RunDirectoryError,
-    RunDirectoryWarning,
     write_text,
 )
 
 SCHEMA = 2
-
-_Server = tuple[str, int]  # kind, number
 
 
 @final
@@ -36,10 +32,10 @@ class ServersWriter:
             them, it is emptied.
 
     Warns:
-        RunDirectoryWarning: The file was damaged.
+        RunWarning: The file was damaged.
 
     Raises:
-        RunDirectoryAccessError: The file system refuses.
+        RunDirectoryError: The file system refuses.
     """
 
     def __init__(self, path: Path, epochs: int) -> None:
@@ -52,11 +48,11 @@ class ServersWriter:
             kept = [text + "\n" for text, one in lines if one.epoch < epochs]
             if lines and lines[-1][1].epoch < epochs - 1:
                 raise _damaged(path, f"it has no line of epoch {epochs - 1}")
-        except RunDirectoryAccessError:
-            raise
         except RunDirectoryError as error:
+            if error.refused:
+                raise
             kept = []
-            warnings.warn(f"{error}. It begins anew with epoch {epochs}", RunDirectoryWarning, stacklevel=2)
+            warnings.warn(f"{error}. It begins anew with epoch {epochs}", RunWarning, stacklevel=2)
         write_text(path, "".join(kept))
 
     def write(self, servers: Sequence[ServerMetrics]) -> None:
@@ -81,33 +77,22 @@ def read(path: Path) -> list[ServerMetrics]:
 
 def _lines(path: Path) -> list[tuple[str, ServerMetrics]]:
     """Return each line of whole epochs with its record."""
-    servers: list[_Server] = []  # of the first epoch
-    count = first = 0
-
-    def parse(fields: Mapping[str, Any]) -> ServerMetrics:
-        nonlocal count, first
-        one, server = from_dict(fields), (fields["kind"], fields["server"])
-        if not count:
-            first = one.epoch
-        if count == len(servers) and one.epoch == first and server not in servers:
-            servers.append(server)
-        else:
-            epoch, place = divmod(count, len(servers))
-            if (one.epoch, server) != (first + epoch, servers[place]):
-                due = _described(first + epoch, servers[place])
-                raise ValueError(f"it is of {_described(one.epoch, server)}, not {due}")
-        count += 1
-        return one
-
-    found = read_lines(path, SCHEMA, parse, _damaged)
+    found = read_lines(path, SCHEMA, from_dict, _damaged)
+    first = found[0][1].epoch if found else 0
+    servers: list[str] = []  # of the first epoch
+    for number, (_, one) in enumerate(found):
+        name = f"{one.kind} server {one.server}"
+        if number == len(servers) and one.epoch == first and name not in servers:
+            servers.append(name)
+            continue
+        epoch, place = divmod(number, len(servers))
+        if (one.epoch, name) != (first + epoch, servers[place]):
+            due = f"{servers[place]} in epoch {first + epoch}"
+            raise _damaged(path, f"line {number + 1}: it is of {name} in epoch {one.epoch}, not {due}")
     return found[: len(found) - len(found) % len(servers)] if servers else []
 
 
-def _damaged(path: Path, reason: object) -> DamagedFileError:
-    return DamagedFileError(
-        f"{path} is damaged ({reason}): it cannot be written again, and nothing is computed from it"
+def _damaged(path: Path, reason: object) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"{path} is damaged ({reason}): it cannot be written again, and nothing is computed from it", damaged=True
     )
-
-
-def _described(epoch: int, server: _Server) -> str:
-    return f"{server[0]} server {server[1]} in epoch {epoch}"

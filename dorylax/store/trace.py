@@ -17,8 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from dorylax.errors import RunWarning
 from dorylax.store.durable import open_in_place
-from dorylax.store.run_directory import SCHEMA, RunDirectoryAccessError, RunDirectoryError
+from dorylax.store.run_directory import SCHEMA, RunDirectoryError, access
 
 Event = Mapping[str, Any]
 
@@ -39,8 +40,7 @@ _MOST = 2**63
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
-class TraceWarning(UserWarning):
-    """A trace could not be written; the run continues without it."""
+TraceWarning = RunWarning
 
 
 class Kept(NamedTuple):
@@ -198,21 +198,17 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the events of a trace up to its first damaged line.
 
     Raises:
-        RunDirectoryError: The file is no trace, or has a newer schema.
-        RunDirectoryAccessError: The file system refuses.
+        RunDirectoryError: The file is no trace, has a newer schema, or cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            head = file.readline()
-            if _HEAD.startswith(head):
-                return  # its process was killed at the start
-            _check_head(path, head)
-            for event in map(_event, _lines(file)):
-                if event is None:
-                    return
-                yield event
-    except OSError as error:
-        raise RunDirectoryAccessError(f"{path} cannot be read: {error}") from error
+    with access(path, "read"), path.open("rb") as file:
+        head = file.readline()
+        if _HEAD.startswith(head):
+            return  # its process was killed at the start
+        _check_head(path, head)
+        for event in map(_event, _lines(file)):
+            if event is None:
+                return
+            yield event
 
 
 def _check_head(path: Path, head: bytes) -> None:

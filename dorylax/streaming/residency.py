@@ -46,21 +46,17 @@ _ONCE_COST = 0.1
 """Weight of the work before training relative to the work of an epoch."""
 
 
-class NotStreamedError(DorylaxError, ValueError):
-    """A run cannot be streamed: its model or data do not allow it, or the memory is too small even for that."""
-
-
 @final
-class TooLittleMemoryError(NotStreamedError):
-    """A program cannot be streamed within a budget.
+class NotStreamedError(DorylaxError, ValueError):
+    """A run cannot be streamed: its model or data do not allow it, or the memory is too small even for that.
 
     Attributes:
-        missing: Minimum number of bytes that the budget lacks.
+        missing: Minimum number of bytes that the budget lacks; 0 if the budget is not the reason.
     """
 
-    def __init__(self, name: str, need: int, budget: int) -> None:
-        super().__init__(f"{name} takes {need:,} bytes where it takes least, and {max(0, budget):,} are left")
-        self.missing = need - budget
+    def __init__(self, text: str, missing: int = 0) -> None:
+        super().__init__(text)
+        self.missing = missing
 
 
 def unit_rows(*programs: SplitModel) -> tuple[int, int]:
@@ -124,7 +120,7 @@ def lay_out(
 
     Raises:
         NotStreamedError: The program returns a value other than one row per vertex.
-        TooLittleMemoryError: The budget is too small.
+        NotStreamedError: The budget is too small.
     """
     traced = program.traced
     found = [atom for atom in traced.step.jaxpr.outvars if not is_literal(atom)]
@@ -225,7 +221,10 @@ class _Planner:
                 return choice
             smaller = self._smaller(choice, plan, getattr(plan, which), number, need)
             if smaller is None:
-                raise TooLittleMemoryError(self._program.traced.name, need, budget)
+                name, left = self._program.traced.name, max(0, budget)
+                raise NotStreamedError(
+                    f"{name} takes {need:,} bytes where it takes least, and {left:,} are left", missing=need - budget
+                )
             choice = smaller
 
     def _fitted(self, choice: _Choice, budget: int) -> Layout | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from dorylax.graph.sharded_data import ShardedData, mask_counts
 from dorylax.graph.task_data import TaskData
 from dorylax.observers.base import Observer
 from dorylax.program.model.base import ModelParts, Tree
-from dorylax.runs.result import Stopped, Trained, TrainingError, TrainResult
+from dorylax.runs.result import Stopped, TrainingError, TrainResult
 from dorylax.store.metrics import MetricsWriter
 from dorylax.store.servers import ServersWriter
 from dorylax.trainer.epoch import run_epoch
@@ -26,6 +27,7 @@ from dorylax.trainer.runners.base import EpochRunner
 from dorylax.trainer.saving.run_files import RunFiles
 from dorylax.trainer.signals import StopRequests
 from dorylax.trainer.step.functions import StepFunctions
+from dorylax.trainer.trained import TrainedModel
 
 
 @final
@@ -57,11 +59,15 @@ class TrainingLoop:
     observers: Sequence[Observer]
     files: RunFiles | None
     requests: StopRequests | None
-    trained: Callable[[LoopState, Tree, Tree], Trained]
+    trained: Callable[[LoopState, Tree, Tree], TrainedModel]
     begun: float
 
     def run(self, loop: LoopState) -> TrainResult:
         """Train from a state to the end of the run; `Trainer.fit` lists the errors."""
+        with contextlib.nullcontext() if self.files is None else self.files.saving():
+            return self._run(loop)
+
+    def _run(self, loop: LoopState) -> TrainResult:
         runner, files, requests = self.runner, self.files, self.requests
         first_epoch = loop.epochs
         observers = self.observers
@@ -104,7 +110,7 @@ class TrainingLoop:
                 servers.sync()  # before the checkpoint, which does not contain these records
             if stopped is None and files is not None and self.train.saves(record.epoch):
                 loop.carried, loop.report = runner.carried(), runner.report()
-                files.save(loop)
+                files.save(loop, wait=False)
         result = self._end(loop, stopped, first_epoch)
         for observer in observers:
             observer.finished(result)

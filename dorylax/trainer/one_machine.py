@@ -20,7 +20,7 @@ from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.graph.task_data import TaskData
 from dorylax.jax_internals import debugged
 from dorylax.machine import Limit
-from dorylax.program.jaxpr.errors import SideEffectError, SplitError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.residency import NotStreamedError
@@ -187,7 +187,7 @@ class OneMachine:
             except SplitError as error:
                 warnings.warn(
                     f"{self._parts.name} trains as plain jit if it fits into memory: {error}"
-                    if isinstance(error, SideEffectError)
+                    if error.side_effect
                     else f"{self._parts.name} cannot be split into graph tasks and stages; it trains as plain jit, "
                     f"and a pipeline would refuse it: {error}",
                     UserWarning,

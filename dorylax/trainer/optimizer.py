@@ -8,7 +8,8 @@ import jax
 import optax
 
 from dorylax.config.optimizers import OPTIMIZERS, OptimizerConfig
-from dorylax.user_code.references import UserCodeError, is_reference, load_reference
+from dorylax.errors import InputError
+from dorylax.user_code.references import is_reference, load_reference
 
 _LEFT = 0.01  # of the step size, by an exponential schedule
 _TUNABLE = sorted({name for spec in OPTIMIZERS.values() for name in spec.options})
@@ -44,7 +45,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
             options = {name: value for name in _TUNABLE if (value := getattr(config, name)) is not None}
             made = load_reference(own)(learning_rate=rate, **options)
             if not callable(getattr(made, "init", None)) or not callable(getattr(made, "update", None)):
-                raise UserCodeError(f"{own!r} must return an optax transformation, got {type(made).__name__}")
+                raise InputError(f"{own!r} must return an optax transformation, got {type(made).__name__}")
         case "adam":
             made = optax.adam(rate, option("beta1"), option("beta2"), option("epsilon"))
         case "adamw":

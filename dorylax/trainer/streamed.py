@@ -33,7 +33,7 @@ from dorylax.streaming.allocation import give_back_freed_memory
 from dorylax.streaming.data import StreamData, reads_edge_order
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import NotStreamedError, TooLittleMemoryError, lay_out, units_for
+from dorylax.streaming.residency import NotStreamedError, lay_out, units_for
 from dorylax.streaming.units import Units
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.objective import Objective
@@ -160,7 +160,9 @@ def lay_out_both(
     while True:
         try:
             found = within(enough)
-        except TooLittleMemoryError as error:
+        except NotStreamedError as error:
+            if not error.missing:
+                raise
             enough += math.ceil(error.missing / (1 - _KEPT_BY_ALLOCATORS))
             enough += -enough % _MIB
         else:

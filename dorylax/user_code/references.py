@@ -15,16 +15,10 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.user_code.lines import user_line, user_line_noted
-
-
-@final
-class UserCodeError(DorylaxError, ValueError):
-    """An invalid reference, or one to an object of the wrong kind."""
-
 
 _SHA256: dict[str, str] = {}
 """SHA-256 of the executed files, by module name."""
@@ -64,7 +58,7 @@ def load_reference(reference: str) -> Any:
         reference: `FILE.py:NAME` or `MODULE:NAME`.
 
     Raises:
-        UserCodeError: The file, module or name does not exist, or the object is not callable.
+        InputError: The file, module or name does not exist, or the object is not callable.
         Exception: Executing the file or the module raises it.
     """
     place, _, name = reference.rpartition(":")
@@ -72,13 +66,13 @@ def load_reference(reference: str) -> Any:
         with user_line_noted():
             module = _from_file(reference, Path(place)) if is_file(place) else importlib.import_module(place)
     except Exception as error:
-        if isinstance(error, UserCodeError) or user_line(error) is not None:  # the error comes from user code
+        if isinstance(error, InputError) or user_line(error) is not None:  # the error comes from user code
             raise
-        raise UserCodeError(f"{reference!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise InputError(f"{reference!r} cannot be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
         names = [one for one, value in vars(module).items() if callable(value) and not one.startswith("_")]
-        raise UserCodeError(f"{reference!r}: {place} has no {name!r} to call, but {', '.join(names) or 'nothing'}")
+        raise InputError(f"{reference!r}: {place} has no {name!r} to call, but {', '.join(names) or 'nothing'}")
     return found
 
 
@@ -98,7 +92,7 @@ class Arguments(NamedTuple):
         """Reads the signature of a reference.
 
         Raises:
-            UserCodeError, Exception: Same as `load_reference`.
+            InputError, Exception: Same as `load_reference`.
         """
         call = load_reference(reference)
         if call.__init__ is object.__init__ and inspect.isclass(call):
@@ -139,15 +133,15 @@ def options_of(reference: str, given: Collection[str], known: Collection[str]) -
         known: Names of options.
 
     Raises:
-        UserCodeError: The reference is invalid, or an optimizer does not take the given arguments or needs unknown ones.
+        InputError: The reference is invalid, or an optimizer does not take the given arguments or needs unknown ones.
     """
     named, further = Arguments.of(reference)
     if further:
         return {}
     if lacking := [name for name in given if name not in named]:
-        raise UserCodeError(f"{reference!r} is called with {', '.join(given)}, but takes no {lacking[0]}")
+        raise InputError(f"{reference!r} is called with {', '.join(given)}, but takes no {lacking[0]}")
     if given and (missing := Arguments(named, further).missing((*given, *known))) is not None:
-        raise UserCodeError(
+        raise InputError(
             f"{reference!r} needs {missing!r}, which no configuration has: give it a default, or call it one of "
             f"{', '.join(known)}"
         )
@@ -164,9 +158,9 @@ def _from_file(reference: str, path: Path) -> ModuleType:
             return sys.modules[name]
         content = file.read_bytes()
     except FileNotFoundError:
-        raise UserCodeError(f"{reference!r}: there is no file {path} in {Path.cwd()}") from None
+        raise InputError(f"{reference!r}: there is no file {path} in {Path.cwd()}") from None
     if b"\0" in content:
-        raise UserCodeError(f"{reference!r}: {path} has NUL bytes and is no Python source")
+        raise InputError(f"{reference!r}: {path} has NUL bytes and is no Python source")
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None  # of every file that ends in .py
     module = importlib.util.module_from_spec(spec)

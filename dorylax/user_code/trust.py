@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dorylax.errors import InputError
-from dorylax.user_code.references import UserCodeError, is_file, place_of
+from dorylax.user_code.references import is_file, place_of
 
 
 @final
@@ -44,7 +44,7 @@ class FolderCode:
         """Refuses what the folder names, unless it is trusted.
 
         Raises:
-            InputError, UserCodeError: as `located`.
+            InputError: as `located`.
         """
         for reference in sorted(self.references or ()):
             self.located(reference)
@@ -57,7 +57,7 @@ class FolderCode:
 
         Raises:
             InputError: it is the folder's, which is not trusted; names the file that would run and its SHA-256.
-            UserCodeError: it is the folder's, and there is no such file.
+            InputError: it is the folder's, and there is no such file.
         """
         if not self.names(reference):
             return reference
@@ -78,7 +78,7 @@ class FolderCode:
             if path.is_file():
                 return path
         listed = " nor ".join(repr(str(path)) for path in candidates)
-        raise UserCodeError(f"{self.named_by} names the code {reference!r}, and there is no file {listed}")
+        raise InputError(f"{self.named_by} names the code {reference!r}, and there is no file {listed}")
 
     def _refusal(self, reference: str, does: str) -> InputError:
         return InputError(

@@ -16,17 +16,8 @@ from pathlib import Path
 from typing import Any, final
 
 from dorylax.config import RunConfig
-from dorylax.errors import DorylaxError
-from dorylax.experiments.executors.ray_worker import (
-    Answer,
-    Events,
-    NodeError,
-    Surroundings,
-    node_name,
-    pack,
-    run_here,
-    unpack,
-)
+from dorylax.errors import RunError
+from dorylax.experiments.executors.ray_worker import Answer, Events, Surroundings, node_name, pack, run_here, unpack
 from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import RunOptions, directory, fail, inspect
 from dorylax.experiments.sweep import Run
@@ -52,11 +43,6 @@ _IDLE_SECONDS = 60.0  # without a running run, before a warning
 _LOST_SECONDS = 300.0  # without a node that has room
 _GRACE_SECONDS = 60.0
 _TURN_SECONDS = 0.2
-
-
-@final
-class ClusterLostError(DorylaxError, RuntimeError):
-    """The cluster has no node any more that could run a run."""
 
 
 @contextlib.contextmanager
@@ -144,7 +130,7 @@ def _check_nodes(ray: Any, surroundings: Surroundings) -> None:
             ray.get(one)
         except ray.exceptions.RayTaskError as error:
             said = _one_line(error.cause)
-            named = isinstance(error.cause, NodeError)
+            named = isinstance(error.cause, RunError)
             raise ConfigError(said if named else f"{looks[one]} cannot run dorylax: {said}") from None
         except ray.exceptions.RayError:
             print_error(f"warning: {looks[one]} was lost")
@@ -179,7 +165,7 @@ class RayTasks:
         """See `Executor`.
 
         Raises:
-            ClusterLostError: For minutes no node had room for a run.
+            RunError: For minutes no node had room for a run.
         """
         assert folder is not None
         ray, cpus = self._ray, self._surroundings.threads
@@ -322,7 +308,7 @@ class _Idle:
         if any(one >= self._cpus for one in _cpus(self._ray).values()):
             self._room = now
         elif now - self._room > _LOST_SECONDS:
-            raise ClusterLostError(
+            raise RunError(
                 f"the cluster has had no node with {self._cpus} CPUs for {_LOST_SECONDS:g} s: start one, and give the same "
                 "command"
             )

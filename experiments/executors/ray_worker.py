@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, final
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.store.durable import leftover_of, remove_leftovers, temporary_folder
@@ -38,10 +38,6 @@ _EPOCH_SECONDS = 0.25
 _SNAPSHOT_SECONDS = 60.0
 _CACHE = DataCache()
 _Event: TypeAlias = tuple[str, str, tuple[Any, ...]]
-
-
-class NodeError(DorylaxError, RuntimeError):
-    """A node is not set up for the sweep."""
 
 
 @final
@@ -67,16 +63,16 @@ class Surroundings:
         """Prepare this process of a node for runs.
 
         Raises:
-            NodeError: The node lacks something.
+            RunError: The node lacks something.
         """
         host = socket.gethostname()
         if self.version != __version__:
-            raise NodeError(
+            raise RunError(
                 f"node {host} has dorylax {__version__}, the sweep's process {self.version}: install the same"
             )
         missing = [file for file in self.files if not Path(self.home, file).exists()]
         if missing:
-            raise NodeError(
+            raise RunError(
                 f"node {host} has no {Path(self.home, missing[0])}, which the sweep names: put it there on every node, or "
                 "work in a folder that they share"
             )
@@ -144,7 +140,7 @@ def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: S
         events: Handle of the `Events` actor.
 
     Raises:
-        NodeError: The node is not set up for it.
+        RunError: The node is not set up for it.
     """
     import ray
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.clock import Clock
-from dorylax.errors import DorylaxError
 from dorylax.pipeline.counters import Counters
 from dorylax.pipeline.hosts.clocks import RemoteClock
 from dorylax.pipeline.hosts.heart import BEATS, Heart
@@ -32,10 +31,6 @@ from dorylax.runs.losses import Loss
 T = TypeVar("T")
 
 _CLOCK_READINGS = 8  # of each host, at the start
-
-
-class _LostError(DorylaxError):
-    """Some hosts are lost; the caller must repeat its requests after the recovery."""
 
 
 class Members(NamedTuple):
@@ -131,8 +126,8 @@ class Coordinator:
         self._launched = await self._launcher.launch(self._specs, self._ended)
         try:
             await self._during(self._assemble())
-        except _LostError:
-            await self._recover()
+        except HostError as error:
+            await self._recover_from(error)
         self._since = self._clock.now()
 
     async def lasting(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -144,8 +139,8 @@ class Coordinator:
         while True:
             try:
                 return await self._during(ask())
-            except _LostError:
-                await self._recover()
+            except HostError as error:
+                await self._recover_from(error)
 
     async def ask(self, address: Address, kind: str, payload: Any = None) -> Any:
         """Send a request to one server."""
@@ -221,10 +216,12 @@ class Coordinator:
     def _ended(self, number: int, error: HostError) -> None:
         if error.lost:
             self._lost.setdefault(number, error)
-        if self._trouble.done() and not error.lost and isinstance(self._trouble.exception(), _LostError):
-            self._trouble = asyncio.get_running_loop().create_future()
+        if self._trouble.done() and not error.lost:
+            known = self._trouble.exception()
+            if isinstance(known, HostError) and known.lost:  # the failure of a host's code matters more
+                self._trouble = asyncio.get_running_loop().create_future()
         if not self._trouble.done():
-            self._trouble.set_exception(_LostError() if error.lost else error)
+            self._trouble.set_exception(error)
             self._trouble.exception()  # without a waiting caller asyncio would warn
 
     # Recovery.
@@ -245,6 +242,12 @@ class Coordinator:
                 task.cancel()
                 await asyncio.wait([task])
 
+    async def _recover_from(self, error: HostError) -> None:
+        """Recover from lost hosts; raise any other error."""
+        if not error.lost:
+            raise error
+        await self._recover()
+
     async def _recover(self) -> None:
         """Replace lost hosts and assemble the next generation, and repeat this if more hosts are lost meanwhile."""
         begin, repeats = self._clock.now(), self._training
@@ -261,8 +264,9 @@ class Coordinator:
             try:
                 await self._during(self._reassemble(sorted(lost)))
                 break
-            except _LostError:
-                continue
+            except HostError as error:
+                if not error.lost:
+                    raise
         now = self._clock.now()
         loss = Loss(
             generation=self.generation,
@@ -293,10 +297,9 @@ class Coordinator:
         try:
             await self._launched.replace(lost)
         except HostError as error:
-            if not error.lost:
-                raise
-            self._lost |= dict.fromkeys(lost, error)
-            raise _LostError from None
+            if error.lost:
+                self._lost |= dict.fromkeys(lost, error)
+            raise
         await self._assemble()
 
     @property

@@ -30,7 +30,7 @@ class ParameterClient:
         """The version that an interval computes an epoch with: the same for every call.
 
         Raises:
-            StashError: its gradient of that epoch is complete, or that of an earlier one is not.
+            RunError: its gradient of that epoch is complete, or that of an earlier one is not.
             ConnectionError: the server cannot be reached.
         """
         order, server = (epoch, PULL, interval), self._server(interval)
@@ -47,7 +47,7 @@ class ParameterClient:
             stage: one of those that push.
             sums: name → array; never written to afterwards.
             waiting: for whom it is urgent.
-            then: as of `Transport.post`. What it may be told: a ValueError, the stage pushes no gradient; a StashError, the
+            then: as of `Transport.post`. What it may be told: a ValueError, the stage pushes no gradient; a RunError, the
                 interval has pulled no weights for this epoch; a ConnectionError, the server cannot be reached.
         """
         self._transport.post(

@@ -96,7 +96,7 @@ class ParameterServer:
                 what it got.
 
         Raises:
-            StashError: see `Stash.pull`.
+            RunError: see `Stash.pull`.
         """
         newest = self.state
         if offered is None:
@@ -111,7 +111,7 @@ class ParameterServer:
 
         Raises:
             ValueError: see `Assembly.add`.
-            StashError: the interval has pulled no weights for this epoch.
+            RunError: the interval has pulled no weights for this epoch.
         """
         sums = self._assembly.add(push)
         if sums is None:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.pipeline.parameters.messages import Pulled
-
-
-@final
-class StashError(DorylaxError, LookupError):
-    """Weights that are not stashed any more, or not yet: a fault of the caller."""
 
 
 @final
@@ -34,17 +29,17 @@ class Stash:
         """The version of an interval in an epoch: `newest` at the first call, the same ever after.
 
         Raises:
-            StashError: the epoch's gradient is complete, or that of an earlier epoch is not.
+            RunError: the epoch's gradient is complete, or that of an earlier epoch is not.
         """
         kept = self._kept.get(interval)
         if kept is not None and kept[0] == epoch:
             return kept[1]
         if epoch < self._next.get(interval, self._first):
-            raise StashError(
+            raise RunError(
                 f"interval {interval} cannot pull weights for epoch {epoch}: its gradient of that epoch is complete"
             )
         if kept is not None:
-            raise StashError(
+            raise RunError(
                 f"interval {interval} cannot pull weights for epoch {epoch} before all of its gradient of epoch {kept[0]} "
                 "is pushed"
             )
@@ -58,11 +53,11 @@ class Stash:
             It, for what remains to be computed with it.
 
         Raises:
-            StashError: it has pulled none for this epoch.
+            RunError: it has pulled none for this epoch.
         """
         kept = self._kept.get(interval)
         if kept is None or kept[0] != epoch:
-            raise StashError(
+            raise RunError(
                 f"interval {interval} pushed a gradient of epoch {epoch} without having pulled weights for it"
             )
         del self._kept[interval]

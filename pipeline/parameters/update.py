@@ -12,13 +12,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.errors import DorylaxError
 from dorylax.pipeline.parameters.messages import Advance, ServerState, Tree, Update
 from dorylax.pipeline.parameters.step_counts import with_epoch
-
-
-class _NeedsLossFunctionError(DorylaxError):
-    """The optimizer asked for the loss at other parameters."""
 
 
 @final
@@ -110,14 +105,8 @@ class OptimizerStep:
         """Traces a step, so that an optimizer that cannot be served is refused before anything runs."""
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
         loss = jax.ShapeDtypeStruct((), self._loss_type)
-        try:
-            opt_state = jax.eval_shape(self._optimizer.init, params)
-            jax.eval_shape(self._step, params, opt_state, params, loss)
-        except _NeedsLossFunctionError:
-            raise ValueError(
-                "the optimizer evaluates the loss at other parameters (it calls value_fn, as line searches do), which "
-                "parameter servers cannot: choose another optimizer, or train on a single machine"
-            ) from None
+        opt_state = jax.eval_shape(self._optimizer.init, params)
+        jax.eval_shape(self._step, params, opt_state, params, loss)
 
 
 @functools.lru_cache(maxsize=16)
@@ -151,7 +140,10 @@ def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Call
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise _NeedsLossFunctionError
+    raise ValueError(
+        "the optimizer evaluates the loss at other parameters (it calls value_fn, as line searches do), which parameter "
+        "servers cannot: choose another optimizer, or train on a single machine"
+    )
 
 
 def _pickled(optimizer: optax.GradientTransformation) -> bytes:

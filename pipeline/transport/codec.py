@@ -8,15 +8,10 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.jax_internals import is_key
 
 _PLAIN = frozenset({type(None), bool, int, float, str})
-
-
-@final
-class CodecError(DorylaxError, ValueError):
-    """A payload of an unsupported type, or an invalid document."""
 
 
 @final
@@ -38,7 +33,7 @@ class Codec:
         """Return the payload as a document (None, numbers, texts, lists, mappings with text keys) and its arrays.
 
         Raises:
-            CodecError: The payload holds an unsupported type.
+            RunError: The payload holds an unsupported type.
         """
         arrays: list[np.ndarray] = []
         return self._write(payload, arrays), arrays
@@ -47,12 +42,12 @@ class Codec:
         """Return the payload of a document and its arrays.
 
         Raises:
-            CodecError: The document is invalid, or the arrays do not match it.
+            RunError: The document is invalid, or the arrays do not match it.
         """
         try:
             return self._read(document, arrays)
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise CodecError(f"a message cannot be read: {type(error).__name__}: {error}") from error
+            raise RunError(f"a message cannot be read: {type(error).__name__}: {error}") from error
 
     def _write(self, value: Any, arrays: list[np.ndarray]) -> Any:
         kind = type(value)
@@ -75,14 +70,14 @@ class Codec:
             return {"d": {key: self._write(item, arrays) for key, item in value.items()}}
         if isinstance(value, np.generic | jax.Array):
             return self._write_array(value, arrays)
-        raise CodecError(f"{kind.__module__}.{kind.__qualname__} cannot travel between processes")
+        raise RunError(f"{kind.__module__}.{kind.__qualname__} cannot travel between processes")
 
     def _write_field(self, name: str, value: Any, arrays: list[np.ndarray]) -> Any:
         if name not in self._trees or value is None:
             return self._write(value, arrays)
         leaves, structure = jax.tree.flatten(value)
         if structure != self._trees[name]:
-            raise CodecError(f"{name} must be {self._trees[name]}, got {structure}")
+            raise RunError(f"{name} must be {self._trees[name]}, got {structure}")
         return [self._write(leaf, arrays) for leaf in leaves]
 
     def _write_array(self, value: Any, arrays: list[np.ndarray]) -> Any:

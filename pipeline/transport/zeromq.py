@@ -174,7 +174,7 @@ class ZeroMqTransport:
 
         Raises:
             LookupError: The receiver is not registered.
-            CodecError: The payload has an unsupported type.
+            RunError: The payload has an unsupported type.
         """
         if receiver in self._handlers:
             return await self._handlers[receiver].handle(kind, payload, sender)

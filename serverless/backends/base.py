@@ -22,9 +22,7 @@ class Backend(Protocol):
             attempt: Number of the attempt, from 0.
 
         Raises:
-            TaskFailedError: The worker failed. The caller may retry.
-            TaskThrottledError: A `TaskFailedError` before the start of the task. A later retry with fewer concurrent calls
-                may succeed.
+            TaskFailedError: The worker failed. The caller may retry; later and with fewer concurrent calls if `throttled`.
             RunError: The stage failed; a retry would fail, too. Stages in this process raise their own exceptions.
         """
         ...

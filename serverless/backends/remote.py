@@ -20,7 +20,7 @@ from dorylax.program.artefact.stage_file import StageReference
 from dorylax.serverless.backends.base import InvokeError, Invoker
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.rows import cut
-from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask, parts_of
+from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask, parts_of
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.event import Answer, Event
@@ -137,7 +137,7 @@ class RemoteBackend:
             answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
         except (InvokeError, WireError) as error:
             throttled = isinstance(error, InvokeError) and error.reason == "throttled"
-            return (TaskThrottledError if throttled else TaskFailedError)(f"{_named(task)}: {error}")
+            return TaskFailedError(f"{_named(task)}: {error}", throttled=throttled)
         problem = " ".join((answer.error or "").split())  # one line, whatever was raised there
         if answer.refused:
             return TaskFailedError(f"{_named(task)} was refused by its sandbox: {problem}")

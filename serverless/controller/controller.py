@@ -20,7 +20,7 @@ from dorylax.serverless.controller.hedging import Attempt, HedgedTask, Hedging
 from dorylax.serverless.controller.slot_limit import SlotLimit
 from dorylax.serverless.controller.throttle import Throttle
 from dorylax.serverless.controller.watch import Watch
-from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
 
 _log = logging.getLogger("dorylax.controller")
 
@@ -168,7 +168,7 @@ class Controller:
             if not isinstance(found, TaskFailedError):
                 raise found
             number += 1
-            if isinstance(found, TaskThrottledError):
+            if found.throttled:
                 if starved is not None:
                     raise starved
                 continue
@@ -247,7 +247,7 @@ class Controller:
             self._observe(attempt)
             self._give_back(attempt, "late" if hedged.outcome.done() else "answered")
             hedged.settle(outcome)
-        elif isinstance(outcome, TaskThrottledError):
+        elif isinstance(outcome, TaskFailedError) and outcome.throttled:
             if self._give_back(attempt, "throttled"):
                 self._throttled(attempt, starved)
         elif isinstance(outcome, TaskFailedError):
@@ -278,7 +278,7 @@ class Controller:
         self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
     ) -> TaskFailedError | None:
         """Tells the backoff of an attempt, before its slot is given back; returns an error if the task should fail."""
-        if not isinstance(found, TaskThrottledError):
+        if not (isinstance(found, TaskFailedError) and found.throttled):
             self._backoff.taken(start)
             return None
         problem = self._backoff.refused(key, start, beside, (*key, number, _RESUME))
@@ -359,7 +359,7 @@ class Controller:
 def _outcome(found: TensorResult | Exception) -> Outcome:
     if isinstance(found, TensorResult):
         return "answered"
-    return "throttled" if isinstance(found, TaskThrottledError) else "failed"
+    return "throttled" if isinstance(found, TaskFailedError) and found.throttled else "failed"
 
 
 def _named(key: TaskKey) -> str:

@@ -12,7 +12,7 @@ import zmq
 
 from dorylax.serverless.data import protocol
 from dorylax.serverless.data.connection import Connection
-from dorylax.serverless.data.errors import DataError, LostError, NotOfferedError
+from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.parcel import Parcel
@@ -121,7 +121,7 @@ class DataClient:
         for attempt in range(1, self._attempts + 1):
             try:
                 return self._once(address, act)
-            except (LostError, WireError) as error:  # an unreadable reply counts as lost
+            except (ConnectionError, WireError) as error:  # an unreadable reply counts as lost
                 if attempt == self._attempts:
                     raise DataError(f"{failure} at {address}, tried {attempt} times; the last time: {error}") from error
         raise AssertionError("there is at least one attempt")

@@ -11,12 +11,12 @@ import zmq
 
 from dorylax.serverless.data import admission, protocol
 from dorylax.serverless.data.arrival import Arrival
-from dorylax.serverless.data.errors import DataError, LostError, NotOfferedError
+from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import SharedLink
 from dorylax.serverless.data.parcel import Parcel
 from dorylax.serverless.wire import frames
-from dorylax.serverless.wire.errors import ChecksumError, WireError
+from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.tensors import TensorSpec, read_specs
 
 _MOST_DAMAGED = 8
@@ -87,7 +87,7 @@ class Connection:
         """Try once to get arrays.
 
         Raises:
-            LostError: The attempt failed.
+            ConnectionError: The attempt failed.
             NotOfferedError, DataError: See `DataClient.get`.
         """
         self._transfer += 1
@@ -105,16 +105,18 @@ class Connection:
             message = self._receive()
             kind, fields = message.header.kind, message.header.fields
             if kind == protocol.ABSENT:
-                raise LostError("it was withdrawn, or offered anew, meanwhile")
+                raise ConnectionError("it was withdrawn, or offered anew, meanwhile")
             if kind != protocol.CHUNK:
-                raise LostError(f"got {kind!r}, expected a chunk")
+                raise ConnectionError(f"got {kind!r}, expected a chunk")
             index = fields.integer("index")
             try:
                 pieces = frames.decode_tensors(message.header, message.contents, protocol.MAX_CHUNK_BYTES)
-            except ChecksumError as error:
+            except WireError as error:
+                if not error.damaged:
+                    raise
                 damaged += 1
                 if damaged > _MOST_DAMAGED:
-                    raise LostError(f"{damaged} chunks were damaged, the last: {error}") from error
+                    raise ConnectionError(f"{damaged} chunks were damaged, the last: {error}") from error
                 self._ask(name, layout.serial, index, 1)
                 continue
             self._link.carry(sum(piece.nbytes for piece in pieces))
@@ -127,7 +129,7 @@ class Connection:
         """Try once to put arrays, cut into chunks of `chunk_bytes`.
 
         Raises:
-            LostError: The attempt failed.
+            ConnectionError: The attempt failed.
             DataError: See `DataClient.put`.
         """
         self._transfer += 1
@@ -153,12 +155,12 @@ class Connection:
             elif kind == protocol.AGAIN:
                 damaged += 1
                 if damaged > _MOST_DAMAGED:
-                    raise LostError(f"{damaged} chunks arrived damaged")
+                    raise ConnectionError(f"{damaged} chunks arrived damaged")
                 index = said.integer("index", most=sent - 1)
                 self._link.carry(parcel.chunk_nbytes(index))
                 self._send(parcel.message(self._run, transfer, index))
             else:
-                raise LostError(f"got {kind!r}, expected a grant or the end")
+                raise ConnectionError(f"got {kind!r}, expected a grant or the end")
 
     def _ask(self, name: str, serial: int, first: int, count: int) -> None:
         fields = {"transfer": self._transfer, "name": name, "offer": serial, "first": first, "count": count}
@@ -170,7 +172,7 @@ class Connection:
         if kind == protocol.ABSENT:
             raise NotOfferedError(f"{self._address} offers nothing as {name!r}: it was answered or withdrawn")
         if kind != protocol.LAYOUT:
-            raise LostError(f"got {kind!r}, expected a layout")
+            raise ConnectionError(f"got {kind!r}, expected a layout")
         layout = _OfferLayout(
             serial=fields.integer("offer", least=protocol.ANY_OFFER + 1),
             chunk_bytes=fields.integer("chunk_bytes", least=protocol.MIN_CHUNK_BYTES, most=protocol.MAX_CHUNK_BYTES),
@@ -197,7 +199,7 @@ class Connection:
         """Return the next message of this transfer.
 
         Raises:
-            LostError: No message arrives, or it is unreadable.
+            ConnectionError: No message arrives, or it is unreadable.
             DataError: The server refuses the transfer.
         """
         give_up = time.monotonic() + self._timeout
@@ -206,26 +208,26 @@ class Connection:
             received = self._socket.recv_multipart(copy=False)
             header = frames.decode_header(received[0].buffer)
             if header.run != self._run:
-                raise LostError(f"got a message of run {header.run!r}")
+                raise ConnectionError(f"got a message of run {header.run!r}")
             if header.kind == protocol.DAMAGED:
-                raise LostError("a request arrived damaged")
+                raise ConnectionError("a request arrived damaged")
             transfer = header.fields.integer("transfer")
             if header.kind == protocol.REFUSED and transfer in (protocol.NO_TRANSFER, self._transfer):
                 raise DataError(f"{self._address} refuses: {header.fields.text('reason')}")
             if transfer != self._transfer:
                 continue  # a remainder of an earlier transfer, such as a repeated grant
             if header.kind == protocol.UNKNOWN:
-                raise LostError("the server knows nothing of this put")
+                raise ConnectionError("the server knows nothing of this put")
             return _Message(header, [frame.buffer for frame in received[1:]])
 
     def _wait(self, event: int, give_up: float) -> None:
         """Wait until the socket is ready for `event`.
 
         Raises:
-            LostError: The socket is not ready by `give_up`.
+            ConnectionError: The socket is not ready by `give_up`.
         """
         left = give_up - time.monotonic()
         if left <= 0 or not self._socket.poll(int(left * 1000) + 1, event):
-            raise LostError(
+            raise ConnectionError(
                 f"no message for {self._timeout:g} s: the server is gone or overloaded, or of another run than the keys"
             )

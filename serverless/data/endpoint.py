@@ -17,7 +17,7 @@ from dorylax.serverless.data.counters import DataCounters
 from dorylax.serverless.data.parcel import Parcel
 from dorylax.serverless.data.refusals import Refusals
 from dorylax.serverless.wire import frames
-from dorylax.serverless.wire.errors import ChecksumError, WireError
+from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.tensors import read_specs
 
 Deliver = Callable[[tuple[np.ndarray, ...]], None]
@@ -141,10 +141,10 @@ class Endpoint:
             if not message:
                 raise WireError("a message must have a header, got no frames")
             header = frames.decode_header(message[0])
-        except ChecksumError as error:
-            self._refuse(error)
-            return [self._reply(protocol.DAMAGED, {})]
         except WireError as error:
+            if error.damaged:
+                self._refuse(error)
+                return [self._reply(protocol.DAMAGED, {})]
             return self._refused(protocol.NO_TRANSFER, error)
         transfer = protocol.NO_TRANSFER
         try:
@@ -261,7 +261,9 @@ class Endpoint:
         """Return the pieces of a chunk; None if they are damaged."""
         try:
             return frames.decode_tensors(header, contents, protocol.MAX_CHUNK_BYTES)
-        except ChecksumError as error:
+        except WireError as error:
+            if not error.damaged:
+                raise
             self._refuse(error)
             return None
 

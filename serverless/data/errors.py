@@ -11,7 +11,3 @@ class DataError(DorylaxError):
 
 class NotOfferedError(DataError):
     """The server has no offer under the name: the task is finished or unknown."""
-
-
-class LostError(DataError):
-    """One attempt of a transfer failed. The client retries, so callers never see this error."""

@@ -7,10 +7,14 @@ from typing import final
 from dorylax.errors import DorylaxError
 
 
-class WireError(DorylaxError, ValueError):
-    """Bytes or a message that violate the format. The text gives the expectation."""
-
-
 @final
-class ChecksumError(WireError):
-    """Bytes damaged in transit. A repeat helps."""
+class WireError(DorylaxError, ValueError):
+    """Bytes or a message that violate the format. The text gives the expectation.
+
+    Attributes:
+        damaged: Whether a checksum shows damage in transit, so that a repeat helps.
+    """
+
+    def __init__(self, text: str, *, damaged: bool = False) -> None:
+        super().__init__(text)
+        self.damaged = damaged

@@ -19,7 +19,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.serverless.wire.errors import ChecksumError, WireError
+from dorylax.serverless.wire.errors import WireError
 from dorylax.serverless.wire.fields import Fields, read_object, write_object
 from dorylax.serverless.wire.tensors import MAX_TENSORS, TensorSpec, bytes_of, read_spec, spec_of, travelling
 
@@ -104,7 +104,7 @@ def decode_header(frame: Buffer) -> Header:
     """Decode the header of a message, independently of its other frames.
 
     Raises:
-        ChecksumError: The header is damaged.
+        WireError: The header is damaged.
         WireError: The version differs.
         WireError: The frame is not a header.
     """
@@ -113,7 +113,7 @@ def decode_header(frame: Buffer) -> Header:
     view = memoryview(frame)
     text = view[_CRC_BYTES:]
     if len(view) < _CRC_BYTES or zlib.crc32(text) != int.from_bytes(view[:_CRC_BYTES], "big"):
-        raise ChecksumError(f"a header of {len(view)} bytes has a wrong checksum")
+        raise WireError(f"a header of {len(view)} bytes has a wrong checksum", damaged=True)
     top = read_object(text, "header", MAX_HEADER_BYTES)
     top.format(_FORMAT, VERSION)
     run, kind, fields = top.text("run", limit=64), top.text("kind", limit=64), top.nested("fields")
@@ -142,7 +142,7 @@ def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> 
         max_bytes: Limit of all tensors together.
 
     Raises:
-        ChecksumError: A frame is damaged.
+        WireError: A frame is damaged.
         WireError: The frames do not match the header, or exceed the limit.
     """
     if len(frames) != len(header.specs):
@@ -157,7 +157,7 @@ def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> 
             )
     for k, (crc, frame) in enumerate(zip(header.crcs, frames, strict=True)):
         if zlib.crc32(frame) != crc:
-            raise ChecksumError(f"tensor {k} of {len(frame)} bytes has a wrong checksum")
+            raise WireError(f"tensor {k} of {len(frame)} bytes has a wrong checksum", damaged=True)
     return tuple(_view(spec, frame) for spec, frame in zip(header.specs, frames, strict=True))
 
 

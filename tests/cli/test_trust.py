@@ -19,7 +19,6 @@ from dorylax.errors import InputError
 from dorylax.experiments.folder import read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.trainer import Trainer
-from dorylax.user_code.references import UserCodeError
 
 _OWN = ("--set", "optimizer.name=mine.py:lion", "--set", "data.size=tiny", "--epochs", "2")
 _SWEEP = """\
@@ -109,7 +108,7 @@ def test_python_runs_what_a_run_names_only_if_told_so(strange: Path, monkeypatch
     file = strange / "run" / "seed-0" / "config.yaml"
     with pytest.raises(InputError, match=r"/mine\.py' \(SHA-256 "):
         RunConfig.load(file)
-    with pytest.raises(UserCodeError, match="and there is no file"):  # a text alone does not say where its files were
+    with pytest.raises(InputError, match="and there is no file"):  # a text alone does not say where its files were
         RunConfig.from_yaml(file.read_text())
     with monkeypatch.context() as there:
         there.chdir(strange)

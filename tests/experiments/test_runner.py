@@ -14,7 +14,7 @@ from dorylax.experiments.sweep_file import read
 from dorylax.machine import Limit
 from dorylax.runs.result import EpochRecord
 from dorylax.store.metrics import MetricsWriter
-from dorylax.store.run_directory import RunDirectory, RunDirectoryAccessError
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.trainer.footprint import of_config
 
 
@@ -68,7 +68,7 @@ def test_a_run_that_cannot_be_read_after_it_is_done_says_why_where_errors_are(
     (run,) = read("base: {train.epochs: 1, model.name: mlp}\ngrid: {data.size: [tiny]}\n", "s.yaml", "s").runs
 
     def full(_: RunDirectory) -> None:
-        raise RunDirectoryAccessError("summary.json cannot be read: Too many open files")
+        raise RunDirectoryError("summary.json cannot be read: Too many open files", refused=True)
 
     with monkeypatch.context() as patch:
         patch.setattr(RunDirectory, "summary", property(full))

@@ -32,7 +32,12 @@ def run(size: str, folder: Path) -> tuple[str, str]:
         training, heavy = sweep["parts"].values()
         training["base"] |= {"data.size": "tiny", "train.epochs": 6}
         training["seeds"] = 1
-        heavy["base"] |= {"graph.vertices": 2000, "graph.edges": 20_000, "pipeline.intervals": 4, "simulation.epochs": 4}
+        heavy["base"] |= {
+            "graph.vertices": 2000,
+            "graph.edges": 20_000,
+            "pipeline.intervals": 4,
+            "simulation.epochs": 4,
+        }
         for part in (training, heavy):
             part["zip"] = {key: values[:2] for key, values in part["zip"].items()}
         file = folder / "small.yaml"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.graph.cache import NoCacheError, cache_directory, drop_oldest
+from dorylax.errors import RunError
+from dorylax.graph.cache import cache_directory, drop_oldest
 
 
 def test_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_without_a_home_it_is_a_folder_of_this_user_alone(monkeypatch: pytest.Mo
     assert cache_directory() == found
     found.rename(tmp_path / "elsewhere")
     found.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(NoCacheError, match="is somebody else's: set DORYLAX_CACHE"):
+    with pytest.raises(RunError, match="is somebody else's: set DORYLAX_CACHE"):
         cache_directory()
 
 

@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
+from dorylax.errors import InputError
 from dorylax.graph.data_shape import DataShape
-from dorylax.memory.streamed_partition import PartitionMemoryError, streams
+from dorylax.memory.streamed_partition import streams
 
 GIB = 2**30
 FRIENDSTER = DataShape(65_600_000, 3_600_000_000, 32, 50, features_in="mapped", graph_in="mapped")
@@ -17,9 +18,7 @@ OPTIONS = {"servers": 8, "method": "ldg", "ids": True}
 def test_friendster() -> None:
     assert not streams(FRIENDSTER, **OPTIONS, memory=400 * GIB)
     assert streams(FRIENDSTER, **OPTIONS, memory=9 * GIB)
-    with pytest.raises(
-        PartitionMemoryError, match=r"more than the 2.6 GiB that --memory leaves for it: 65,600,000 vertices"
-    ):
+    with pytest.raises(InputError, match=r"more than the 2.6 GiB that --memory leaves for it: 65,600,000 vertices"):
         streams(FRIENDSTER, **OPTIONS, memory=3 * GIB)
 
 
@@ -38,7 +37,7 @@ def test_friendster() -> None:
     ],
 )
 def test_what_does_not_stream_is_named(shape: dict, options: dict, told: str) -> None:
-    with pytest.raises(PartitionMemoryError) as raised:
+    with pytest.raises(InputError) as raised:
         streams(dataclasses.replace(FRIENDSTER, **shape), **OPTIONS | options, memory=9 * GIB)
     assert told in str(raised.value)
 
@@ -50,5 +49,5 @@ def test_without_edge_ids_nothing_is_held_for_them() -> None:
 
 def test_what_is_generated_cannot_stay_on_disk() -> None:
     shape = dataclasses.replace(FRIENDSTER, origin="generated")
-    with pytest.raises(PartitionMemoryError, match="only a folder can stay on disk"):
+    with pytest.raises(InputError, match="only a folder can stay on disk"):
         streams(shape, **OPTIONS, memory=20 * GIB)

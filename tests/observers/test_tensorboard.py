@@ -24,7 +24,7 @@ from dorylax.experiments.sweep_file import read
 from dorylax.observers import tensorboard
 from dorylax.observers.tensorboard import TensorBoard
 from dorylax.runs.result import EpochRecord, Timings, TrainResult
-from dorylax.store.run_directory import RunDirectoryAccessError
+from dorylax.store.run_directory import RunDirectoryError
 from dorylax.terminal.failures import explain
 from dorylax.trainer import Observer
 
@@ -179,16 +179,18 @@ def test_closed_when_finished(tmp_path: Path) -> None:
 def test_a_full_disk_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     board = TensorBoard(tmp_path)
     monkeypatch.setattr(builtins, "open", lambda _path, mode, _open=open: _open("/dev/full", mode))
-    with pytest.raises(RunDirectoryAccessError, match="No space left"), board:
+    with pytest.raises(RunDirectoryError, match="No space left"), board:
         board.started(1, 0)
-    with pytest.raises(RunDirectoryAccessError, match="No space left"):
+    with pytest.raises(RunDirectoryError, match="No space left") as caught:
         board.started(1, 0)
+    assert caught.value.refused
     with pytest.raises(RuntimeError, match="mine"), board:
         raise RuntimeError("mine")
     board.close()
     (tmp_path / "file").touch()
-    with pytest.raises(RunDirectoryAccessError, match="file"):
+    with pytest.raises(RunDirectoryError, match="file") as caught:
         TensorBoard(tmp_path / "file").started(1, 0)
+    assert caught.value.refused
 
 
 def test_what_to_do_where_the_library_is_missing(

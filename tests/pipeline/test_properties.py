@@ -23,10 +23,10 @@ from support.witness import Witness
 
 from dorylax.clock import Clock
 from dorylax.cost import DEFAULT_CLUSTER, Cluster, Variation
+from dorylax.errors import RunError
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline import engine, setup, tensor_calls
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.run import PipelineEpoch
 from dorylax.pipeline.transport import Address, InProcessTransport, RequestHandler, Waiting
 from dorylax.pipeline.transport.delivery import posted
@@ -213,7 +213,7 @@ class FaultyTransport:
 
         async def deliver_late() -> None:
             await self._clock.sleep(self._faults.delay(message), (*order, 2))
-            with contextlib.suppress(StashError):  # nobody hears the answer to a repeat
+            with contextlib.suppress(RunError):  # nobody hears the answer to a repeat
                 await deliver()
 
         if befalls("before"):

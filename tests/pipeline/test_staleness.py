@@ -6,7 +6,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dorylax.pipeline.staleness import Ledger, LedgerError
+from dorylax.errors import RunError
+from dorylax.pipeline.staleness import Ledger
 
 
 def through(ledger: Ledger, epoch: int, *intervals: int) -> None:
@@ -27,11 +28,11 @@ def test_finishing_is_idempotent_and_skips_nothing() -> None:
     ledger = Ledger(2, 2, first_synchronous=False)
     through(ledger, 0, 0)
     assert not ledger.finished(0, 0)
-    with pytest.raises(LedgerError, match=r"interval 0 cannot have finished epoch 1: .* before 1"):
+    with pytest.raises(RunError, match=r"interval 0 cannot have finished epoch 1: .* before 1"):
         ledger.finished(0, 1)
     ledger.start(0, 1)
     ledger.start(0, 2)
-    with pytest.raises(LedgerError, match=r"finished epoch 2: its first unfinished epoch is 1"):
+    with pytest.raises(RunError, match=r"finished epoch 2: its first unfinished epoch is 1"):
         ledger.finished(0, 2)
     ledger.start(1, 0)
     assert ledger.finished(1, 0)
@@ -41,10 +42,10 @@ def test_finishing_is_idempotent_and_skips_nothing() -> None:
 
 def test_start_refuses_what_may_not_start() -> None:
     ledger = Ledger(2, 0)
-    with pytest.raises(LedgerError, match="interval 1 must not start epoch 1: its next is 0"):
+    with pytest.raises(RunError, match="interval 1 must not start epoch 1: its next is 0"):
         ledger.start(1, 1)
     through(ledger, 0, 1)
-    with pytest.raises(LedgerError, match="0 is the newest"):
+    with pytest.raises(RunError, match="0 is the newest"):
         ledger.start(1, 1)
 
 
@@ -61,7 +62,7 @@ def test_a_held_barrier_stays_until_released() -> None:
     assert not ledger.holds(1)
     assert ledger.may_start(0, 1)
     assert ledger.horizon == 4
-    with pytest.raises(LedgerError, match="epoch 1 is not held: there are holds on none"):
+    with pytest.raises(RunError, match="epoch 1 is not held: there are holds on none"):
         ledger.release(1)
 
 
@@ -74,7 +75,7 @@ def test_a_limit_bounds_all_and_makes_nobody_wait_for_others() -> None:
     assert not ledger.may_start(0, 2)
     ledger.limit(2)
     ledger.start(0, 2)
-    with pytest.raises(LedgerError, match="cannot go back from epoch 2 to epoch 1"):
+    with pytest.raises(RunError, match="cannot go back from epoch 2 to epoch 1"):
         ledger.limit(1)
     ledger.limit(9)
     assert ledger.horizon == 3
@@ -84,7 +85,7 @@ def test_a_barrier_that_comes_too_late_is_refused() -> None:
     ledger = Ledger(2, 1, first_synchronous=False)
     ledger.start(0, 0)
     ledger.start(0, 1)
-    with pytest.raises(LedgerError, match="before epoch 1 comes too late: epoch 1 was started; 2 is the first"):
+    with pytest.raises(RunError, match="before epoch 1 comes too late: epoch 1 was started; 2 is the first"):
         ledger.barrier(1)
 
 

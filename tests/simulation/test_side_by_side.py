@@ -11,11 +11,12 @@ import pytest
 from support.leftovers import children
 from support.processes import members, until
 
+from dorylax.errors import RunError
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.simulation import side_by_side
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
-from dorylax.simulation.side_by_side import SimulationError, Task, outcomes
+from dorylax.simulation.side_by_side import Task, outcomes
 
 SIZES = GraphSizes(2000, 40_000, 30, 4)
 
@@ -66,7 +67,7 @@ def test_a_process_that_dies_is_said(others, monkeypatch):
             super().give(place, task)
 
     monkeypatch.setattr(side_by_side, "_Worker", Killed)
-    with pytest.raises(SimulationError, match=r"^a process that simulated was killed by SIGKILL, as the system does"):
+    with pytest.raises(RunError, match=r"^a process that simulated was killed by SIGKILL, as the system does"):
         list(outcomes([task(), task()], 2))
 
 

@@ -110,10 +110,10 @@ def test_one_that_comes_while_the_holder_lets_go_gets_a_file_of_its_own(
 
 
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: folder_lock._Holder) -> bytes:
+    def full() -> bytes:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(folder_lock._Holder, "to_line", full)
+    monkeypatch.setattr(folder_lock, "_this_process", full)
     with pytest.raises(OSError, match="No space left") as caught, locked(tmp_path / "a"):
         pass
     assert caught.value.filename == str(tmp_path / "a")

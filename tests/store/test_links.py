@@ -11,7 +11,7 @@ from dorylax.pipeline.trace import TraceWriter
 from dorylax.runs.result import EpochRecord
 from dorylax.store.lines import append_lines
 from dorylax.store.metrics import MetricsWriter
-from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryWarning, write_text
+from dorylax.store.run_directory import RunDirectoryError, RunDirectoryWarning, write_text
 from dorylax.store.servers import ServersWriter
 from dorylax.store.trace import TraceFile, TraceWarning, cut
 
@@ -36,7 +36,7 @@ def _servers(path: Path) -> None:
 
 def _refused(write: Callable[[Path], object]) -> Callable[[Path], None]:
     def refused(path: Path) -> None:
-        with pytest.raises((OSError, RunDirectoryAccessError), match="is a symbolic link: remove that link"):
+        with pytest.raises((OSError, RunDirectoryError), match="is a symbolic link: remove that link"):
             write(path)
 
     return refused
@@ -74,6 +74,7 @@ def test_a_trace_is_not_cut_through_a_link(tmp_path: Path) -> None:
 def test_a_link_to_nothing_makes_no_file(tmp_path: Path) -> None:
     link = tmp_path / "servers.jsonl"
     link.symlink_to(tmp_path / "victim")
-    with pytest.raises(RunDirectoryAccessError, match="is a symbolic link: remove that link"):
+    with pytest.raises(RunDirectoryError, match="is a symbolic link: remove that link") as caught:
         append_lines(link, 1, [{}])
+    assert caught.value.refused
     assert not (tmp_path / "victim").exists()

@@ -9,9 +9,7 @@ from support.run_directories import begun
 
 from dorylax.store.digest import sealed
 from dorylax.store.run_directory import (
-    DamagedFileError,
     RunDirectory,
-    RunDirectoryAccessError,
     RunDirectoryError,
     RunDirectoryWarning,
 )
@@ -104,10 +102,9 @@ def test_a_full_disk_is_the_machines_and_leaves_the_old_file(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "fsync", full)
     for write in (run.write_summary, RunDirectory(tmp_path).write_start):
-        with pytest.raises(
-            RunDirectoryAccessError, match=r"the run directory cannot be written: .*No space left"
-        ) as caught:
+        with pytest.raises(RunDirectoryError, match=r"the run directory cannot be written: .*No space left") as caught:
             write({"final_loss": 2.0})
+        assert caught.value.refused
         assert not caught.value.user_error
     assert run.summary == {"final_loss": 1.0}
 
@@ -146,7 +143,7 @@ def test_unreadable_environment(tmp_path, content):
     with pytest.raises(RunDirectoryError, match=r"environment\.json") as caught:
         _ = run.environment
     assert not caught.value.user_error
-    assert isinstance(caught.value, RunDirectoryAccessError if content is None else DamagedFileError)
+    assert (caught.value.refused, caught.value.damaged) == (content is None, content is not None)
 
 
 def test_a_configuration_that_is_no_text_is_an_error_of_ours(tmp_path):
@@ -181,9 +178,9 @@ def test_a_flipped_bit_is_damage_or_changes_no_value(tmp_path, name):
     for bit in flips(path):
         try:
             found = getattr(run, name)
-        except DamagedFileError as error:
+        except RunDirectoryError as error:
             messages.add(str(error))
-            refused += 1
+            refused += error.damaged
         else:
             assert {key: found[key] for key in whole} == whole, bit
     assert 3 * refused > (3 if name == "config" else 6) * path.stat().st_size
@@ -206,15 +203,16 @@ def test_a_newer_schema_is_no_damage(tmp_path):
         RunDirectoryError, match="has schema 2, this version of dorylax reads up to 1: update"
     ) as caught:
         _ = run.summary
-    assert not isinstance(caught.value, DamagedFileError)
+    assert not caught.value.damaged
 
 
 def test_a_summary_says_how_to_get_it_again(tmp_path):
     run = begun(tmp_path, CONFIG)
     run.write_summary(SUMMARY)
     run.summary_path.write_text(run.summary_path.read_text().replace("0.12345", "0.12346"))
-    with pytest.raises(DamagedFileError) as caught:
+    with pytest.raises(RunDirectoryError) as caught:
         _ = run.complete
+    assert caught.value.damaged
     assert str(caught.value) == (
         f"{run.summary_path} is damaged (its content does not have the digest that was written with it): go on with the "
         "run, which writes it anew from its checkpoint (the same command with --resume, or the same sweep again)"
@@ -228,21 +226,25 @@ def test_an_edited_configuration_says_what_to_do(tmp_path):
     run.config_path.write_text(edited)
     for read in (lambda: run.config, lambda: RunDirectory.claim(tmp_path, CONFIG, resume=True)):
         with pytest.raises(
-            DamagedFileError, match=r"undo the edit, .*--resume.*give a copy of it by --config"
+            RunDirectoryError, match=r"undo the edit, .*--resume.*give a copy of it by --config"
         ) as caught:
             read()
+        assert caught.value.damaged
         assert "\n" not in str(caught.value)
     # With a checkpoint, which says whose run it is, a run goes on.
     run.checkpoints_path.mkdir()
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(RunDirectoryError) as caught:
         RunDirectory.claim(tmp_path, CONFIG, resume=True)
+    assert caught.value.damaged
     (run.checkpoints_path / "epoch-00000001").mkdir()
     (run.checkpoints_path / "epoch-00000001" / "manifest.json").touch()
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(RunDirectoryError) as caught:
         RunDirectory.claim(tmp_path, CONFIG)
+    assert caught.value.damaged
     run.config_path.write_text("a stranger's: [")
-    with pytest.raises(DamagedFileError):
+    with pytest.raises(RunDirectoryError) as caught:
         RunDirectory.claim(tmp_path, CONFIG, resume=True)
+    assert caught.value.damaged
     run.config_path.write_text(edited)
     with pytest.warns(RunDirectoryWarning, match="is not as it was written, and is written anew") as warned:
         RunDirectory.claim(tmp_path, CONFIG, resume=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryError
+from dorylax.store.run_directory import RunDirectoryError
 from dorylax.store.trace import TraceFile, cut, line_of, mark, read
 
 
@@ -233,8 +233,9 @@ def test_something_else_is_no_trace(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(RunDirectoryError, match="is not a trace of a dorylax run: its first line should be"):
         list(read(path))
-    with pytest.raises(RunDirectoryAccessError, match="cannot be read"):
+    with pytest.raises(RunDirectoryError, match="cannot be read") as caught:
         list(read(tmp_path / "none.json"))
+    assert caught.value.refused
 
 
 def full(failing: int, short: int) -> Callable[..., int]:

@@ -31,7 +31,7 @@ from dorylax.streaming import spare
 from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import TooLittleMemoryError, lay_out
+from dorylax.streaming.residency import NotStreamedError, lay_out
 from dorylax.streaming.schedule import schedule
 from dorylax.streaming.slices import Slices
 from dorylax.streaming.spare import SpareArrays
@@ -51,10 +51,10 @@ def layout_of(program: Program, data: RunData, rows: int, budget: int = 1 << 40)
 
 def tightest(program: Program, data: RunData, rows: int) -> int:
     """The least budget that will do, as the refusal states it; one byte less is refused."""
-    with pytest.raises(TooLittleMemoryError) as refused:
+    with pytest.raises(NotStreamedError) as refused:
         layout_of(program, data, rows, 0)
     least = refused.value.missing
-    with pytest.raises(TooLittleMemoryError):
+    with pytest.raises(NotStreamedError):
         layout_of(program, data, rows, least - 1)
     return least
 

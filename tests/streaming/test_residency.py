@@ -14,7 +14,7 @@ from dorylax.program.program import Program, trace
 from dorylax.program.tracing.spec import DataSpec, RowSpec
 from dorylax.streaming import residency
 from dorylax.streaming.layout import INDEX, Layout
-from dorylax.streaming.residency import TooLittleMemoryError, even_units, lay_out, unit_rows, units_for
+from dorylax.streaming.residency import NotStreamedError, even_units, lay_out, unit_rows, units_for
 from dorylax.streaming.units import MOST_ENTRIES
 
 V, E, F, H, C = 65_600_000, 3_600_000_000, 32, 16, 50
@@ -96,11 +96,11 @@ def test_more_memory_never_moves_more(friendster: Program) -> None:
 
 
 def test_too_little(friendster: Program) -> None:
-    with pytest.raises(TooLittleMemoryError, match=r"GCN takes \S+ bytes .* and 107,374,182 are left"):
+    with pytest.raises(NotStreamedError, match=r"GCN takes \S+ bytes .* and 107,374,182 are left"):
         layout(friendster, 0.1)
     enough = least(friendster)
     assert layout(friendster, enough / 2**30).bytes <= enough
-    with pytest.raises(TooLittleMemoryError) as caught:
+    with pytest.raises(NotStreamedError) as caught:
         layout(friendster, (enough - 1) / 2**30)
     assert caught.value.missing == 1
 
@@ -111,7 +111,7 @@ def least(friendster: Program) -> int:
     while True:
         try:
             layout(friendster, size / 2**30)
-        except TooLittleMemoryError as error:
+        except NotStreamedError as error:
             size += error.missing
         else:
             return size

@@ -11,7 +11,7 @@ import numpy as np
 
 from dorylax.clock import Clock, VirtualClock
 from dorylax.serverless.controller import Call, Controller, Hedging, SlotLimit, Throttle
-from dorylax.serverless.task import TaskFailedError, TaskKey, TaskThrottledError, TensorResult, TensorTask
+from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, TensorTask
 
 
 class Act(NamedTuple):
@@ -60,7 +60,7 @@ class Scripted:
         if act.what == "fail":
             raise TaskFailedError(f"worker {attempt} died")
         if act.what == "throttle":
-            raise TaskThrottledError(f"attempt {attempt} is one too many")
+            raise TaskFailedError(f"attempt {attempt} is one too many", throttled=True)
         if act.what == "break":
             raise ValueError(f"stage broke in attempt {attempt}")
         if act.what == "stop":

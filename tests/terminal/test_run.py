@@ -22,8 +22,8 @@ import pytest
 from rich.table import Table
 
 from dorylax.config import ConfigError
-from dorylax.store.checkpoint import CheckpointError, CheckpointMismatchError
-from dorylax.store.run_directory import RunDirectoryAccessError, RunDirectoryError
+from dorylax.store.checkpoint import CheckpointError
+from dorylax.store.run_directory import RunDirectoryError
 from dorylax.terminal.failures import CommandError, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
 from dorylax.terminal.run import run
@@ -44,9 +44,9 @@ def _raising(error: BaseException) -> click.Command:
         (PermissionError(13, "Permission denied", "/x/y"), 1, "error: /x/y: Permission denied"),
         (OSError(28, "No space left on device"), 1, "error: No space left on device"),
         (RunDirectoryError("another run's"), 2, "error: another run's"),
-        (RunDirectoryAccessError("full"), 1, "error: full"),
+        (RunDirectoryError("full", refused=True), 1, "error: full"),
         (CheckpointError("full"), 1, "error: full"),
-        (CheckpointMismatchError("another run's"), 2, "error: another run's"),
+        (CheckpointError("another run's", user_error=True), 2, "error: another run's"),
         (
             MemoryError("cannot allocate"),
             1,

@@ -19,7 +19,7 @@ from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.store.checkpoint import CheckpointMismatchError
+from dorylax.store.checkpoint import CheckpointError
 from dorylax.store.run_directory import RunDirectoryError, RunDirectoryWarning
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
@@ -211,6 +211,6 @@ def test_a_run_goes_on_only_as_it_began(trainer, tmp_path):
     config.write_text(config.read_text().replace("gathered: float32", "gathered: bfloat16"))
     with (
         pytest.warns(RunDirectoryWarning, match="not as it was written"),
-        pytest.raises(CheckpointMismatchError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
+        pytest.raises(CheckpointError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
     ):
         trainer(epochs=4, gathered="bfloat16", **options).fit()

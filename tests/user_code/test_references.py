@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from dorylax.config import ConfigError, RunConfig
+from dorylax.errors import InputError
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.trainer import Trainer
 from dorylax.trainer.from_config import build_model
-from dorylax.user_code.references import UserCodeError, executed_sha256, load_reference, options_of
+from dorylax.user_code.references import executed_sha256, load_reference, options_of
 
 _FILE = """\
 import jax.numpy as jnp
@@ -195,14 +196,14 @@ def test_what_a_file_raises_stays_what_it_is_and_has_its_line(there: Path, text:
 
 def test_an_optimizer_must_be_one(there: Path) -> None:
     config = RunConfig.resolve({"model.name": "mine.py:Own", "optimizer.name": "mine.py:nothing", "data.size": "tiny"})
-    with pytest.raises(UserCodeError, match=r"'mine\.py:nothing' must return an optax transformation, got NoneType"):
+    with pytest.raises(InputError, match=r"'mine\.py:nothing' must return an optax transformation, got NoneType"):
         Trainer.from_config(config)
 
 
 def test_without_names_for_its_options_it_gets_none(there: Path) -> None:
     (there / "loose.py").write_text("def make(**options): return options\n")
     assert options_of("loose.py:make", ("rngs",), ("dropout",)) == {}
-    with pytest.raises(UserCodeError, match="there is no file"):
+    with pytest.raises(InputError, match="there is no file"):
         options_of("lost.py:make", (), ())
 
 

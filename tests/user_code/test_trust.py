@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from dorylax.errors import InputError
-from dorylax.user_code.references import UserCodeError
 from dorylax.user_code.trust import FolderCode
 
 _MARKS = "import pathlib\npathlib.Path(__file__).with_suffix('.ran').touch()\ndef make(**options): return options\n"
@@ -83,7 +82,7 @@ def test_the_file_that_the_folder_ran_goes_before_one_of_its_name(there: Path, t
     ran.unlink()
     assert code.located("mine.py:make") == f"{there / 'mine.py'}:make"
     (there / "mine.py").unlink()
-    with pytest.raises(UserCodeError) as caught:
+    with pytest.raises(InputError) as caught:
         code.check()
     assert str(caught.value) == (
         f"RUN/config.yaml names the code 'mine.py:make', and there is no file '{ran}' nor '{there / 'mine.py'}'"

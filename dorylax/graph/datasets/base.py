@@ -9,25 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.near_matches import close
 
-
-class DatasetError(DorylaxError, ValueError):
-    """A data set cannot be loaded: unknown name or option; a file that is missing, damaged or something else."""
-
-
-@final
-class DownloadError(DatasetError):
-    """The network does not deliver a file; another attempt may.
-
-    Attributes:
-        user_error: See `dorylax.terminal.failures.explain`.
-    """
-
-    user_error: ClassVar[bool] = False
+DatasetError = InputError
 
 
 @dataclasses.dataclass(frozen=True)

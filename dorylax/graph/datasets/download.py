@@ -18,22 +18,16 @@ import urllib.request
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import final
 
-from dorylax.errors import DorylaxError, named
+from dorylax.errors import RunError, named
 from dorylax.graph.cache import cache_directory
-from dorylax.graph.datasets.base import DatasetError, DownloadError, Source
+from dorylax.graph.datasets.base import DatasetError, Source
 from dorylax.store.durable import move_file, write_file
 from dorylax.store.folder_lock import locked
 
 _LOG = logging.getLogger(__name__)
 _TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 20
-
-
-@final
-class _NetworkError(DorylaxError):
-    """A failure of the network, in words."""
 
 
 def is_cached(sources: Sequence[Source]) -> bool:
@@ -51,7 +45,7 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
         UserWarning: Waits for another process that downloads to the same folder; names it.
 
     Raises:
-        DownloadError: A file can neither be found nor downloaded; the message lists every missing file, its address, its
+        RunError: A file can neither be found nor downloaded; the message lists every missing file, its address, its
             SHA-256 and the directory to put it in.
         DatasetError: Its SHA-256 is wrong; the file has then been deleted.
         OSError: The cache's disk fails; names the file. Received bytes are kept, and the next call continues.
@@ -64,8 +58,8 @@ def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
                 with locked(file.parent, waiting=functools.partial(_tell, file.parent)):
                     if not file.is_file():  # now: another process may have fetched it
                         _download(source, file)
-        except _NetworkError as error:
-            raise DownloadError(_how_to_get(name, sources, cache, source, error)) from error
+        except RunError as error:
+            raise RunError(_how_to_get(name, sources, cache, source, error)) from error
         _verify(file, source, file)
     return {Path(source.path).name: cache / source.path for source in sources}
 
@@ -84,7 +78,7 @@ def _download(source: Source, file: Path) -> None:
         try:
             _transfer(source.url, part, have)
             break
-        except _NetworkError as error:
+        except RunError as error:
             failure = error
     else:
         raise failure
@@ -127,7 +121,7 @@ def _transfer(url: str, part: Path, have: int) -> None:
                     tenths = done
                     _LOG.info("%s: %d %% of %s", part.stem, 10 * tenths, size)
     if expected is not None and received < int(expected):
-        raise _NetworkError(f"the connection ended after {received} of {expected} bytes")
+        raise RunError(f"the connection ended after {received} of {expected} bytes")
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
@@ -141,7 +135,7 @@ def _network() -> Iterator[None]:
     try:
         yield
     except (OSError, http.client.HTTPException) as error:
-        raise _NetworkError(error.reason if type(error) is urllib.error.URLError else error) from error
+        raise RunError(error.reason if type(error) is urllib.error.URLError else error) from error
 
 
 def _verify(file: Path, source: Source, final: Path) -> None:

@@ -59,7 +59,8 @@ def load(
         The data set; features as published, not normalised.
 
     Raises:
-        DatasetError: An unknown name or option, or a failed download; the message names the remedy.
+        DatasetError: Unknown name or option, or a damaged file; the message names the remedy.
+        RunError: The data set cannot be downloaded.
         GraphError: the arrays do not make a data set.
         OSError: the machine fails to read or keep its files.
     """

@@ -17,7 +17,7 @@ from typing import Any, final
 import duckdb
 import numpy as np
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.graph.validate import GraphError
 
 _POLL_SECONDS = 0.2
@@ -31,13 +31,6 @@ _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "allow_community_extensions": "false",
     "preserve_insertion_order": "true",
 }
-
-
-@final
-class ImportMemoryError(DorylaxError, MemoryError):
-    """DuckDB needs more memory than `--memory` allows, or more disk space than is free."""
-
-    user_error = False
 
 
 @final
@@ -95,7 +88,7 @@ class Database:
         """Run a statement and report its progress.
 
         Raises:
-            ImportMemoryError: Memory or disk space is exhausted.
+            RunError: Memory or disk space is exhausted.
             duckdb.Error: The statement fails; for a file, its content or format.
         """
         with _translated(), self._polled():
@@ -197,8 +190,8 @@ def _translated() -> Iterator[None]:
         yield
     except duckdb.OutOfMemoryException as error:
         reason = str(error).splitlines()[0]
-        raise ImportMemoryError(f"the import needs more memory or disk space: --memory ({reason})") from None
+        raise RunError(f"the import needs more memory or disk space: --memory ({reason})") from None
     except duckdb.IOException as error:
         if "space" not in str(error):
             raise
-        raise ImportMemoryError(f"the disk is full: --out on another disk ({str(error).splitlines()[0]})") from None
+        raise RunError(f"the disk is full: --out on another disk ({str(error).splitlines()[0]})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 from collections.abc import Mapping, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dorylax.errors import named
 from dorylax.graph.from_files.arrays import matrix_market, member_array, npy, npz
 from dorylax.graph.from_files.columns import EdgeFile, TableEdges
 from dorylax.graph.from_files.database import Database
@@ -59,10 +61,8 @@ def local_name(database: Database, source: str, work: Path, number: int) -> Path
             raise GraphError(f"{source!r} {error}") from None
         folder, _, key = place.prefix.rpartition("/")
         storage = S3Storage(Location(place.bucket, folder))
-        try:
-            storage.download(key, local)
-        finally:
-            storage.close()
+        with contextlib.closing(storage), named(local), local.open("xb") as file:
+            storage.copy_to(key, file)
         return local
     if os.path.isdir(source):
         raise GraphError(

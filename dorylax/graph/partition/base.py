@@ -18,7 +18,7 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.manifest import MANIFEST, OLD_PARTITION, is_array_folder
@@ -28,10 +28,6 @@ from dorylax.graph.stored import NPY_DAMAGE
 from dorylax.graph.validate import GraphError
 
 _FIELDS: dict[str, type] = {"num_parts": int, "method": str, "balance": str, "seed": int, "graph_digest": str}
-
-
-class PartitionError(DorylaxError, ValueError):
-    """Failure to make or read a partition, or to use it for a graph; the message names the remedy."""
 
 
 @final
@@ -61,16 +57,16 @@ class Partition:
         """Pass for the graph of the partition.
 
         Raises:
-            PartitionError: It is another graph, or the same one with its rows in another order.
+            InputError: It is another graph, or the same one with its rows in another order.
         """
         origin = "the partition" if self.folder is None else f"the partition in {self.folder}"
         told = f"make one for this graph (`dorylax partition`), or give the graph that {origin} was made for"
         if len(self.parts) != graph.num_vertices:
-            raise PartitionError(
+            raise InputError(
                 f"{origin} is of a graph of {len(self.parts)} vertices, this one has {graph.num_vertices}: {told}"
             )
         if (digest := graph_digest(graph)) != self.graph_digest:
-            raise PartitionError(
+            raise InputError(
                 f"{origin} is of another graph (digest {self.graph_digest}, this one has {digest}) or of another order "
                 f"of its rows: {told}"
             )
@@ -83,7 +79,7 @@ class Partition:
             beside: Writes shards into the folder that it is given.
 
         Raises:
-            PartitionError: As for `check_free`.
+            InputError: As for `check_free`.
             OSError: The file system refuses.
         """
         check_free(Path(folder))
@@ -101,7 +97,7 @@ class Partition:
         """Read a saved partition.
 
         Raises:
-            PartitionError: There is none in the folder, it has another version, or it is damaged.
+            InputError: There is none in the folder, it has another version, or it is damaged.
             OSError: The file system refuses.
         """
         path = Path(folder)
@@ -137,12 +133,12 @@ def check_free(folder: Path) -> None:
     """Pass if a partition may be saved.
 
     Raises:
-        PartitionError: The path is a file, the current folder, or a folder that holds anything but a saved partition.
+        InputError: The path is a file, the current folder, or a folder that holds anything but a saved partition.
     """
     try:
         check_target(folder)
     except GraphError as error:
-        raise PartitionError(str(error)) from error
+        raise InputError(str(error)) from error
 
 
 def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:
@@ -150,7 +146,7 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:
     try:
         stored = open_arrays(folder)
     except GraphError as error:
-        raise PartitionError(str(error)) from error
+        raise InputError(str(error)) from error
     try:
         with stored:
             stored.require("parts", *_FIELDS)
@@ -159,14 +155,14 @@ def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:
             stored.check_unchanged()
     except GraphError as error:
         stored.check_unchanged()
-        raise PartitionError(f"{error}: make the partition again (`dorylax partition`)") from error
+        raise InputError(f"{error}: make the partition again (`dorylax partition`)") from error
     return parts, fields, folder / MANIFEST
 
 
 def _read_old(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:
     path, array = (folder / name for name in OLD_PARTITION)
     if not path.is_file():
-        raise PartitionError(f"{folder} is not a saved partition: it has no {MANIFEST} (`dorylax partition` makes one)")
+        raise InputError(f"{folder} is not a saved partition: it has no {MANIFEST} (`dorylax partition` makes one)")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         content = array.read_bytes()
@@ -185,5 +181,5 @@ def _read_old(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:
     return parts, fields, path
 
 
-def _damaged(path: Path, why: str) -> PartitionError:
-    return PartitionError(f"{path} is damaged ({why}): make the partition again")
+def _damaged(path: Path, why: str) -> InputError:
+    return InputError(f"{path} is damaged ({why}): make the partition again")

@@ -123,7 +123,7 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
         most: Entries to keep of a contracted row; by default `HEAVIEST`.
 
     Raises:
-        PartitionError: METIS cannot hold the contracted graph.
+        InputError: METIS cannot hold the contracted graph.
     """
     graphs = [rows]
     clusters: list[Int32[np.ndarray, " V"]] = []

@@ -15,9 +15,10 @@ from typing import final
 import numpy as np
 from jaxtyping import Int32, Int64, Integer
 
+from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.normalise import in_degrees
-from dorylax.graph.partition.base import Partition, PartitionError
+from dorylax.graph.partition.base import Partition
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.simple import even_bounds
 
@@ -76,14 +77,14 @@ def lay_out(
         find_communities: gives the community of each row.
 
     Raises:
-        PartitionError: the partition is of another graph, or a server has fewer vertices than intervals.
+        InputError: the partition is of another graph, or a server has fewer vertices than intervals.
     """
     partition.check(graph)
     if intervals < 1:
-        raise PartitionError(f"a server needs at least 1 interval, got {intervals}")
+        raise InputError(f"a server needs at least 1 interval, got {intervals}")
     sizes = np.bincount(partition.parts, minlength=partition.num_parts)
     if (small := int(np.argmin(sizes))) >= 0 and sizes[small] < intervals:
-        raise PartitionError(
+        raise InputError(
             f"{intervals} intervals per server are more than the {sizes[small]} vertices of server {small}: "
             f"use at most {sizes[small]} intervals, or fewer servers"
         )

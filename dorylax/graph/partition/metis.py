@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.base import PartitionError
 from dorylax.graph.partition.metis_call import partition_apart, partition_here, rand_is_shared
 from dorylax.graph.partition.simple import Balance, vertex_weights
 from dorylax.graph.rows import all_rows, first_of_equals, offsets_without, positions_where
@@ -34,7 +34,7 @@ def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -
     too heavy, and may be empty where vertices are few.
 
     Raises:
-        PartitionError: METIS cannot hold the graph.
+        InputError: METIS cannot hold the graph.
     """
     weights = None if balance == "vertices" else vertex_weights(graph, balance)
     return cut(*undirected(graph), num_parts, seed=seed, weights=weights, bisect=num_parts <= MOST_BISECTED)
@@ -62,7 +62,7 @@ def cut(
         edge_weights: Weights of the entries, the same in both directions; None: all 1.
 
     Raises:
-        PartitionError: METIS cannot hold the graph.
+        InputError: METIS cannot hold the graph.
     """
     if num_parts == 1:
         return np.zeros(len(offsets) - 1, np.int32)
@@ -78,7 +78,7 @@ def cut(
     try:
         return partition(arrays, num_parts, recursive=bisect, seed=seed).astype(np.int32, copy=False)
     except (MemoryError, RuntimeError) as error:
-        raise PartitionError(
+        raise InputError(
             f"METIS cannot partition a graph of {len(neighbours)} entries here ({error}): use the method 'ldg'"
         ) from error
     finally:
@@ -144,7 +144,7 @@ def _index_type() -> np.dtype[np.integer]:
 def _check_fits(what: str, number: int, index: np.dtype[np.integer]) -> None:
     most = int(np.iinfo(index).max)
     if number > most:
-        raise PartitionError(
+        raise InputError(
             f"METIS was built with {8 * index.itemsize}-bit indices and holds up to {most} {what} (each undirected edge "
             f"counts twice), the graph has {number}: use the method 'ldg'"
         )

@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int32
 
+from dorylax.errors import InputError
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.partition.base import Partition, PartitionError, graph_digest
+from dorylax.graph.partition.base import Partition, graph_digest
 from dorylax.graph.partition.ldg import ldg
 from dorylax.graph.partition.metis import metis
 from dorylax.graph.partition.simple import Balance, random, ranges
@@ -41,17 +42,17 @@ def partition(
         The partition; the same arguments give the same one.
 
     Raises:
-        PartitionError: an unknown method or balance, a number out of range, or METIS cannot hold the graph.
+        InputError: an unknown method or balance, a number out of range, or METIS cannot hold the graph.
     """
     for name, value, known in (("method", method, Method), ("balance", balance, Balance)):
         if value not in (choices := typing.get_args(known)):
-            raise PartitionError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+            raise InputError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
     if not 1 <= num_parts <= graph.num_vertices:
-        raise PartitionError(
+        raise InputError(
             f"the number of servers must be in 1 … {graph.num_vertices} (the graph's vertices), got {num_parts}"
         )
     if not 0 <= seed < 2**31:
-        raise PartitionError(f"seed must be in 0 … {2**31 - 1}, got {seed}")
+        raise InputError(f"seed must be in 0 … {2**31 - 1}, got {seed}")
     parts = _without_empty(_MAKERS[method](graph, num_parts, balance, seed), num_parts)
     return Partition(parts, num_parts, method, balance, seed, graph_digest(graph))
 

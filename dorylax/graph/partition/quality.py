@@ -80,7 +80,7 @@ def report(
         backward: Bytes of a row in each exchange over out-edges.
 
     Raises:
-        PartitionError: The partition is of another graph.
+        InputError: The partition is of another graph.
     """
     partition.check(graph)
     parts, servers = partition.parts, partition.num_parts

@@ -86,7 +86,7 @@ def streamed_communities(
 
     Raises:
         GraphError: The rows are damaged, or there is too little room.
-        PartitionError: METIS cannot hold the graph of clusters.
+        InputError: METIS cannot hold the graph of clusters.
         OSError: The disk is full, or fails.
     """
     num_vertices = rows.num_vertices

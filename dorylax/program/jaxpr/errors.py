@@ -10,11 +10,13 @@ from dorylax.program.jaxpr.source import where_written
 
 
 class SplitError(DorylaxError, ValueError):
-    """The model cannot be split by rows; one machine can still train it."""
+    """The model cannot be split by rows; one machine can still train it.
 
+    Attributes:
+        side_effect: Whether the reason is a print or another callback, which a program would drop but plain jit runs.
+    """
 
-class SideEffectError(SplitError):
-    """The model has prints or other callbacks, which a program would drop but plain jit runs."""
+    side_effect = False
 
 
 def refuse(equation: JaxprEqn, reason: str, advice: str) -> NoReturn:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import InputError
 from dorylax.jax_internals import multiple_of, symbols_of
 from dorylax.program.jaxpr.symbols import SYMBOLS, Space
 from dorylax.program.rows.types import Rows
-
-
-class RowAxisError(DorylaxError, ValueError):
-    """A shape has several axes of rows, or a size that does not count rows."""
 
 
 def row_axis(shape: Sequence[Any], *, vertices: str = SYMBOLS["vertex"], edges: str = SYMBOLS["edge"]) -> Rows | None:
@@ -24,7 +20,7 @@ def row_axis(shape: Sequence[Any], *, vertices: str = SYMBOLS["vertex"], edges: 
         edges: Symbol for the number of edges.
 
     Raises:
-        RowAxisError: There are two such axes, or a size is not a constant multiple of one symbol.
+        InputError: There are two such axes, or a size is not a constant multiple of one symbol.
     """
     return read_axis(shape, {vertices: "vertex", edges: "edge"})
 
@@ -39,12 +35,12 @@ def read_axis(shape: Sequence[Any], spaces: Mapping[str, Space]) -> Rows | None:
         if rows is None or rows[0] not in spaces or rows[1] < 1:
             if not symbols_of(size):
                 continue
-            raise RowAxisError(
+            raise InputError(
                 f"axis {axis} of shape {shown(shape)} has size {size}: rows can be counted only by a constant multiple "
                 "of the number of vertices or edges"
             )
         if found is not None:
-            raise RowAxisError(f"shape {shown(shape)} has two axes of rows, {found.axis} and {axis}")
+            raise InputError(f"shape {shown(shape)} has two axes of rows, {found.axis} and {axis}")
         found = Rows(spaces[rows[0]], axis, rows[1])
     return found
 

@@ -11,14 +11,14 @@ from typing import Any, final
 from dorylax.jax_internals import Jaxpr, JaxprEqn, Var, is_literal
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows import advice
-from dorylax.program.rows.axes import RowAxisError, read_axis, row_axis, shown
-from dorylax.program.rows.errors import MisusedSumError, RowError
+from dorylax.program.rows.axes import read_axis, row_axis, shown
+from dorylax.program.rows.errors import RowError
 from dorylax.program.rows.guards import hides_something, is_free, refuse_after, refuse_before
 from dorylax.program.rows.rules import Operation, Scope, rule_of, shape_of
 from dorylax.program.rows.types import Free, GraphArray, Rows, RowType, Summed
 from dorylax.program.rows.zeros import is_zero
 
-__all__ = ["RowAxisError", "RowError", "Wholes", "infer", "row_axis"]
+__all__ = ["RowError", "Wholes", "infer", "row_axis"]
 
 
 @final
@@ -87,8 +87,8 @@ def _types(jaxpr: Jaxpr, inputs: Sequence[RowType], scope: Scope, wholes: Wholes
         operands = [_read(types, atom) for atom in equation.invars]
         try:
             results = _equation(equation, operands, scope)
-        except MisusedSumError:
-            if wholes is None:
+        except RowError as error:
+            if wholes is None or not error.misused_sum:
                 raise
             results = _with_wholes(place, equation, types, scope, wholes)
         types.update(zip(equation.outvars, results, strict=True))
@@ -110,8 +110,8 @@ def _with_wholes(
         operands = [Free() if k in chosen else _read(types, atom) for k, atom in enumerate(equation.invars)]
         try:
             results = _equation(equation, operands, scope)
-        except MisusedSumError:
-            if chosen is sums:
+        except RowError as error:
+            if chosen is sums or not error.misused_sum:
                 raise
             continue
         wholes.operands[place] = tuple(chosen)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
 
 from dorylax.jax_internals import JaxprEqn
 from dorylax.program.jaxpr.errors import SplitError
@@ -25,6 +24,7 @@ class RowError(SplitError):
         headline: The problem.
         callers: Calls that contain the operation, outermost first.
         phase: Prefix of the message ("in the gradient: ").
+        misused_sum: Whether the operation reads a sum over rows that it cannot process part by part.
     """
 
     def __init__(
@@ -36,11 +36,13 @@ class RowError(SplitError):
         headline: str,
         callers: Sequence[JaxprEqn] = (),
         phase: str = "",
+        misused_sum: bool = False,
     ) -> None:
         self.equation = equation
         self.reason = reason
         self.advice = advice
         self.headline = headline
+        self.misused_sum = misused_sum
         self._callers, self._phase = callers, phase
         super().__init__(
             f"{phase}{headline}: {reason} [{equation.primitive.name}{place_of(equation, callers)}]. {advice}."
@@ -51,11 +53,6 @@ class RowError(SplitError):
         return RowError(
             self.equation, self.reason, what_to_do, headline=self.headline, callers=self._callers, phase=self._phase
         )
-
-
-@final
-class MisusedSumError(RowError):
-    """A sum over rows is read by an equation that cannot process it part by part."""
 
 
 def place_of(equation: JaxprEqn, callers: Sequence[JaxprEqn]) -> str:
@@ -70,7 +67,7 @@ def mixing(space: Space) -> str:
 
 def misused_sum(
     total: Summed, use: JaxprEqn, why: str, *, callers: Sequence[JaxprEqn] = (), phase: str = ""
-) -> MisusedSumError:
+) -> RowError:
     """Build the error for a sum over rows used where its parts cannot meet, such as inside a loop or a custom derivative.
 
     Args:
@@ -90,11 +87,12 @@ def misused_sum(
     used = place_of(use, callers)
     if used not in ("", taken):
         why = f"{why} [{use.primitive.name}{used}]"
-    return MisusedSumError(
+    return RowError(
         origin.equation,
         origin.how,
         f"{why}. {advice.sums(origin.space)}",
         headline=mixing(origin.space),
         callers=origin.callers,
         phase=phase,
+        misused_sum=True,
     )

@@ -24,7 +24,7 @@ from dorylax.jax_internals import (
     is_literal,
     make_jaxpr_of,
 )
-from dorylax.program.jaxpr.errors import SideEffectError, SplitError, refuse
+from dorylax.program.jaxpr.errors import SplitError, refuse
 from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.jaxpr.source import where_raised, where_written
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
@@ -247,7 +247,7 @@ def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
         alone: Whether one machine runs the program on whole data, and can run the model as plain jit instead.
 
     Raises:
-        SideEffectError: The model has one, and `alone` holds.
+        SplitError: The model has one, and `alone` holds.
 
     Warns:
         UserWarning: The model has one, and `alone` does not hold.
@@ -256,7 +256,9 @@ def _check_effects(closed: ClosedJaxpr, *, alone: bool) -> None:
         if equation.primitive.name in _EFFECTS and not equation.outvars:
             what = f"{equation.primitive.name}{where_written(equation)}"
             if alone:
-                raise SideEffectError(f"the optimised program drops {what}")
+                error = SplitError(f"the optimised program drops {what}")
+                error.side_effect = True
+                raise error
             warnings.warn(
                 f"{what} does nothing in a model that is split or streamed. Remove it, or train in memory on one machine "
                 "(no pipeline, single.memory=auto)",

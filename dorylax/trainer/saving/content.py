@@ -13,7 +13,7 @@ import numpy as np
 from dorylax.program.model.base import Tree
 from dorylax.runs.result import EpochRecord, Timings
 from dorylax.settings.retired import upgraded
-from dorylax.store.checkpoint import PARTS_GROUP, Checkpoint, CheckpointMismatchError
+from dorylax.store.checkpoint import PARTS_GROUP, Checkpoint, CheckpointError
 from dorylax.store.run_directory import differences, listed
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
 from dorylax.trainer.saving.description import path_name
@@ -64,7 +64,7 @@ def from_checkpoint(
             compared.
 
     Raises:
-        CheckpointMismatchError: The checkpoint belongs to another run; the message names the differences.
+        CheckpointError: The checkpoint belongs to another run; the message names the differences.
     """
     record = checkpoint.record
     described = {**record["run"], "settings": upgraded(record["run"]["settings"])}
@@ -75,9 +75,10 @@ def from_checkpoint(
         if changed:
             _check_widths(checkpoint, run)
     if changed:
-        raise CheckpointMismatchError(
+        raise CheckpointError(
             f"{checkpoint.path} belongs to another run ({listed(changed)}): "
-            "give this run a directory of its own, or the model, data and settings of the other"
+            "give this run a directory of its own, or the model, data and settings of the other",
+            user_error=True,
         )
     arrays = checkpoint.arrays
     history = [EpochRecord.from_dict(entry) for entry in record["history"]]
@@ -102,9 +103,10 @@ def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
     """Raise an error in the user's terms if numbers of features or classes differ."""
     there, here = checkpoint.record["run"]["data"], run["data"]
     if any(there[width] != here[width] for width in ("features", "classes")):
-        raise CheckpointMismatchError(
+        raise CheckpointError(
             f"the run was trained on data with {there['features']} features and {there['classes']} classes, "
-            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict"
+            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict",
+            user_error=True,
         )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import functools
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
@@ -22,7 +24,7 @@ from dorylax.memory.sources import shape_of
 from dorylax.runs.result import TrainResult
 from dorylax.store.arrays import copy_parts
 from dorylax.store.aws import AwsError
-from dorylax.store.checkpoint import CheckpointError, Checkpoints
+from dorylax.store.checkpoint import Arrays, CheckpointError, Checkpoints, CheckpointWarning
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
@@ -62,6 +64,8 @@ class RunFiles:
         self._owner: bytes | None = None
         self._saved: int | None = None
         self._to_move = False
+        self._thread: ThreadPoolExecutor | None = None
+        self._pending: Future[None] | None = None
 
     @classmethod
     def create(
@@ -180,25 +184,69 @@ class RunFiles:
                 )
         return from_checkpoint(checkpoint, fresh, self._run, to_predict=to_predict)
 
-    def save(self, loop: LoopState) -> None:
-        """Save a checkpoint of the state, unless the newest one already holds it.
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Save in a thread while the context lasts; its end waits for the last checkpoint.
+
+        Warns:
+            CheckpointWarning: The last checkpoint could not be written, and the context ends with another error.
 
         Raises:
-            CheckpointError: The checkpoint could not be written.
+            CheckpointError: The last checkpoint could not be written.
         """
+        with ThreadPoolExecutor(1, "dorylax-checkpoint") as thread:
+            self._thread = thread
+            try:
+                yield
+            except BaseException:
+                try:
+                    self._settle()
+                except Exception as error:
+                    warnings.warn(str(error), CheckpointWarning, stacklevel=2)
+                raise
+            finally:
+                self._thread = None
+            self._settle()
+
+    def save(self, loop: LoopState, *, wait: bool = True) -> None:
+        """Save a checkpoint of the state, unless the newest one already holds it.
+
+        Args:
+            loop: The state.
+            wait: Whether to block until the checkpoint is on disk. Otherwise a thread writes copies of the arrays while
+                `saving` lasts and no other process holds arrays. The next call and the end of `saving` wait for it.
+
+        Raises:
+            CheckpointError: This checkpoint, or the one before, could not be written.
+        """
+        begin = time.perf_counter()
+        self._settle()
         # A diverged state is one step past its last whole epoch, whose own checkpoint must stay.
         number = loop.epochs + 1 if loop.diverged else loop.epochs
         if self._saved == number:
             return
-        begin = time.perf_counter()
-        self._check_owner()
         arrays, record = to_checkpoint(loop, self._run)
         parts: Any = None if loop.carried is None else loop.carried.parts
         if isinstance(parts, Mapping):
             parts = functools.partial(copy_parts, parts) if parts else None
-        self._checkpoints.save(number, arrays, record, parts)
+        if wait or parts is not None or self._thread is None:
+            self._write(number, arrays, record, parts)
+        else:
+            # The next epoch donates the buffers of arrays on the device, and changes the servers' buffers and records.
+            kept = {group: {name: np.array(array) for name, array in of.items()} for group, of in arrays.items()}
+            self._pending = self._thread.submit(self._write, number, kept, copy.deepcopy(record))
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)
+
+    def _write(self, number: int, arrays: Arrays, record: Mapping[str, Any], parts: Any = None) -> None:
+        self._check_owner()
+        self._checkpoints.save(number, arrays, record, parts)
+
+    def _settle(self) -> None:
+        """Wait for the thread; raise CheckpointError if it failed."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
 
     @property
     def newest(self) -> Checkpoints:

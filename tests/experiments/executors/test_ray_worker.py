@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.experiments.executors.ray_worker import Events, NodeError, Surroundings, pack, unpack
+from dorylax.errors import RunError
+from dorylax.experiments.executors.ray_worker import Events, Surroundings, pack, unpack
 from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
 
@@ -46,10 +47,10 @@ def test_a_node_without_the_folder_is_good_for_what_needs_no_files(surroundings:
 
 
 def test_what_is_missing_is_said(surroundings: Surroundings, tmp_path: Path) -> None:
-    with pytest.raises(NodeError, match=f"^node .* has no {tmp_path}/mine.npz, which the sweep names: put it there on"):
+    with pytest.raises(RunError, match=f"^node .* has no {tmp_path}/mine.npz, which the sweep names: put it there on"):
         dataclasses.replace(surroundings, files=("mine.npz",)).settle()
     with pytest.raises(
-        NodeError, match=f"^node .* has dorylax {__version__}, the sweep's process 0.0: install the same"
+        RunError, match=f"^node .* has dorylax {__version__}, the sweep's process 0.0: install the same"
     ):
         dataclasses.replace(surroundings, version="0.0").settle()
 

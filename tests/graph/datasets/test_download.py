@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.graph.datasets import DatasetError, download
 from dorylax.graph.datasets.base import Source
 from dorylax.store import folder_lock
@@ -46,7 +47,7 @@ def test_continues_after_the_connection_was_cut(server: Any, cache: Path) -> Non
 
 def test_gives_up_when_nothing_arrives_but_keeps_what_did(server: Any, cache: Path) -> None:
     server.cuts["/a.bin"] = [3000, 0]
-    with pytest.raises(DatasetError, match="the connection ended after 0 of 7240 bytes"):
+    with pytest.raises(RunError, match="the connection ended after 0 of 7240 bytes"):
         fetch(source(server))
     part = cache / "family" / "a.bin.part"
     assert part.read_bytes() == BODY[:3000]
@@ -143,7 +144,7 @@ def test_offline_the_error_says_what_to_put_where(server: Any, cache: Path) -> N
     nowhere = "http://127.0.0.1:1"  # nothing listens on port 1
     one = dataclasses.replace(here, path="family/b.bin", url=f"{nowhere}/b.bin")
     two = Source("family/c.bin", f"{nowhere}/c.bin")
-    with pytest.raises(DatasetError) as caught:
+    with pytest.raises(RunError) as caught:
         fetch(here, one, two)
     message = str(caught.value)
     assert "data set 'thing' is not cached" in message
@@ -159,7 +160,7 @@ def test_offline_the_error_says_what_to_put_where(server: Any, cache: Path) -> N
 def test_an_answer_that_is_not_the_file(server: Any, cache: Path) -> None:
     wanted = source(server)
     del server.files["/a.bin"]
-    with pytest.raises(DatasetError, match="Not Found"):
+    with pytest.raises(RunError, match="Not Found"):
         fetch(wanted)
 
 

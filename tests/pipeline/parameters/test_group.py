@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from support.transports import delivered
 
 from dorylax.clock import VirtualClock
+from dorylax.errors import RunError
 from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled, ServerState
 from dorylax.pipeline.parameters.messages import Sums, Update
-from dorylax.pipeline.parameters.stash import StashError
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.transport import Address, RequestHandler, Waiting
@@ -65,7 +65,7 @@ class Network:
 
     async def deliver_late(self, deliver: Callable[[], Awaitable[Any]], order: tuple[int, ...]) -> None:
         await self.delay(order)
-        with contextlib.suppress(StashError):  # nobody hears the reply to a repeat
+        with contextlib.suppress(RunError):  # nobody hears the reply to a repeat
             await deliver()
 
     async def delay(self, order: tuple[int, ...]) -> None:

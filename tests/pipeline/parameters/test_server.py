@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.pipeline.parameters.messages import Complete, Push, ServerState, Sums, Update
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import StabilityGate
-from dorylax.pipeline.parameters.stash import StashError
 
 
 def server(version: int = 0) -> ParameterServer:
@@ -89,5 +89,5 @@ def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
 def test_a_gradient_without_weights_is_refused() -> None:
     replica = server()
     replica.push(Push(0, 0, 0, {}))
-    with pytest.raises(StashError, match="without having pulled"):
+    with pytest.raises(RunError, match="without having pulled"):
         replica.push(Push(0, 0, 1, {}))

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from dorylax.pipeline.transport.codec import Codec, CodecError
+from dorylax.errors import RunError
+from dorylax.pipeline.transport.codec import Codec
 
 
 class Letter(NamedTuple):
@@ -81,7 +82,7 @@ def test_keys_come_back_as_keys() -> None:
 
 @pytest.mark.parametrize("payload", [Stranger(1), {1: 2}, object(), {3}, Letter(1, {"other": 1})])
 def test_nothing_else_travels(payload: Any) -> None:
-    with pytest.raises(CodecError):
+    with pytest.raises(RunError):
         CODEC.encode(payload)
 
 
@@ -89,5 +90,5 @@ def test_nothing_else_travels(payload: Any) -> None:
     "document", [{"a": 1}, {"x": 1}, {}, {"n": ["Stranger", 1]}, {"n": ["Letter", 1]}, {"k": 1}, {"a": 0, "t": []}]
 )
 def test_what_is_no_document_is_refused(document: Any) -> None:
-    with pytest.raises(CodecError, match="cannot be read"):
+    with pytest.raises(RunError, match="cannot be read"):
         CODEC.decode(document, [np.zeros(1)])

@@ -16,7 +16,7 @@ from dorylax.serverless.data import protocol
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.connection import Connection
 from dorylax.serverless.data.endpoint import Endpoint, Reply
-from dorylax.serverless.data.errors import DataError, LostError, NotOfferedError
+from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.loop import Loop
 from dorylax.serverless.data.server import DataServer
@@ -111,7 +111,7 @@ def test_a_client_keeps_its_connections(server, client, monkeypatch):
     # One that ended in an error is not used again: who knows what is still on its way.
     with monkeypatch.context() as patch:
         patch.setattr(client, "_attempts", 1)
-        patch.setattr(Connection, "_receive", lambda self: (_ for _ in ()).throw(LostError("gone")))
+        patch.setattr(Connection, "_receive", lambda self: (_ for _ in ()).throw(ConnectionError("gone")))
         with pytest.raises(DataError, match="gone"):
             client.get(address, "n")
     assert_same(client.get(address, "n"))

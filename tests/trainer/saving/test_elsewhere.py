@@ -305,6 +305,7 @@ def test_a_full_disk_is_a_line_that_names_the_place(
         if record.epoch == 2:
             monkeypatch.setattr(S3Storage, "put", full)
 
+    trained(trainer, tmp_path / "run", s3, 2)
     with pytest.raises(CheckpointError) as caught:
         trained(trainer, tmp_path / "run", s3, observers=[watcher(fill)])
     where = place(tmp_path / "run", s3)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, final
 
+from dorylax.errors import InputError
 from dorylax.jax_internals import Jaxpr, JaxprEqn
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
-from dorylax.program.rows.axes import RowAxisError, read_axis
+from dorylax.program.rows.axes import read_axis
 from dorylax.program.rows.errors import RowError, misused_sum, mixing
 from dorylax.program.rows.types import Free, Origin, Rows, RowType, Summed
 
@@ -78,7 +79,7 @@ class Operation:
         """
         try:
             return read_axis(self.result_shapes[k], self.scope.spaces)
-        except RowAxisError as error:
+        except InputError as error:
             self.refuse(str(error), advice.pairs(self.space))
 
     def dtype(self, k: int) -> Any:
@@ -98,7 +99,7 @@ class Operation:
         """
         try:
             return read_axis((size,), self.scope.spaces)
-        except RowAxisError:
+        except InputError:
             self.refuse(f"a part of the {self.space} axis, of size {size}", advice.places(self.space))
 
     def infer(self, jaxpr: Jaxpr, types: Sequence[RowType], *, inside: str | None = None) -> list[RowType]:
