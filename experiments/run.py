@@ -20,16 +20,15 @@ if __name__ == "__main__" and not __package__:
 import click
 
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.durations import known_seconds, typical_seconds
-from dorylax.experiments.execution import carry_out, known_outcomes
+from dorylax.experiments.execution import carry_out, known_outcomes, known_seconds, typical_seconds
 from dorylax.experiments.executors.base import Executor
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.executors.processes import Processes
 from dorylax.experiments.executors.ray_tasks import ray_tasks
-from dorylax.experiments.folder import Study, check_folder, locked, write_sweep
+from dorylax.experiments.folder import check_folder, locked, write_sweep
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.runner import RunOptions, check_data, error_file
-from dorylax.experiments.sweep import CONFIGS, Condition, Run, Sweep, select
+from dorylax.experiments.sweep import CONFIGS, Condition, Run, Study, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
 from dorylax.machine import cores
@@ -241,17 +240,18 @@ def _run(
         write_sweep(folder, whole, conditions)
         found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
     outcomes = list(found.values())
-    print_summary(sweep, outcomes, f"sweep {sweep.name}")
-    click.echo(f"results: {folder / 'results.csv'}")
     study, any_done = Study(sweep, outcomes, folder), any(outcome.status == "done" for outcome in outcomes)
+    print_summary(study, f"sweep {sweep.name}")
+    click.echo(f"results: {folder / 'results.csv'}")
     if with_report and any_done:
         from dorylax.experiments.report import write_report  # loads Matplotlib
 
         click.echo(f"report: {write_report([study], folder)}")
     if any_done:
-        from dorylax.experiments.verdicts import answers_of  # loads pandas
+        from dorylax.experiments.analysis import analyse  # loads pandas
+        from dorylax.experiments.verdicts import answers
 
-        for line in answers_of(study):
+        for line in answers([(part, analyse(part)) for part in study.parts]):
             click.echo(line)
     if stopped is not None:
         code = INTERRUPTED if stopped == "interrupted" else TERMINATED

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.report.charts import stacked_bars
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
 from dorylax.experiments.report.inside import breakdown_figure
-from dorylax.experiments.report.page import Report, Section, render
+from dorylax.experiments.report.page import Section, render
 from dorylax.experiments.report.tables import Table
 from dorylax.figure_style import INK, MUTED, SERIES, series
 from dorylax.observers.progress import dollars, duration
@@ -68,9 +68,8 @@ def write_what_if(
     values = "; ".join(f"{axis.replace('_', ' ')} {', '.join(map(str, of))}" for axis, of in axes.items())
     state = f"{len(search.tried)} of {search.points} points simulated"
     state += f", {len(refused)} of which do not fit" if refused else ""
-    report = Report(
+    page = render(
         title=f"What if: {search.name}",
-        question="",
         answers=[answer],
         top=top,
         description=f"{found.total_epochs} epochs each with {values}.",
@@ -80,7 +79,7 @@ def write_what_if(
         files=files,
         environment=[("dorylax", __version__), ("cluster", found.cluster.name)],
     )
-    write_file(path, render(report))
+    write_file(path, page)
 
 
 def _sentences(search: Search, picked: Point | None, wishes: Wishes) -> list[str]:

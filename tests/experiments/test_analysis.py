@@ -87,8 +87,8 @@ def test_published_numbers_go_with_their_variant() -> None:
     sweep = _sweep(f"{_COMPARE}published: {{source: a paper, points: {points}}}\n")
     gcn, gat = grouped(sweep, _runs(sweep))
     assert (gcn.published, gat.published, gat.source) == ([], ["epochs_to_target_ratio"], "a paper")
-    assert gat.published_ratio(gat.variants[1], "epochs") == 1.5
-    assert gat.published_ratio(gat.variants[0], "epochs") is None
+    assert gat.published_ratio(gat.variants[1].name, "epochs") == 1.5
+    assert gat.published_ratio(gat.variants[0].name, "epochs") is None
 
 
 def test_two_axes_without_a_comparison_are_one_group() -> None:
@@ -327,7 +327,7 @@ def test_simulated_runs_are_compared_by_their_measures() -> None:
     )
     assert amazon.variants[1].mean("epoch_seconds") == pytest.approx(3.0)
     assert amazon.published == ["dollars", "epoch_seconds_ratio"]
-    assert amazon.published_ratio(amazon.variants[1], "epoch_seconds") == 0.9
+    assert amazon.published_ratio(amazon.variants[1].name, "epoch_seconds") == 0.9
     (missing, _) = grouped(sweep, [one for one in runs if not _is_pipe(one.run)])
     assert (missing.findings, missing.variants[0].mean("seconds")) == ([], None)
 

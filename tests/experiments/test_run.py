@@ -22,11 +22,10 @@ from dorylax.experiments import execution, table
 from dorylax.experiments import run as run_module
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import read_study
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.run import _Place, main
 from dorylax.experiments.runner import error_file
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import load, read
 from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult

@@ -91,7 +91,8 @@ def leave(folder: Path, run: Run) -> None:
         }
         for epoch in range(EPOCHS)
     ]
-    noted = environment() | found.environment | {"schema": 1, "started": "2026-11-26T01:34:00+00:00"}  # the same bytes every day
+    started = {"schema": 1, "started": "2026-11-26T01:34:00+00:00"}  # the same bytes every day
+    noted = environment() | found.environment | started
     write_json(found.environment_path, sealed(noted))
     found.metrics_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     synchronous = run.setting["pipeline.staleness"] is None
