@@ -103,8 +103,8 @@ class Finding:
         reached: Runs of the variant that reach the target.
         baseline_reached: Runs of the baseline that do.
         sign: Of the ratios: `AT_LEAST`, `AT_MOST` or empty; None if both sides miss the target on different seeds.
-        less: By measure, the groups in which the whole interval is below 1.
-        more: By measure, the groups in which it is above 1.
+        less: Number of groups in which the whole interval of the ratio in question is below 1.
+        more: Number of groups in which it is above 1, or the variant has failed.
         groups: Names of the groups that have the variant.
         failed: Names of those in which it misses the target on a seed on which the baseline reaches it.
         judged: Number of groups that the ratios rest on.
@@ -121,8 +121,8 @@ class Finding:
     reached: int
     baseline_reached: int
     sign: str | None
-    less: Mapping[str, int]
-    more: Mapping[str, int]
+    less: int
+    more: int
     groups: tuple[str, ...]
     failed: tuple[str, ...]
     judged: int
@@ -314,8 +314,8 @@ def compare(
 ) -> Finding | None:
     """Compare a variant with the baseline by seed; None if they share no seed."""
     mine, theirs = (
-        pandas.DataFrame([one.measured(target) for one in side], [one.run.config.train.seed for one in side])
-        for side in (runs, baseline)
+        pandas.DataFrame([one.measured(target) for one in of], [one.run.config.train.seed for one in of])
+        for of in (runs, baseline)
     )
     seeds = [seed for seed in mine.index if seed in theirs.index]
     if not seeds:
@@ -334,20 +334,22 @@ def compare(
     lower = bool((theirs["reached"] & ~mine["reached"]).any())
     upper = bool((mine["reached"] & ~theirs["reached"]).any())
     sign = None if lower and upper else AT_LEAST if lower else AT_MOST if upper else ""
-    ratios = {}
-    for column, pair in pairs.items():
-        if column in DIFFERENCES or sign is None:
-            continue
-        ratio = mean_of_ratios([pair])
-        if not (sign == AT_LEAST and ratio.estimate < 1) and not (sign == AT_MOST and ratio.estimate > 1):
-            ratios[column] = ratio
-    reached = mine[mine["reached"]]
+    # A bound on the other side of 1 says nothing, and neither do two.
+    ratios = {column: mean_of_ratios([pair]) for column, pair in pairs.items() if column not in DIFFERENCES}
+    ratios = {
+        column: ratio
+        for column, ratio in ratios.items()
+        if sign is not None and not (lower and ratio.estimate < 1) and not (upper and ratio.estimate > 1)
+    }
+    reached, question = mine[mine["reached"]], QUESTIONS[asks]
     means = {
         column: float(reached[column].mean()) for column in names if len(reached) and reached[column].notna().all()
     }
+    ratio = ratios.get(question.of(simulated=simulated))
+    where = 0 if ratio is None else side(ratio, simulated=simulated)
     return Finding(
         name,
-        QUESTIONS[asks],
+        question,
         simulated,
         ratios,
         {column: mean_of_differences([pairs[column]]) for column in DIFFERENCES if column in pairs},
@@ -355,8 +357,8 @@ def compare(
         reached=len(reached),
         baseline_reached=int(theirs["reached"].sum()),
         sign=sign,
-        less={column: int(side(ratio, simulated=simulated) < 0) for column, ratio in ratios.items()},
-        more={column: int(side(ratio, simulated=simulated) > 0) for column, ratio in ratios.items()},
+        less=int(where < 0),
+        more=int(where > 0),
         groups=(group,),
         failed=(group,) if lower else (),
         judged=int(judged.any() and sign == ""),
@@ -400,10 +402,6 @@ def _pooled(name: str, found: Sequence[Finding], measures: Sequence[str]) -> Fin
         for column in DIFFERENCES
         if all(column in one.pairs for one in found)
     }
-
-    def count(which: str, column: str) -> int:
-        return sum(getattr(one, which).get(column, 0) for one in found if not one.failed)
-
     return Finding(
         name,
         found[0].question,
@@ -414,8 +412,8 @@ def _pooled(name: str, found: Sequence[Finding], measures: Sequence[str]) -> Fin
         reached=sum(one.reached for one in found),
         baseline_reached=sum(one.baseline_reached for one in found),
         sign="",
-        less={column: count("less", column) for column in measures},
-        more={column: count("more", column) + len(failed) for column in measures},
+        less=sum(one.less for one in found if not one.failed),
+        more=sum(one.more for one in found if not one.failed) + len(failed),
         groups=tuple(group for one in found for group in one.groups),
         failed=failed,
         judged=len(fair),

@@ -44,8 +44,7 @@ def verdict(found: Finding) -> str:
     if ratio is None:
         return NONE
     said = (OPEN, question.more, question.less)[side(ratio, simulated=found.simulated)]
-    against = {question.less: found.more, question.more: found.less}.get(said, {})
-    return MIXED if against.get(found.measure) else said
+    return MIXED if {question.less: found.more, question.more: found.less}.get(said) else said
 
 
 def accuracy_verdict(found: Finding) -> str:

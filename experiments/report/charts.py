@@ -206,8 +206,9 @@ def _draw(axes: Axes, marks: pandas.DataFrame, names: Sequence[str], unit: float
     ends = marks.loc[marks["seeds"] > 1, ["low", "high"]].to_numpy(float)
     numbers = np.append(points, unit)
     spread = max(np.ptp(numbers), 0.05 * np.abs(numbers).max(), 1e-9)
-    low = max(min(numbers.min(), *ends.ravel()), numbers.min() - _REACH * spread)
-    high = min(max(numbers.max(), *ends.ravel()), numbers.max() + _REACH * spread)
+    reach = np.append(numbers, ends)
+    low = max(reach.min(), numbers.min() - _REACH * spread)
+    high = min(reach.max(), numbers.max() + _REACH * spread)
     room = max(0.08 * (high - low), 0.02 * np.abs(numbers).max(), 1e-9)
     axes.set_xlim(low - room, high + room)
 

@@ -127,8 +127,7 @@ def verdict_words(found: Finding) -> str:
     if said == FAILS:
         said = f"{FAILS} {places(found)}"
     elif (total := len(found.groups)) > 1:
-        less, more = found.less[found.measure], found.more[found.measure]
-        counts = f"{question.less} in {less} of {total} groups, {question.more} in {more}"
+        counts = f"{question.less} in {found.less} of {total} groups, {question.more} in {found.more}"
         said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
     accurate = accuracy_verdict(found)
     return f"{said}; {accurate}" if accurate else said

@@ -296,5 +296,5 @@ def test_published_ratios_are_the_question_if_there_are_some() -> None:
 
 
 def test_a_finding_without_reaching_runs_is_not_compared() -> None:
-    empty = Finding("x", QUESTIONS["time"], False, {}, {}, 2, 0, 0, "", {}, {}, ("",), (), 0, {})
+    empty = Finding("x", QUESTIONS["time"], False, {}, {}, 2, 0, 0, "", 0, 0, ("",), (), 0, {})
     assert verdict_words(empty) == "not compared"

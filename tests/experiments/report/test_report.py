@@ -392,10 +392,10 @@ def test_of_servers_what_a_killed_process_has_of_its_last_epoch_is_left_out(fold
     ("damage", "message"),
     [
         (
-            ('"graph_tasks": 10', '"graph_tasks": 11'),
+            ('"graph_threads": 2', '"graph_thread": 2'),
             r"servers\.jsonl is damaged \(line 1: .*the report goes without it",
         ),
-        (('"schema": 1', '"schema": 9'), r"servers\.jsonl.*the report goes without it"),
+        (('"schema": 2', '"schema": 9'), r"servers\.jsonl.*the report goes without it"),
     ],
 )
 def test_a_report_goes_without_servers_that_are_damaged(tmp_path: Path, damage: tuple[str, str], message: str) -> None:
