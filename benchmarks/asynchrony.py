@@ -29,7 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dorylax.experiments.convergence import crossing, target_of
-from dorylax.experiments.seed_statistics import paired_ratio
+from dorylax.experiments.seed_statistics import mean_of_ratios
 from dorylax.graph.dataset import Dataset
 from dorylax.pipeline.engine import Pipeline
 from harness.command_line import parsed, parser_of, write_json
@@ -84,7 +84,7 @@ def main() -> None:
     for name, mine in reached.items():
         words = []
         for place, what in enumerate(("epochs", "seconds")):
-            ratio = paired_ratio([one[place] for one in mine], [one[place] for one in reached["pipe"]])
+            ratio = mean_of_ratios([([one[place] for one in mine], [one[place] for one in reached["pipe"]])])
             mean = np.mean([one[place] for one in mine])
             words.append(f"{what} {mean:6.1f} ({ratio.estimate:.2f} × [{ratio.low:.2f}, {ratio.high:.2f}])")
         never = sum(one[2] for one in mine)

@@ -1,11 +1,12 @@
-"""Processes of `multiprocessing` that begin in peace and do not outlive their parent.
+"""Spawned processes of `multiprocessing` that do not outlive their parent.
 
-Processes are spawned, never forked. Ctrl-C, SIGTERM and SIGHUP are the parent's to hear.
+Processes are spawned, never forked. Only the parent handles Ctrl-C, SIGTERM and SIGHUP.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import multiprocessing.connection
 import multiprocessing.resource_tracker
@@ -13,8 +14,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, final
 
+from dorylax.errors import DorylaxError
 from dorylax.parent_death import end_with_parent
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -25,33 +29,90 @@ _SAFE_PATH = "PYTHONSAFEPATH"
 
 @contextlib.contextmanager
 def spawning() -> Iterator[None]:
-    """For starting processes and for writing down that they are there, so that whoever ends them knows of all.
+    """Start and register processes in the body, so that their owner ends all of them.
 
-    Ctrl-C and SIGTERM act at its end. What is started never hears the terminal, does not execute the user's script again,
-    and looks for no module in the working directory.
+    Ctrl-C and SIGTERM act at its end. The processes never hear the terminal, do not execute the user's script again, and
+    look for no module in the working directory.
     """
     with _safe_path(), _signals_put_off(), _without_script():
         yield
 
 
 def serve(parent: int) -> None:
-    """What a process that was started calls first: it leaves signals of terminals to its parent, and ends with it.
-
-    Args:
-        parent: the parent's id.
-    """
+    """Leave signals of terminals to the parent, whose id is given, and end with it; a process calls it first."""
     for number in _OF_TERMINALS:
         signal.signal(number, signal.SIG_IGN)
     end_with_parent()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
 
-def death(code: int | None) -> str:
-    """How a process ended that should not have, as the end of a sentence about it.
+class ProcessDiedError(DorylaxError, RuntimeError):
+    """A worker process has ended; its text says how, as the end of a sentence."""
+
+
+@final
+class Worker:
+    """A process at the other end of a pipe. Start it within `spawning`.
 
     Args:
-        code: its exit code.
+        serve: Called in the process with its end of the pipe and the arguments; a function at the top of its module, which
+            is imported once the process watches its parent.
+        arguments: Pickled.
+
+    Attributes:
+        connection: This end of the pipe.
+        process: The process.
     """
+
+    def __init__(self, serve: Callable[..., None], *arguments: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        name = serve.__module__, serve.__name__
+        self.process = context.Process(target=_begin, args=(name, os.getpid(), theirs, *arguments), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def send(self, message: Any) -> None:
+        """Send a message; if the process has just died, `receive` reports it."""
+        with contextlib.suppress(OSError):
+            self.connection.send(message)
+
+    def receive(self) -> Any:
+        """Return the next message.
+
+        Raises:
+            ProcessDiedError: The process has ended.
+        """
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            self.connection.close()
+            raise ProcessDiedError(death(self.process.exitcode)) from None
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+    def end(self, seconds: float) -> None:
+        """Wait for the process to end, and kill it after some seconds."""
+        end = time.monotonic() + seconds
+        with contextlib.suppress(EOFError, OSError):  # its messages are read, so that it never waits for a reader
+            while self.connection.poll(max(0.0, end - time.monotonic())):
+                self.connection.recv()
+        self.process.join(max(0.0, end - time.monotonic()))
+        self.kill()
+
+
+def _begin(name: tuple[str, str], parent: int, connection: Any, *arguments: Any) -> None:
+    serve(parent)
+    getattr(importlib.import_module(name[0]), name[1])(connection, *arguments)
+
+
+def death(code: int | None) -> str:
+    """The unexpected end of a process with an exit code, as the end of a sentence."""
     if code is not None and code < 0:
         name = signal.Signals(-code).name
         hint = ", as the system does where memory is short: try fewer --jobs" if name == "SIGKILL" else ""

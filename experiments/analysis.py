@@ -10,17 +10,22 @@ from typing import Any, final
 import pandas  # type: ignore[import-untyped]
 
 from dorylax.experiments.convergence import Crossing, crossing, target_of
-from dorylax.experiments.folder import Study
-from dorylax.experiments.measures import COMPARED, MEASURES, RATIO, TO_TARGET, TO_TARGET_RATIO
+from dorylax.experiments.measures import (
+    COMPARED,
+    PUBLISHED,
+    PUBLISHED_OF_TRAINED,
+    QUESTIONS,
+    RATIO,
+    TO_TARGET,
+    TO_TARGET_RATIO,
+    Question,
+)
 from dorylax.experiments.names import metric_of
-from dorylax.experiments.runner import directory
+from dorylax.experiments.runner import history_of
 from dorylax.experiments.seed_statistics import Interval, mean_of_differences, mean_of_ratios
-from dorylax.experiments.simulated_run import history
-from dorylax.experiments.sweep import Run, Sweep, same
+from dorylax.experiments.sweep import Run, Study, Sweep, same
 from dorylax.runs.metric import METRICS, MetricKind, score_in
 from dorylax.runs.result import EpochRecord
-from dorylax.store import metrics
-from dorylax.store.run_directory import RunDirectory
 
 LAST = 20
 """Evaluations at the end of a run whose accuracies are averaged."""
@@ -90,29 +95,34 @@ class Finding:
 
     Attributes:
         name: Of the variant.
+        question: What the sweep asks.
+        simulated: Whether the runs are simulated instead of trained.
         ratios: By measure.
         differences: By name in `DIFFERENCES`.
         seeds: Pairs of runs.
         reached: Runs of the variant that reach the target.
         baseline_reached: Runs of the baseline that do.
         sign: Of the ratios: `AT_LEAST`, `AT_MOST` or empty; None if both sides miss the target on different seeds.
-        less: By measure, the groups in which the whole interval is below 1.
-        more: By measure, the groups in which it is above 1.
+        less: Number of groups in which the whole interval of the ratio in question is below 1.
+        more: Number of groups in which it is above 1, or the variant has failed.
         groups: Names of the groups that have the variant.
         failed: Names of those in which it misses the target on a seed on which the baseline reaches it.
         judged: Number of groups that the ratios rest on.
         means: Means over the variant's runs that reach the target.
+        pairs: The values of both sides that each ratio and difference rests on, by measure.
     """
 
     name: str
+    question: Question
+    simulated: bool
     ratios: Mapping[str, Interval]
     differences: Mapping[str, Interval]
     seeds: int
     reached: int
     baseline_reached: int
     sign: str | None
-    less: Mapping[str, int]
-    more: Mapping[str, int]
+    less: int
+    more: int
     groups: tuple[str, ...]
     failed: tuple[str, ...]
     judged: int
@@ -123,6 +133,28 @@ class Finding:
     def compared(self) -> bool:
         """Whether any run of either side reaches the target."""
         return bool(self.reached or self.baseline_reached)
+
+    @property
+    def accuracy(self) -> Interval | None:
+        """The difference of test accuracies."""
+        return self.differences.get("accuracy")
+
+    @property
+    def answer(self) -> Interval | None:
+        """The ratio that the question is about, or the difference of accuracies; None if it is not known."""
+        return self.accuracy if self.question.measure == "accuracy" else self.ratios.get(self.measure)
+
+    @property
+    def measure(self) -> str:
+        """Name of the measure that the question is about."""
+        return self.question.of(simulated=self.simulated)
+
+    @property
+    def badness(self) -> float | None:
+        """The answer as a number that is smaller for better variants."""
+        if self.answer is None:
+            return None
+        return self.answer.estimate if self.question.wants_less else -self.answer.estimate
 
 
 @final
@@ -167,6 +199,7 @@ class Group:
         source: Source of the published numbers, if any.
         metric: The metric of the runs.
         simulated: Whether the runs are simulated instead of trained.
+        times: "simulated " if times and costs are, before their names.
     """
 
     name: str
@@ -176,6 +209,7 @@ class Group:
     source: str | None
     metric: MetricKind
     simulated: bool
+    times: str
 
     @property
     def baseline(self) -> Variant | None:
@@ -196,12 +230,12 @@ class Group:
     def published(self) -> list[str]:
         """Names of published numbers of any variant."""
         names = {name for one in self.variants for name in one.published}
-        known = [*MEASURES, *(f"{one}{RATIO}" for one in COMPARED), *(f"{one}{TO_TARGET_RATIO}" for one in TO_TARGET)]
-        return [name for name in known if name in names]
+        return [name for name in (*PUBLISHED, *PUBLISHED_OF_TRAINED) if name in names]
 
-    def published_ratio(self, variant: Variant, measure: str) -> float | None:
+    def published_ratio(self, name: str, measure: str) -> float | None:
         """The published ratio of a variant to the baseline."""
-        return variant.published.get(measure + (RATIO if self.simulated else TO_TARGET_RATIO))
+        numbers = next((one.published for one in self.variants if one.name == name), {})
+        return numbers.get(measure + (RATIO if self.simulated else TO_TARGET_RATIO))
 
 
 def analyse(study: Study) -> list[Group]:
@@ -210,13 +244,8 @@ def analyse(study: Study) -> list[Group]:
     Raises:
         RunDirectoryError: A run's metrics.jsonl cannot be read.
     """
-    return grouped(study.sweep, [_read(study, one.run, one.summary) for one in study.outcomes if one.status == "done"])
-
-
-def _read(study: Study, run: Run, summary: Mapping[str, Any]) -> RunHistory:
-    if run.simulation is not None:
-        return RunHistory(run, history(summary), summary)
-    return RunHistory(run, metrics.of_run(RunDirectory.open(directory(study.folder, run))), summary)
+    done = [one for one in study.outcomes if one.status == "done"]
+    return grouped(study.sweep, [RunHistory(one.run, history_of(study.folder, one), one.summary) for one in done])
 
 
 def grouped(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
@@ -265,21 +294,28 @@ def _group(
         if key == base and comparison is not None and comparison.name is not None:
             title = comparison.name
         finding = None
-        if target is not None and base is not None:
-            finding = compare(title, runs[key], runs[base], target, group=name)
+        if comparison is not None and target is not None and base is not None:
+            finding = compare(title, runs[key], runs[base], target, group=name, asks=comparison.asks)
         found = {} if published is None else published.of(dict(key))
         variants.append(Variant(dict(key), title, runs[key], len(planned), key == base, finding, found))
     source = None if published is None else published.source
-    return Group(name, common, tuple(variants), target, source, metric, simulated)
+    times = "simulated " * all(run.virtual or run.simulation is not None for run in sweep.runs)
+    return Group(name, common, tuple(variants), target, source, metric, simulated, times)
 
 
 def compare(
-    name: str, runs: Sequence[RunHistory], baseline: Sequence[RunHistory], target: float, *, group: str = ""
+    name: str,
+    runs: Sequence[RunHistory],
+    baseline: Sequence[RunHistory],
+    target: float,
+    *,
+    group: str = "",
+    asks: str = "time",
 ) -> Finding | None:
     """Compare a variant with the baseline by seed; None if they share no seed."""
     mine, theirs = (
-        pandas.DataFrame([one.measured(target) for one in side], [one.run.config.train.seed for one in side])
-        for side in (runs, baseline)
+        pandas.DataFrame([one.measured(target) for one in of], [one.run.config.train.seed for one in of])
+        for of in (runs, baseline)
     )
     seeds = [seed for seed in mine.index if seed in theirs.index]
     if not seeds:
@@ -295,32 +331,34 @@ def compare(
         zero = column not in DIFFERENCES and not second.all()
         if len(first) and not zero and first.notna().all() and second.notna().all():
             pairs[column] = [float(value) for value in first], [float(value) for value in second]
-    lower, upper = (
-        bool((theirs["reached"] & ~mine["reached"]).any()),
-        bool((mine["reached"] & ~theirs["reached"]).any()),
-    )
+    lower = bool((theirs["reached"] & ~mine["reached"]).any())
+    upper = bool((mine["reached"] & ~theirs["reached"]).any())
     sign = None if lower and upper else AT_LEAST if lower else AT_MOST if upper else ""
-    ratios = {}
-    for column, pair in pairs.items():
-        if column in DIFFERENCES or sign is None:
-            continue
-        ratio = mean_of_ratios([pair])
-        if not (sign == AT_LEAST and ratio.estimate < 1) and not (sign == AT_MOST and ratio.estimate > 1):
-            ratios[column] = ratio
-    reached = mine[mine["reached"]]
+    # A bound on the other side of 1 says nothing, and neither do two.
+    ratios = {column: mean_of_ratios([pair]) for column, pair in pairs.items() if column not in DIFFERENCES}
+    ratios = {
+        column: ratio
+        for column, ratio in ratios.items()
+        if sign is not None and not (lower and ratio.estimate < 1) and not (upper and ratio.estimate > 1)
+    }
+    reached, question = mine[mine["reached"]], QUESTIONS[asks]
     means = {
         column: float(reached[column].mean()) for column in names if len(reached) and reached[column].notna().all()
     }
+    ratio = ratios.get(question.of(simulated=simulated))
+    where = 0 if ratio is None else side(ratio, simulated=simulated)
     return Finding(
         name,
+        question,
+        simulated,
         ratios,
         {column: mean_of_differences([pairs[column]]) for column in DIFFERENCES if column in pairs},
         seeds=len(seeds),
         reached=len(reached),
         baseline_reached=int(theirs["reached"].sum()),
         sign=sign,
-        less={column: int(side(ratio, simulated=simulated) < 0) for column, ratio in ratios.items()},
-        more={column: int(side(ratio, simulated=simulated) > 0) for column, ratio in ratios.items()},
+        less=int(where < 0),
+        more=int(where > 0),
         groups=(group,),
         failed=(group,) if lower else (),
         judged=int(judged.any() and sign == ""),
@@ -364,20 +402,18 @@ def _pooled(name: str, found: Sequence[Finding], measures: Sequence[str]) -> Fin
         for column in DIFFERENCES
         if all(column in one.pairs for one in found)
     }
-
-    def count(which: str, column: str) -> int:
-        return sum(getattr(one, which).get(column, 0) for one in found if not one.failed)
-
     return Finding(
         name,
+        found[0].question,
+        found[0].simulated,
         ratios,
         differences,
         seeds=sum(one.seeds for one in found),
         reached=sum(one.reached for one in found),
         baseline_reached=sum(one.baseline_reached for one in found),
         sign="",
-        less={column: count("less", column) for column in measures},
-        more={column: count("more", column) + len(failed) for column in measures},
+        less=sum(one.less for one in found if not one.failed),
+        more=sum(one.more for one in found if not one.failed) + len(failed),
         groups=tuple(group for one in found for group in one.groups),
         failed=failed,
         judged=len(fair),

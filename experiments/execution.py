@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from dorylax.experiments.executors.base import Executor
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.executors.base import Executor, Watcher
 from dorylax.experiments.runner import USUAL, RunOptions, clear_errors, directory, error_file, inspect
-from dorylax.experiments.sweep import Run, Sweep
+from dorylax.experiments.seed_statistics import median
+from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.experiments.table import write_tables
-from dorylax.experiments.watcher import Watcher
 from dorylax.terminal.terminations import Terminated, terminations
 
 Stopped: TypeAlias = Literal["interrupted", "terminated"]
@@ -22,6 +21,22 @@ Stopped: TypeAlias = Literal["interrupted", "terminated"]
 def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
     """The outcomes of a sweep's runs by key, as their directories tell; without a folder all are open."""
     return {run.key: RunOutcome(run, "open") if folder is None else inspect(folder, run) for run in sweep.runs}
+
+
+def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:
+    """Wall seconds of completed runs by setting; all of them under ""."""
+    found: dict[str, list[float]] = {}
+    for outcome in outcomes:
+        seconds = (outcome.summary.get("timings") or {}).get("wall")
+        if outcome.status == "done" and seconds is not None:
+            for name in (outcome.run.name, ""):
+                found.setdefault(name, []).append(float(seconds))
+    return found
+
+
+def typical_seconds(run: Run, known: Mapping[str, list[float]]) -> float | None:
+    """Median of the run's setting, else of all; None if nothing is known."""
+    return median(known.get(run.name) or known.get("") or ())
 
 
 def has_begun(runs: Iterable[Run], folder: Path) -> bool:

@@ -21,9 +21,8 @@ from typing import Any, NamedTuple, final
 
 from dorylax.config import ConfigError
 from dorylax.errors import named
-from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.runner import inspect
-from dorylax.experiments.sweep import CONFIGS, Condition, Sweep, select
+from dorylax.experiments.sweep import CONFIGS, Condition, Study, Sweep, select
 from dorylax.experiments.sweep_file import read
 from dorylax.store import folder_lock
 from dorylax.store.digest import sealed, unsealed
@@ -37,28 +36,6 @@ RESULTS = "results.json"
 _FILE = "sweep.json"
 _LOCKED = (_FILE, "results.csv", "timings.csv", RESULTS)
 """Files that only the holder of the lock writes; the same holds for all files in errors/."""
-
-
-class Study(NamedTuple):
-    """A sweep and its outcomes.
-
-    Attributes:
-        sweep: The planned runs.
-        outcomes: One per run, in the same order.
-        folder: The folder of the sweep.
-    """
-
-    sweep: Sweep
-    outcomes: Sequence[RunOutcome]
-    folder: Path
-
-
-def parts_of(study: Study) -> list[Study]:
-    """The parts of a combined sweep, each as a study; a plain sweep is its only part."""
-    if not study.sweep.parts:
-        return [study]
-    by_key = {outcome.run.key: outcome for outcome in study.outcomes}
-    return [Study(part, of_part(part, by_key), study.folder) for part in study.sweep.parts]
 
 
 def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> None:

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from dorylax.columns import column
 from dorylax.config.schema import KEYS
-from dorylax.experiments.folder import Study, read_study
-from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.runner import directory
-from dorylax.experiments.simulated_run import history
+from dorylax.experiments.folder import read_study
+from dorylax.experiments.runner import history_of
+from dorylax.experiments.sweep import RunOutcome, Study
 from dorylax.experiments.table import TIMINGS, keys_of, results_of, row
 from dorylax.runs.curves import columns_of
 from dorylax.runs.result import EpochRecord
 from dorylax.settings.words import type_words
-from dorylax.store import metrics
-from dorylax.store.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -73,16 +70,10 @@ def _epochs(members: Sequence[_Member], keys: Sequence[str]) -> pandas.DataFrame
     import pandas
 
     done = [member for member in members if member[1].status == "done"]
-    histories = [_history(study, outcome) for study, outcome in done]
+    histories = [history_of(study.folder, outcome) for study, outcome in done]
     runs = pandas.DataFrame(_identities(done, keys))
     repeated = runs.loc[runs.index.repeat([len(history) for history in histories])].reset_index(drop=True)
     return pandas.concat([repeated, pandas.DataFrame(columns_of(EpochRecord, histories))], axis=1)
-
-
-def _history(study: Study, outcome: RunOutcome) -> Sequence[EpochRecord]:
-    if outcome.run.simulation is not None:
-        return history(outcome.summary)
-    return metrics.of_run(RunDirectory.open(directory(study.folder, outcome.run)))
 
 
 def _identities(members: Sequence[_Member], keys: Sequence[str]) -> dict[str, pandas.Series]:

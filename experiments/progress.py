@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 from rich.progress import TaskID
 
 from dorylax.experiments.measures import COMPARED, MEASURES
-from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.observers.progress import Lasting, Stream, describe_summary, dollars, duration, terminal_bars
 from dorylax.runs.metric import METRICS
 

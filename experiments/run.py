@@ -9,7 +9,6 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, final
 
 if __name__ == "__main__" and not __package__:
     # As a script Python puts this folder first on the path, where `sweep` and `table` would be importable as top-level
@@ -20,16 +19,15 @@ if __name__ == "__main__" and not __package__:
 import click
 
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.durations import known_seconds, typical_seconds
-from dorylax.experiments.execution import carry_out, known_outcomes
+from dorylax.experiments.execution import carry_out, known_outcomes, known_seconds, typical_seconds
 from dorylax.experiments.executors.base import Executor
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.executors.processes import Processes
 from dorylax.experiments.executors.ray_tasks import ray_tasks
-from dorylax.experiments.folder import Study, check_folder, locked, write_sweep
+from dorylax.experiments.folder import check_folder, locked, write_sweep
 from dorylax.experiments.progress import SweepProgress
 from dorylax.experiments.runner import RunOptions, check_data, error_file
-from dorylax.experiments.sweep import CONFIGS, Condition, Run, Sweep, select
+from dorylax.experiments.sweep import CONFIGS, Run, Study, Sweep, select
 from dorylax.experiments.sweep_file import load
 from dorylax.experiments.table import print_summary
 from dorylax.machine import cores
@@ -108,13 +106,15 @@ def sweep(
     """
     check_process()
     if show_list:
-        _list()
+        for each in _names():
+            shipped = load(CONFIGS / f"{each}.yaml")
+            click.echo(f"{each}: {len(shipped.runs)} runs. {shipped.question or shipped.description}")
         return 0
     if name is None:
         raise click.UsageError("say what to run: --sweep, --sweep FILE, or --list")
     if hosts != "ray" and (address, cpus_per_run) != (None, None):
         raise ConfigError(f"{'--address' if address else '--cpus-per-run'} needs --hosts ray")
-    place = _Place(jobs, RayConfig(address=address) if hosts == "ray" else None, cpus_per_run)
+    ray = RayConfig(address=address) if hosts == "ray" else None
     whole = load(_find(name))
     folder = out or Path("runs") / whole.name
     if folder.exists() and not folder.is_dir():
@@ -126,22 +126,32 @@ def sweep(
     check_folder(folder, chosen)
     for line in confounders(chosen):
         click.echo(f"warning: {line}", err=True)
-    if dry_run:
-        return _dry_run(chosen, folder, place)
-    if tensorboard:
-        if chosen.simulated:
-            raise ConfigError("--tensorboard shows what is trained, and this sweep simulates: leave it out")
-        simulated = sum(run.simulation is not None for run in chosen.runs)
-        if simulated:
-            click.echo(
-                f"--tensorboard: {simulated} of {len(chosen.runs)} runs are simulated, and leave nothing to show",
-                err=True,
-            )
-        load_library()  # so that its absence is reported once, and not by every run
+    if tensorboard and not dry_run:
+        _check_tensorboard(chosen)
     check_data(chosen)
+    if dry_run:
+        _show_todo(chosen, folder, None if ray is not None else jobs or 0)
+        return 0
     with locked(folder):
-        options = RunOptions(tensorboard=tensorboard)
-        _run(chosen, conditions, folder, place, options, whole=whole, with_report=with_report)
+        known = known_outcomes(chosen, folder)
+        todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
+        took = known_seconds(known.values())
+        seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, took)) is not None}
+        with (
+            _executor(todo, jobs, ray, cpus_per_run) as (executor, at_a_time),
+            SweepProgress(chosen.runs, todo, at_a_time, seconds) as progress,
+        ):
+            write_sweep(folder, whole, conditions)
+            options = RunOptions(tensorboard=tensorboard)
+            found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
+        study = Study(chosen, list(found.values()), folder)
+        _show_results(study, with_report=with_report)
+    if stopped is not None:
+        code = INTERRUPTED if stopped == "interrupted" else TERMINATED
+        raise CommandError(f"{stopped}; finished runs are kept: the same command continues", code)
+    if failed := [outcome.run for outcome in study.outcomes if outcome.status == "failed"]:
+        first = error_file(folder, failed[0])
+        raise CommandError(f"{len(failed)} of {len(found)} runs failed; the first one's traceback: {first}", FAILED)
     return 0
 
 
@@ -157,8 +167,7 @@ def _find(name: str) -> Path:
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return path
-    names = _names()
-    if name not in names:
+    if name not in (names := _names()):
         raise ConfigError(f"no such sweep {name!r}: {did_you_mean(name, names)} Or give a file, FILE.yaml")
     return CONFIGS / f"{name}.yaml"
 
@@ -167,42 +176,39 @@ def _names() -> list[str]:
     return sorted(path.stem for path in CONFIGS.glob("*.yaml"))
 
 
-def _list() -> None:
-    for name in _names():
-        sweep = load(CONFIGS / f"{name}.yaml")
-        click.echo(f"{name}: {len(sweep.runs)} runs. {sweep.question or sweep.description}")
+def _check_tensorboard(sweep: Sweep) -> None:
+    if sweep.simulated:
+        raise ConfigError("--tensorboard shows what is trained, and this sweep simulates: leave it out")
+    if simulated := sum(run.simulation is not None for run in sweep.runs):
+        click.echo(
+            f"--tensorboard: {simulated} of {len(sweep.runs)} runs are simulated, and leave nothing to show", err=True
+        )
+    load_library()  # so that its absence is reported once, and not by every run
 
 
-@final
-class _Place(NamedTuple):
-    """Where runs run: with a section `ray` over a cluster, of `cpus` each; and how many at a time, None: as is usual."""
-
-    jobs: int | None
-    ray: RayConfig | None
-    cpus: int | None
-
-    def here(self, runs: Sequence[Run]) -> int:
-        """How many at a time on this machine: runs on the real clock would disturb each other's times."""
-        usual = cores() if all(run.virtual for run in runs) else 1
-        return max(1, min(self.jobs or usual, len(runs)))
-
-    @contextlib.contextmanager
-    def executor(self, runs: Sequence[Run]) -> Iterator[tuple[Executor, int]]:
-        """What runs them, and how many at a time it expects to."""
-        if not runs:
-            yield InProcess(), 1
-        elif self.ray is None:
-            at_a_time = self.here(runs)
-            for pipeline in {run.config.pipeline for run in runs if run.config.single.memory == "check"}:
-                check_process(pipeline, at_a_time=at_a_time)
-            yield (InProcess() if at_a_time == 1 else Processes(at_a_time)), at_a_time
-        else:
-            with ray_tasks(self.ray, runs, jobs=self.jobs, cpus=self.cpus) as tasks:
-                yield tasks, tasks.at_a_time
+def _at_a_time(runs: Sequence[Run], jobs: int | None) -> int:
+    """Number of concurrent runs on this machine: runs on the real clock would disturb each other's times."""
+    usual = cores() if all(run.virtual for run in runs) else 1
+    return max(1, min(jobs or usual, len(runs)))
 
 
-def _dry_run(sweep: Sweep, folder: Path, place: _Place) -> int:
-    check_data(sweep)
+@contextlib.contextmanager
+def _executor(
+    runs: Sequence[Run], jobs: int | None, ray: RayConfig | None, cpus: int | None
+) -> Iterator[tuple[Executor, int]]:
+    """The executor of some runs, and the number of concurrent runs that it expects."""
+    if runs and ray is not None:
+        with ray_tasks(ray, runs, jobs=jobs, cpus=cpus) as tasks:
+            yield tasks, tasks.at_a_time
+        return
+    at_a_time = _at_a_time(runs, jobs)
+    for pipeline in {run.config.pipeline for run in runs if run.config.single.memory == "check"}:
+        check_process(pipeline, at_a_time=at_a_time)
+    yield (InProcess() if at_a_time == 1 else Processes(at_a_time)), at_a_time
+
+
+def _show_todo(sweep: Sweep, folder: Path, jobs: int | None) -> None:
+    """Print all runs with the time that finished ones took; `jobs` is 0 for the usual number, None with Ray."""
     outcomes = list(known_outcomes(sweep, folder).values())
     known = known_seconds(outcomes)
     for outcome in outcomes:
@@ -212,53 +218,28 @@ def _dry_run(sweep: Sweep, folder: Path, place: _Place) -> int:
     todo = [outcome.run for outcome in outcomes if outcome.status != "done"]
     line = f"{len(todo)} of {len(outcomes)} runs to do, in {folder}"
     estimates = [typical_seconds(run, known) for run in todo]
-    if todo and place.ray is None and all(seconds is not None for seconds in estimates):
-        at_a_time = place.here(todo)
+    if todo and jobs is not None and None not in estimates:
+        at_a_time = _at_a_time(todo, jobs)
         work = sum(seconds or 0.0 for seconds in estimates)
         line += f"; about {duration(work / at_a_time)} with --jobs {at_a_time}, judging by finished runs"
     click.echo(line)
-    return 0
 
 
-def _run(
-    sweep: Sweep,
-    conditions: Sequence[Condition],
-    folder: Path,
-    place: _Place,
-    options: RunOptions,
-    *,
-    whole: Sweep,
-    with_report: bool,
-) -> None:
-    known = known_outcomes(sweep, folder)
-    todo = [outcome.run for outcome in known.values() if outcome.status != "done"]
-    took = known_seconds(known.values())
-    seconds = {run.key: estimate for run in todo if (estimate := typical_seconds(run, took)) is not None}
-    with (
-        place.executor(todo) as (executor, at_a_time),
-        SweepProgress(sweep.runs, todo, at_a_time, seconds) as progress,
-    ):
-        write_sweep(folder, whole, conditions)
-        found, stopped = carry_out(known, folder, progress, executor=executor, options=options)
-    outcomes = list(found.values())
-    print_summary(sweep, outcomes, f"sweep {sweep.name}")
-    click.echo(f"results: {folder / 'results.csv'}")
-    study, any_done = Study(sweep, outcomes, folder), any(outcome.status == "done" for outcome in outcomes)
-    if with_report and any_done:
+def _show_results(study: Study, *, with_report: bool) -> None:
+    print_summary(study, f"sweep {study.sweep.name}")
+    assert study.folder is not None
+    click.echo(f"results: {study.folder / 'results.csv'}")
+    if not any(outcome.status == "done" for outcome in study.outcomes):
+        return
+    if with_report:
         from dorylax.experiments.report import write_report  # loads Matplotlib
 
-        click.echo(f"report: {write_report([study], folder)}")
-    if any_done:
-        from dorylax.experiments.verdicts import answers_of  # loads pandas
+        click.echo(f"report: {write_report([study], study.folder)}")
+    from dorylax.experiments.analysis import analyse  # loads pandas
+    from dorylax.experiments.verdicts import answers
 
-        for line in answers_of(study):
-            click.echo(line)
-    if stopped is not None:
-        code = INTERRUPTED if stopped == "interrupted" else TERMINATED
-        raise CommandError(f"{stopped}; finished runs are kept: the same command continues", code)
-    if failed := [outcome.run for outcome in outcomes if outcome.status == "failed"]:
-        first = error_file(folder, failed[0])
-        raise CommandError(f"{len(failed)} of {len(outcomes)} runs failed; the first one's traceback: {first}", FAILED)
+    for line in answers([(part, analyse(part)) for part in study.parts]):
+        click.echo(line)
 
 
 _OF_SCRIPT = click.Option(

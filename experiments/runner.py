@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, final
 
 from dorylax.config import ConfigError, DataConfig, RunConfig
 from dorylax.config.resolve import NO_IDENTITY
-from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.simulated_run import inspect_simulated, simulate_one
-from dorylax.experiments.sweep import Run, Sweep
+from dorylax.experiments.simulated_run import history, inspect_simulated, simulate_one
+from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.graph.manifest import is_data_path
 from dorylax.near_matches import did_you_mean
 from dorylax.observers.tensorboard import TensorBoard
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from dorylax.graph.dataset import Dataset
     from dorylax.graph.sharded_data import ShardedData
     from dorylax.observers.base import Observer
+    from dorylax.runs.result import EpochRecord
 
 
 @final
@@ -92,6 +92,17 @@ def inspect(folder: Path, run: Run) -> RunOutcome:
     return RunOutcome(run, "open")
 
 
+def history_of(folder: Path | None, outcome: RunOutcome) -> Sequence[EpochRecord]:
+    """The epochs of a run that is done.
+
+    Raises:
+        RunDirectoryError: Its metrics.jsonl cannot be read.
+    """
+    if outcome.run.simulation is not None or folder is None:
+        return history(outcome.summary)
+    return metrics.of_run(RunDirectory.open(directory(folder, outcome.run)))
+
+
 def check_data(sweep: Sweep) -> None:
     """Check that all data sets exist in the given sizes.
 
@@ -139,7 +150,9 @@ def run_one(
             return outcome
         data = cache.load(run.config)
         with contextlib.ExitStack() as stack:
-            observers = [observer, *(stack.enter_context(one) for one in _sinks(path, options))]
+            observers = [observer]
+            if path is not None and options.tensorboard:
+                observers.append(stack.enter_context(TensorBoard(path / "tensorboard")))
             trainer = Trainer.from_config(
                 run.config,
                 data,
@@ -169,13 +182,6 @@ def _forget_error(folder: Path | None, run: Run) -> None:
     if folder is not None:
         with contextlib.suppress(OSError):  # the run is done nevertheless
             error_file(folder, run).unlink(missing_ok=True)
-
-
-def _sinks(path: Path | None, options: RunOptions) -> list[TensorBoard]:
-    """Observers that the options ask for; the caller closes them."""
-    if path is None or not options.tensorboard:
-        return []
-    return [TensorBoard(path / "tensorboard")]
 
 
 def fail(folder: Path | None, run: Run, text: str) -> RunOutcome:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from typing import final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ FEW = 5
 
 _RESAMPLES = 10_000
 _Pairs = Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]
+_Statistic = Callable[[np.ndarray, np.ndarray], Any]
 
 
 @final
@@ -46,7 +47,7 @@ class Interval:
         return self.seeds > 1
 
     @property
-    def rough(self) -> bool:
+    def few(self) -> bool:
         """Whether there are too few seeds for a bootstrap."""
         return self.seeds < FEW
 
@@ -68,51 +69,35 @@ def median(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def paired_ratio(values: npt.ArrayLike, baseline: npt.ArrayLike, seed: int = 0) -> Interval:
-    """Ratio of means, `mean(values) / mean(baseline)`.
-
-    Args:
-        values: `[N]`.
-        baseline: `[N]`; run k of both has the same seed, and pairs are resampled together.
-        seed: Seed of the resampling.
-
-    Raises:
-        ValueError: The lists have different lengths, or are empty.
-    """
-    return mean_of_ratios([(values, baseline)], seed)
-
-
 def mean_of_ratios(pairs: _Pairs, seed: int = 0) -> Interval:
-    """Mean of `paired_ratio` over groups; each group's seeds are resampled on their own.
+    """Mean over groups of `mean(values) / mean(baseline)`; each group's seeds are resampled on their own.
 
     Args:
-        pairs: `values` and `baseline` of each group, as for `paired_ratio`; at least one group.
+        pairs: `values` `[N]` and `baseline` `[N]` of each group, at least one. Run k of both has the same seed, and they are
+            resampled together.
         seed: Seed of the resampling.
 
     Raises:
         ValueError: Lists have different lengths, or are empty.
     """
     groups = _checked(pairs)
-    ratios = [float(first.mean() / second.mean()) for first, second in groups]
-    estimate, few = float(np.mean(ratios)), min(len(first) for first, _ in groups)
-    if few >= FEW:
-        samples = [a.mean(axis=-1) / b.mean(axis=-1) for a, b in _resampled(groups, seed)]
-        return _percentiles(estimate, samples, few)
+    found = _bootstrapped(groups, lambda a, b: a.mean(axis=-1) / b.mean(axis=-1), seed)
+    if not found.few:
+        return found
     # Student's t for the logarithm, which keeps the ends above zero.
-    residuals = [(a - ratio * b) / b.mean() for (a, b), ratio in zip(groups, ratios, strict=True)]
-    factor = math.exp(_half_width(residuals) / estimate) if estimate else 1.0
-    return Interval(estimate, estimate / factor, estimate * factor, few)
+    residuals = [(a - float(a.mean() / b.mean()) * b) / b.mean() for a, b in groups]
+    factor = math.exp(_half_width(residuals) / found.estimate) if found.estimate else 1.0
+    return dataclasses.replace(found, low=found.estimate / factor, high=found.estimate * factor)
 
 
 def mean_of_differences(pairs: _Pairs, seed: int = 0) -> Interval:
     """Mean over groups of the mean of `values - baseline`; arguments and errors as `mean_of_ratios`."""
     groups = _checked(pairs)
-    estimate = float(np.mean([(a - b).mean() for a, b in groups]))
-    few = min(len(first) for first, _ in groups)
-    if few >= FEW:
-        return _percentiles(estimate, [(a - b).mean(axis=-1) for a, b in _resampled(groups, seed)], few)
+    found = _bootstrapped(groups, lambda a, b: (a - b).mean(axis=-1), seed)
+    if not found.few:
+        return found
     width = _half_width([a - b for a, b in groups])
-    return Interval(estimate, estimate - width, estimate + width, few)
+    return dataclasses.replace(found, low=found.estimate - width, high=found.estimate + width)
 
 
 def band(curves: np.ndarray) -> np.ndarray:
@@ -143,17 +128,17 @@ def _checked(pairs: _Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
     return groups
 
 
-def _resampled(groups: Sequence[tuple[np.ndarray, np.ndarray]], seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    found = []
-    for number, (first, second) in enumerate(groups):
-        chosen = np.random.default_rng(seed + number).integers(0, len(first), (_RESAMPLES, len(first)))
-        found.append((first[chosen], second[chosen]))
-    return found
-
-
-def _percentiles(estimate: float, samples: Sequence[np.ndarray], seeds: int) -> Interval:
+def _bootstrapped(groups: Sequence[tuple[np.ndarray, np.ndarray]], of: _Statistic, seed: int) -> Interval:
+    """The mean of a statistic over groups with the percentiles of its resamples; NaN for few seeds."""
+    found = Interval(float(np.mean([of(a, b) for a, b in groups])), math.nan, math.nan, min(len(a) for a, _ in groups))
+    if found.few:
+        return found
+    samples = []
+    for number, (a, b) in enumerate(groups):
+        chosen = np.random.default_rng(seed + number).integers(0, len(a), (_RESAMPLES, len(a)))
+        samples.append(of(a[chosen], b[chosen]))
     low, high = np.percentile(np.mean(samples, axis=0), [2.5, 97.5])
-    return Interval(estimate, float(low), float(high), seeds)
+    return dataclasses.replace(found, low=float(low), high=float(high))
 
 
 def _half_width(groups: Sequence[np.ndarray]) -> float:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dorylax.environment import environment
 from dorylax.errors import named
 from dorylax.experiments.measures import of_result
-from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.runs.result import EpochRecord
 from dorylax.store.digest import sealed, unsealed
 from dorylax.store.durable import make_folder, write_json

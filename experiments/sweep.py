@@ -1,4 +1,7 @@
-"""Sweeps: their runs, and the comparison between them. `sweep_file` reads files, `runner` runs runs."""
+"""Sweeps: their runs, the comparison between them, and the outcomes of runs.
+
+`sweep_file` reads files, `runner` runs runs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, NamedTuple, final
 
 from dorylax.config import ConfigError, RunConfig
 from dorylax.experiments.names import short_name
@@ -91,6 +94,32 @@ class Run:
         """Name and seed: `gcn, async S=0 per_epoch, seed 0`."""
         return f"{self.name}, seed {self.config.train.seed}"
 
+    @property
+    def varying(self) -> dict[str, Any]:
+        """The setting with the seed, which distinguish it from others."""
+        return {**self.setting, SEED: self.config.train.seed}
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RunOutcome:
+    """The outcome of one run.
+
+    Attributes:
+        run: The run.
+        status: "done" (it came to its own end), "failed", or "open" (not run, or stopped by a signal).
+        summary: Content of its summary.json; empty unless done.
+        error: Last line of its traceback, which names the user's own line if that is the cause, or the damage of its
+            directory; None unless failed.
+        environment: Content of its environment.json; empty unless done.
+    """
+
+    run: Run
+    status: Literal["done", "failed", "open"]
+    summary: dict[str, Any] = dataclasses.field(default_factory=dict)
+    error: str | None = None
+    environment: dict[str, Any] = dataclasses.field(default_factory=dict)
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +135,12 @@ class Axis:
     keys: tuple[str, ...]
     points: tuple[tuple[Any, ...], ...]
     labels: tuple[str, ...] = ()
+
+    @property
+    def labelled(self) -> list[tuple[Setting, str]]:
+        """The setting of each point with its label, which may be empty."""
+        labels = self.labels or ("",) * len(self.points)
+        return [(dict(zip(self.keys, one, strict=True)), label) for one, label in zip(self.points, labels, strict=True)]
 
 
 @final
@@ -140,6 +175,10 @@ class Comparison:
     def group(self, run: Run) -> tuple[tuple[str, Any], ...]:
         """The values that compared runs have in common besides the seed."""
         return tuple((key, value) for key, value in run.setting.items() if key not in self.keys)
+
+    def pair(self, run: Run) -> tuple[tuple[tuple[str, Any], ...], int]:
+        """The group and the seed of runs that are compared with each other."""
+        return self.group(run), run.config.train.seed
 
 
 @final
@@ -210,6 +249,31 @@ class Sweep:
         return dataclasses.replace(self, runs=runs, parts=tuple(part.unverified() for part in self.parts))
 
 
+class Study(NamedTuple):
+    """A sweep and its outcomes.
+
+    Attributes:
+        sweep: The planned runs.
+        outcomes: One per run, in the same order.
+        folder: The folder of the sweep; None if it has none.
+    """
+
+    sweep: Sweep
+    outcomes: Sequence[RunOutcome]
+    folder: Path | None
+
+    @property
+    def parts(self) -> list[Study]:
+        """The parts of a combined sweep, each with its own runs; a plain sweep is its only part."""
+        if not self.sweep.parts:
+            return [self]
+        outcomes = {one.run.key: one for one in self.outcomes}
+        return [
+            Study(part, [dataclasses.replace(outcomes[run.key], run=run) for run in part.runs], self.folder)
+            for part in self.sweep.parts
+        ]
+
+
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """The part of a sweep whose runs meet all conditions.
 
@@ -224,35 +288,34 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
         return sweep
     if sweep.parts:
         return _select_of_parts(sweep, conditions)
-    values: dict[str, list[Any]] = {key: [] for key in (*sweep.axes, SEED)}
+    values: dict[str, list[Any]] = {}
     for run in sweep.runs:
-        for key, value in _varying(run).items():
-            if value not in values[key]:
-                values[key].append(value)
+        for key, value in run.varying.items():
+            known = values.setdefault(key, [])
+            known += [] if value in known else [value]
     wanted: dict[str, list[Any]] = {}
     for key, text in conditions:
+        only = f"--only {key}={text}"
         if key not in values:
-            raise ConfigError(
-                f"--only {key}={text}: {key!r} does not vary in sweep {sweep.name}: {did_you_mean(key, list(values))}"
-            )
+            raise ConfigError(f"{only}: {key!r} does not vary in sweep {sweep.name}: {did_you_mean(key, list(values))}")
         meant = [value for value in values[key] if _means(text, value)]
         if not meant:
             listed = ", ".join(value if isinstance(value, str) else shown(value) for value in values[key])
-            raise ConfigError(f"--only {key}={text}: in sweep {sweep.name} {key} is {listed}")
+            raise ConfigError(f"{only}: in sweep {sweep.name} {key} is {listed}")
         wanted.setdefault(key, []).extend(meant)
-    runs = [run for run in sweep.runs if all(_varying(run)[key] in chosen for key, chosen in wanted.items())]
+    runs = [run for run in sweep.runs if all(run.varying[key] in chosen for key, chosen in wanted.items())]
     if not runs:
         raise ConfigError("--only: no run meets all of " + ", ".join(f"{key}={value}" for key, value in conditions))
     comparison = sweep.comparison
-    if comparison is not None and not all(_has_baseline(run, runs, comparison) for run in runs):
-        comparison = None
+    if comparison is not None:
+        bases = {comparison.group(run) for run in runs if comparison.is_baseline(run)}
+        comparison = comparison if all(comparison.group(run) in bases for run in runs) else None
     return dataclasses.replace(sweep, runs=tuple(runs), comparison=comparison)
 
 
 def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     """Select from each part; parts without such a run are dropped."""
-    kept: list[Sweep] = []
-    errors: list[ConfigError] = []
+    kept, errors = list[Sweep](), list[ConfigError]()
     for part in sweep.parts:
         try:
             kept.append(select(part, conditions))
@@ -264,23 +327,12 @@ def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
     return Sweep.of_parts(kept, **texts)
 
 
-def _varying(run: Run) -> dict[str, Any]:
-    """The values that distinguish a run."""
-    return {**run.setting, SEED: run.config.train.seed}
-
-
 def _means(text: str, value: Any) -> bool:
     """Whether text on the command line means a value, by the rules of a file: `1e-2` is 0.01."""
-    if text == value:
-        return True
     try:
-        return same(scalar(text), value)
+        return text == value or same(scalar(text), value)
     except ConfigError:
         return False
-
-
-def _has_baseline(run: Run, runs: Sequence[Run], comparison: Comparison) -> bool:
-    return any(comparison.is_baseline(one) and comparison.group(one) == comparison.group(run) for one in runs)
 
 
 def within(some: Setting, setting: Setting) -> bool:

@@ -18,9 +18,8 @@ from dorylax.config import RunConfig
 from dorylax.config.schema import KEYS
 from dorylax.experiments.measures import COMPARED, MEASURES, SIMULATED
 from dorylax.experiments.names import metric_of
-from dorylax.experiments.outcome import RunOutcome, of_part
 from dorylax.experiments.seed_statistics import mean_std, median
-from dorylax.experiments.sweep import Sweep
+from dorylax.experiments.sweep import RunOutcome, Study, Sweep
 from dorylax.observers.progress import duration
 from dorylax.runs.metric import ACCURACIES, METRICS, MetricKind, score_in
 from dorylax.store.durable import write_file
@@ -92,16 +91,13 @@ def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
-def print_summary(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> None:
+def print_summary(study: Study, title: str) -> None:
     """Print a table for the sweep, or one for each of its parts, at most `_WIDTH` columns wide."""
-    by_key = {outcome.run.key: outcome for outcome in outcomes}
-    for part in sweep.parts:
-        print_summary(part, of_part(part, by_key), f"{title}: {part.name}")
-    if sweep.parts:
-        return
-    print_table(summary_table(sweep, outcomes, title), width=_WIDTH)
-    if any(outcome.summary.get("stopped") in _EARLY for outcome in outcomes):
-        print("* stopped before train.epochs: target reached, or patience exhausted")
+    for part in study.parts:
+        name = f"{title}: {part.sweep.name}" if study.sweep.parts else title
+        print_table(summary_table(part.sweep, part.outcomes, name), width=_WIDTH)
+        if any(outcome.summary.get("stopped") in _EARLY for outcome in part.outcomes):
+            print("* stopped before train.epochs: target reached, or patience exhausted")
 
 
 def summary_table(sweep: Sweep, outcomes: Sequence[RunOutcome], title: str) -> Table:

@@ -11,11 +11,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from dorylax.experiments.analysis import Finding, Group, analyse, pool, side
-from dorylax.experiments.folder import Study, parts_of
-from dorylax.experiments.measures import QUESTIONS, Question
+from dorylax.experiments.analysis import Finding, Group, pool, side
 from dorylax.experiments.seed_statistics import Interval
-from dorylax.experiments.sweep import Comparison, Sweep
+from dorylax.experiments.sweep import Study, Sweep
 from dorylax.settings.errors import shown
 
 SAME_ACCURACY = 0.005
@@ -26,35 +24,32 @@ WITHIN = 0.3
 
 FAILS = "misses the target"
 OPEN = "undecided"
-_NAMED = 2
 MIXED = "depends on the group"
 NONE = "not compared"
+_NAMED = 2  # variants that a sentence names
 
 _FOUND = "{where}{name} {claim} {base}: {number}{more}."
 _NOT_FOUND = "{where}no variant {claim} {base}{sure}: {name} comes closest with {number}{more}."
 
 
-def verdict(found: Finding, asks: str, *, simulated: bool) -> str:
+def verdict(found: Finding) -> str:
     """One of the words of the question, or `FAILS`, `MIXED`, `OPEN` or `NONE`."""
-    question = QUESTIONS[asks]
+    question, ratio = found.question, found.answer
     if not found.compared:
         return NONE
-    if asks == "accuracy":
+    if question.measure == "accuracy":
         return accuracy_verdict(found) or NONE
-    measure = question.of(simulated=simulated)
-    ratio = found.ratios.get(measure)
     if found.failed:
         return FAILS
     if ratio is None:
         return NONE
-    said = (OPEN, question.more, question.less)[side(ratio, simulated=simulated)]
-    against = {question.less: found.more, question.more: found.less}.get(said)
-    return MIXED if against is not None and against.get(measure) else said
+    said = (OPEN, question.more, question.less)[side(ratio, simulated=found.simulated)]
+    return MIXED if {question.less: found.more, question.more: found.less}.get(said) else said
 
 
 def accuracy_verdict(found: Finding) -> str:
     """`as accurate`, `more accurate`, `less accurate`, or `accuracy undecided`; empty without an interval."""
-    difference = found.differences.get("accuracy")
+    difference = found.accuracy
     if difference is None or not difference.exists or not found.compared:
         return ""
     if difference.inside(SAME_ACCURACY):
@@ -85,12 +80,11 @@ def _number(value: float) -> str:
 
 
 def _text(interval: Interval, number: Callable[[float], str]) -> str:
-    middle, low, high = (number(value) if not math.isnan(value) else "" for value in _values(interval))
-    return middle if not interval.exists or low == middle == high else f"{middle} ({low} to {high})"
-
-
-def _values(interval: Interval) -> tuple[float, float, float]:
-    return interval.estimate, interval.low, interval.high
+    middle = number(interval.estimate)
+    if not interval.exists:
+        return middle
+    low, high = number(interval.low), number(interval.high)
+    return middle if low == middle == high else f"{middle} ({low} to {high})"
 
 
 def target_text(group: Group) -> str:
@@ -102,13 +96,8 @@ Analysed: TypeAlias = "Sequence[tuple[Study, Sequence[Group]]]"
 """Sweeps without parts, with their groups."""
 
 
-def answers_of(study: Study) -> list[str]:
-    """The sentences that answer a sweep: one, or of a sweep with parts and without published numbers one each."""
-    return answers([(part, analyse(part)) for part in parts_of(study)])
-
-
 def answers(analysed: Analysed) -> list[str]:
-    """The same of sweeps that are analysed."""
+    """The sentences that answer sweeps: one, or without published numbers one for each sweep."""
     if len(analysed) == 1:
         ((study, groups),) = analysed
         return [text for text in [answer(study.sweep, groups)] if text]
@@ -135,12 +124,12 @@ def answer(sweep: Sweep, groups: Sequence[Group]) -> str:
         if unit is not None:
             return f"Nothing is compared: runs are judged by {unit}, and only metrics from 0 to 1 have targets."
         return "Nothing is compared yet: no seed is done both for the baseline and for another variant."
-    pooled = pool(compared)
-    findings = [one for one in pooled or compared[0].findings if one.compared]
+    findings = [one for one in pool(compared) or compared[0].findings if one.compared]
     if not findings:
         target = f"the target of {target_text(compared[0])}" if len(compared) == 1 else "its target in any group"
         return f"No run reaches {target}: nothing is compared."
-    return _sentence(sweep.comparison, compared, findings, virtual=all(run.virtual for run in sweep.runs))
+    text = _sentence(compared, findings)
+    return text[:1].upper() + text[1:]
 
 
 def how_to_ask(sweep: Sweep) -> str:
@@ -153,74 +142,51 @@ def how_to_ask(sweep: Sweep) -> str:
     return f"Nothing is compared: name a baseline in the sweep file, as in `compare: {{baseline: {{{key}: {value}}}}}`."
 
 
-def _sentence(comparison: Comparison, groups: Sequence[Group], findings: Sequence[Finding], *, virtual: bool) -> str:
-    asks, question, simulated = comparison.asks, QUESTIONS[comparison.asks], groups[0].simulated
-    verdicts = {one.name: verdict(one, asks, simulated=simulated) for one in findings}
-    wanted = ("as accurate", "more accurate") if asks == "accuracy" else (question.better,)
+def _sentence(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
+    question, verdicts = findings[0].question, {one.name: verdict(one) for one in findings}
+    accuracy = question.measure == "accuracy"
+    wanted = ("as accurate", "more accurate") if accuracy else (question.better,)
     names = {group.baseline.name for group in groups if group.baseline is not None}
     base = names.pop() if len(names) == 1 else "the baseline"
     where = f"On the mean over {len(groups)} groups, " if len(groups) > 1 else ""
     failures = _failures([one for one in findings if verdicts[one.name] == FAILS])
     ranked = sorted(
-        (one for one in findings if _key(one, question, simulated) is not None),
-        key=lambda one: (
-            verdicts[one.name] not in wanted,
-            accuracy_verdict(one) == "less accurate",
-            _key(one, question, simulated),
-        ),
+        (one for one in findings if one.answer is not None),
+        key=lambda one: (verdicts[one.name] not in wanted, accuracy_verdict(one) == "less accurate", one.badness),
     )
     if not ranked:
         reason = failures or "; no number is known on both sides"
-        return _capitalized(f"{where}no variant {question.claim} {base}: {reason.removeprefix('; ')}.")
+        return f"{where}no variant {question.claim} {base}: {reason.removeprefix('; ')}."
     best = ranked[0]
-    more = f", {said}" if asks != "accuracy" and (said := accuracy_verdict(best)) else ""
-    if len(won := [one for one in ranked if verdicts[one.name] in wanted]) > 1:
-        more += f"; so {'is' if len(won) == 2 else 'are'} {_listed([one.name for one in won[1:]])}"
-    number = _told(best, groups, question, simulated=simulated, virtual=virtual)
-    said = verdicts[best.name]
+    more = f", {said}" if not accuracy and (said := accuracy_verdict(best)) else ""
+    if len(won := [one.name for one in ranked if verdicts[one.name] in wanted]) > 1:
+        more += f"; so {'is' if len(won) == 2 else 'are'} {_listed(won[1:])}"
+    number, said = _told(best, groups), verdicts[best.name]
     if said in wanted:
         claim = "is more accurate than" if said == "more accurate" else question.claim
-        text = _FOUND.format(where=where, name=best.name, claim=claim, base=base, number=number, more=more + failures)
-    else:
-        sure = {MIXED: " in every group", OPEN: " for sure", "accuracy undecided": " for sure"}.get(said, "")
-        text = _NOT_FOUND.format(
-            where=where,
-            claim=question.claim,
-            base=base,
-            sure=sure,
-            name=best.name,
-            number=number,
-            more=more + failures.replace(f"; {best.name} {FAILS}", f", but {FAILS}"),
-        )
-    return _capitalized(text)
+        return _FOUND.format(where=where, name=best.name, claim=claim, base=base, number=number, more=more + failures)
+    sure = {MIXED: " in every group", OPEN: " for sure", "accuracy undecided": " for sure"}.get(said, "")
+    more += failures.replace(f"; {best.name} {FAILS}", f", but {FAILS}")
+    return _NOT_FOUND.format(
+        where=where, claim=question.claim, base=base, sure=sure, name=best.name, number=number, more=more
+    )
 
 
-def _key(found: Finding, question: Question, simulated: bool) -> float | None:
-    """The number by which variants are ranked, the smallest first."""
-    if question is QUESTIONS["accuracy"]:
-        difference = found.differences.get("accuracy")
-        return None if difference is None else -difference.estimate
-    ratio = found.ratios.get(question.of(simulated=simulated))
-    return None if ratio is None else ratio.estimate if question.wants_less else -ratio.estimate
-
-
-def _told(found: Finding, groups: Sequence[Group], question: Question, *, simulated: bool, virtual: bool) -> str:
+def _told(found: Finding, groups: Sequence[Group]) -> str:
     """`0.84 × the simulated time to 88.94 % validation accuracy (95 % interval 0.80 to 0.88, 3 seeds)`."""
-    if question is QUESTIONS["accuracy"]:
-        interval = found.differences["accuracy"]
-        said, shown_as = f"{points(interval.estimate)} points of test {groups[0].metric.title}", points
+    interval, noun, group = found.answer, found.question.noun, groups[0]
+    assert interval is not None
+    if noun == "accuracy":
+        said, shown_as = f"{points(interval.estimate)} points of test {group.metric.title}", points
     else:
-        interval, shown_as = found.ratios[question.of(simulated=simulated)], _number
-        noun = (
-            question.noun if question.noun == "epochs" or not (virtual or simulated) else f"simulated {question.noun}"
-        )
-        what = "an epoch" if simulated and question.noun == "time" else ""
-        to = "the target" if len(groups) > 1 else target_text(groups[0])
-        tail = f" of {what}" * bool(what) if simulated else f" to {to}"
-        said = f"{found.sign or ''}{_number(interval.estimate)} × the {noun}{tail}"
+        tail = f" to {'the target' if len(groups) > 1 else target_text(group)}"
+        if found.simulated:
+            tail = " of an epoch" if noun == "time" else ""
+        noun = noun if noun == "epochs" else f"{group.times}{noun}"
+        said, shown_as = f"{found.sign or ''}{_number(interval.estimate)} × the {noun}{tail}", _number
     if not interval.exists:
         return f"{said} (one seed)"
-    middle, low, high = map(shown_as, _values(interval))
+    middle, low, high = map(shown_as, (interval.estimate, interval.low, interval.high))
     ends = "" if low == middle == high else f"95 % interval {low} to {high}, "
     return f"{said} ({ends}{interval.seeds} seeds)"
 
@@ -258,7 +224,7 @@ def published_pairs(groups: Sequence[Group]) -> list[tuple[str, float, float]]:
         for variant in group.variants
         if variant.finding is not None and not variant.is_baseline
         for measure in group.measures
-        if (theirs := group.published_ratio(variant, measure))
+        if (theirs := group.published_ratio(variant.name, measure))
         and (ratio := variant.finding.ratios.get(measure)) is not None
         and ratio.estimate > 0
     ]
@@ -268,7 +234,3 @@ def _listed(names: Sequence[str]) -> str:
     if len(names) > _NAMED:
         return f"{len(names)} others"
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
-
-
-def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from dorylax.experiments.convergence import WINDOW, crossing
-from dorylax.experiments.seed_statistics import paired_ratio
+from dorylax.experiments.seed_statistics import mean_of_ratios
 
 MARGIN = 0.005
 """Below the least of the sides' best accuracies, and twice as much below the best of all."""
@@ -120,6 +120,6 @@ def ratios(mine: Sequence[Reached], ours: Sequence[Reached]) -> dict[str, list[f
     """How many times as much, paired by seeds: estimate, and the ends of its interval."""
     found = {}
     for name in ("seconds", "with_set_up", "core_seconds"):
-        interval = paired_ratio([getattr(one, name) for one in mine], [getattr(one, name) for one in ours])
+        interval = mean_of_ratios([([getattr(one, name) for one in mine], [getattr(one, name) for one in ours])])
         found[name] = [interval.estimate, interval.low, interval.high]
     return found

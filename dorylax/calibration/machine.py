@@ -1,4 +1,4 @@
-"""Measures all of a machine, one thing after the other, in rounds."""
+"""Runs all measurements of a machine, one after the other, in rounds."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from dorylax.machine import cores
 from dorylax.version import __version__
 
 Progress = Callable[[int, int, str], object]
-"""Told how many steps are done, how many there are, and which is next."""
+"""Called with the number of finished steps, the number of steps, and the label of the next."""
 
 ROUNDS = 3
-"""Everything is measured so many times, all the rest in between: a slow moment of the machine does not decide."""
+"""Number of rounds. Repeats of a measurement are spread over them, so that a slow moment does not dominate it."""
 
 MOST_SPREAD = 0.25
-"""Of the range between quartiles over the median: beyond it a measurement is in doubt."""
+"""Largest range between quartiles over the median; a measurement beyond it is in doubt."""
 
 MOST_OTHERS = 0.1
-"""Of the cores' time: where others use more of it, all measurements are in doubt."""
+"""Largest share of the cores' time for other processes; beyond it all measurements are in doubt."""
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_IDLE = (3, 4)  # the columns of /proc/stat that are no work: idle and iowait
+_IDLE = (3, 4)  # columns of /proc/stat: idle and iowait
 
 
 def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
-    """Measures this machine.
+    """Measure this machine.
 
     Args:
-        folder: on the disk that is measured, if it may be written.
-        progress: is told what happens.
-        sizes: of what is measured with.
+        folder: Folder on the disk to measure; a disk without write permission is not measured.
+        progress: Called before each step.
+        sizes: Sizes of the measurements.
 
     Raises:
-        OSError: the disk fails, or is full; it names the folder.
+        OSError: The disk fails, or is full; names the folder.
     """
     threads = cores()
     load = OthersLoad()
     values: dict[Quantity, list[float]] = {}
     with ExitStack() as stack:
         steps: list[Step] = [
-            *bandwidth.files(sizes, folder),  # first: it may be full
+            *bandwidth.files(sizes, folder),  # first: the disk may be full
             *bandwidth.gathers(sizes, threads),
             *products.steps(sizes, threads, stack),
             *bandwidth.copies(sizes, threads),
@@ -75,7 +75,7 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
 
 
 def doubts(measured: Measured) -> list[str]:
-    """Sentences about what makes the measurements doubtful; none if nothing does."""
+    """Reasons to doubt the measurements, as sentences; empty without any."""
     found = []
     if measured.others is not None and measured.others > MOST_OTHERS:
         found.append(
@@ -94,10 +94,10 @@ def doubts(measured: Measured) -> list[str]:
 
 
 def threads_per_core(root: Path = Path("/")) -> int:
-    """How many threads a core has, as the system counts cores; 1 where it does not say.
+    """Number of hardware threads per core; 1 if the system does not report it.
 
     Args:
-        root: where `sys` lies.
+        root: Parent folder of `sys`.
     """
     try:
         siblings = (root / "sys/devices/system/cpu/cpu0/topology/thread_siblings_list").read_text("ascii").strip()
@@ -111,10 +111,10 @@ def threads_per_core(root: Path = Path("/")) -> int:
 
 
 def processor(root: Path = Path("/")) -> str:
-    """What the machine's processor is called.
+    """Name of the machine's processor.
 
     Args:
-        root: where `proc` lies.
+        root: Parent folder of `proc`.
     """
     try:
         lines = (root / "proc/cpuinfo").read_text("utf-8", "replace").splitlines()
@@ -126,10 +126,10 @@ def processor(root: Path = Path("/")) -> str:
 
 @final
 class OthersLoad:
-    """What other processes take of the cores that this one may use, from when it is made.
+    """The load that other processes put on the usable cores, since its construction.
 
     Args:
-        root: where `proc` lies.
+        root: Parent folder of `proc`.
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
@@ -138,9 +138,9 @@ class OthersLoad:
         self._busy, self._own = _busy_seconds(self._stat), _own_seconds()
 
     def share(self) -> float | None:
-        """Their share of all time of these cores, 0 … 1; None where the system does not say.
+        """Share of these cores' time (0 to 1); None if the system does not report it.
 
-        Processes that this one has started count as its own once they have ended.
+        Child processes count as this process once they have ended.
         """
         now = _busy_seconds(self._stat)
         if now is None or self._busy is None:
@@ -155,7 +155,7 @@ def _own_seconds() -> float:
 
 
 def _busy_seconds(stat: Path) -> float | None:
-    """Of the cores that this process may use: time in which somebody computed, other virtual machines included."""
+    """Busy time of the cores that this process may use, including that of other virtual machines."""
     try:
         lines = stat.read_text("ascii").splitlines()
         mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}

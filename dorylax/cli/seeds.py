@@ -17,10 +17,9 @@ from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_o
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import RESULTS, locked, write_sweep
 from dorylax.experiments.names import title
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, RunOptions
 from dorylax.experiments.seed_statistics import mean_std, median
-from dorylax.experiments.sweep import Run, Sweep
+from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.graph.features import largest_column
 from dorylax.observers.progress import ProgressBar, dollars, duration
 from dorylax.store.durable import remove_file, write_json

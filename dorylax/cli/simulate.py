@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from dorylax.cli.what_if import WhatIf, refuse_alone
+from dorylax.cli.what_if import search_grid
 from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
@@ -107,7 +106,9 @@ def simulate(
 
     if grid is None:
         options = (("--budget", budget), ("--deadline", deadline), ("--points", points), ("--jobs", jobs))
-        refuse_alone((*options, ("--csv", csv), ("--report", report)))
+        for option, value in (*options, ("--csv", csv), ("--report", report)):
+            if value is not None:
+                raise ConfigError(f"{option} needs --what-if, which says what to choose from")
     elif name == _TABLES_3_4:
         raise ConfigError(f"{_TABLES_3_4} has its own clusters: give --what-if a scenario of yours")
     elif backends or trace is not None:
@@ -120,7 +121,18 @@ def simulate(
     check_process()
 
     if grid is not None:
-        WhatIf(name, grid, epochs, points or _POINTS, jobs, budget, deadline, csv, report, as_json)()
+        search_grid(
+            name=name,
+            grid=grid,
+            epochs=epochs,
+            points=points or _POINTS,
+            jobs=jobs,
+            budget=budget,
+            deadline=deadline,
+            csv=csv,
+            report=report,
+            as_json=as_json,
+        )
         return
 
     from dorylax.simulation.settings import load
@@ -237,10 +249,6 @@ def _show_tasks(found: Simulated) -> None:
     print_table(table)
 
 
-def _epochs(progress: Callable[[int | float, int | float, str], None], total: int, done: int) -> None:
-    progress(done, total, f"epoch {done}/{total}")
-
-
 def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
     """Show all cells next to the published ones."""
     from dorylax.simulation.paper import TABLES_3_4
@@ -322,7 +330,10 @@ def _compare(name: str, epochs: int, *, as_json: bool) -> None:
         found = []
         for side in sides:
             with bar(f"{scenario.name}, {side.name}") as progress:
-                told = functools.partial(_epochs, progress, epochs)
+
+                def told(done: int, progress: Any = progress) -> None:
+                    progress(done, epochs, f"epoch {done}/{epochs}")
+
                 found.append(side.simulate(scenario, epochs=epochs, on_epoch=told))
         rows.append((scenario.name, found[0], found[1]))
     if as_json:

@@ -6,7 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 import numpy as np
 
@@ -30,31 +30,57 @@ from dorylax.memory.streamed_partition import MAPPED_SHARE, in_memory_bytes, str
 from dorylax.trainer.from_config import prepare_data
 
 
-@runtime_checkable
-class Way(Protocol):
-    """Differences between the two ways.
+@final
+class Way:
+    """A way to partition a data set: in memory, or over its file on disk within a number of bytes.
 
     Attributes:
         streams: Whether it works on disk.
     """
 
-    streams: bool
+    def __init__(self, config: DataConfig, file: Path | None = None, memory: int = 0) -> None:
+        self._config, self._file, self._memory = config, file, memory
+        self.streams = file is not None
+        self._scratch = Path()
 
-    def working(self, out: Path | None) -> contextlib.AbstractContextManager[object]:
+    @contextlib.contextmanager
+    def working(self, out: Path | None) -> Iterator[None]:
         """Context of all work; `out` is the partition's place on this machine."""
-        ...
+        with contextlib.ExitStack() as stack:
+            if self.streams and out is None:
+                self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-")))
+            elif self.streams and out is not None:
+                self._scratch = stack.enter_context(scratch_folder(out.with_name(f".{out.name}.scratch"), out))
+            if self.streams:
+                stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
+            yield
 
     def data(self) -> Dataset:
         """Return the data set."""
-        ...
+        return prepare_data(self._config, self._scratch / "features") if self.streams else prepare_data(self._config)
 
     def communities(self, graph: CompressedGraph) -> np.ndarray:
         """Return the community of each row, int32 `[V]`."""
-        ...
+        if not self.streams:
+            return communities(graph)
+        return communities_within(EdgeRows(*map(Source.held, graph.host_rows())), self._scratch, self._room())
 
     def laid_out(self, layout: Layout) -> Dataset | None:
-        """Return the data set in the order of a layout, if shards are cut from it."""
-        ...
+        """Return the data set in the order of a layout, from which shards are cut; None in memory."""
+        if self._file is None:
+            return None
+        path = self._scratch / "laid-out"
+        with open_arrays(self._file, verify=self._config.verify) as stored:
+            total, largest = stored_bytes(stored)
+            # Shards are about as large as the data set. With normalised features there is another copy, and soon a third.
+            check_disk(path, 2 * total + largest)
+            write_in_order(stored, layout.order.astype(np.int32), path, self._scratch, room=self._room())
+        # Its checksums are not verified, since it was written just now.
+        config = self._config.model_copy(update={"name": str(path), "verify": False})
+        return prepare_data(config, self._scratch / "features-laid-out")
+
+    def _room(self) -> int:
+        return self._memory - self._memory // MAPPED_SHARE - resident_bytes()
 
 
 def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, ids: bool) -> Way:
@@ -69,7 +95,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
     """
     shape = shape_of(config)
     if shape is None:
-        return _InMemory(config)  # loading raises the error
+        return Way(config)  # loading raises the error
     options: Any = {"servers": servers, "method": method, "ids": ids}
     try:
         on_disk = streams(shape, **options, memory=memory.bytes - resident_bytes())
@@ -79,67 +105,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
             raise
         on_disk = False
     if not on_disk:
-        return _InMemory(config)
+        return Way(config)
     file = stored_path(config.name)
     assert file is not None  # otherwise no array would be mapped, and `streams` would have raised
-    return _OnDisk(file, config, memory.bytes)
-
-
-@final
-class _InMemory:
-    streams = False
-
-    def __init__(self, config: DataConfig) -> None:
-        self._config = config
-
-    def working(self, out: Path | None) -> contextlib.AbstractContextManager[object]:  # noqa: ARG002
-        return contextlib.nullcontext()
-
-    def data(self) -> Dataset:
-        return prepare_data(self._config)
-
-    def communities(self, graph: CompressedGraph) -> np.ndarray:
-        return communities(graph)
-
-    def laid_out(self, layout: Layout) -> Dataset | None:  # noqa: ARG002
-        return None
-
-
-@final
-class _OnDisk:
-    streams = True
-
-    def __init__(self, file: Path, config: DataConfig, memory: int) -> None:
-        self._file, self._config, self._memory = file, config, memory
-        self._scratch = Path()
-
-    @contextlib.contextmanager
-    def working(self, out: Path | None) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            if out is None:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-"))
-                self._scratch = Path(folder)
-            else:
-                self._scratch = stack.enter_context(scratch_folder(out.with_name(f".{out.name}.scratch"), out))
-            stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
-            yield
-
-    def data(self) -> Dataset:
-        return prepare_data(self._config, self._scratch / "features")
-
-    def communities(self, graph: CompressedGraph) -> np.ndarray:
-        return communities_within(EdgeRows(*map(Source.held, graph.host_rows())), self._scratch, self._room())
-
-    def laid_out(self, layout: Layout) -> Dataset | None:
-        path = self._scratch / "laid-out"
-        with open_arrays(self._file, verify=self._config.verify) as stored:
-            total, largest = stored_bytes(stored)
-            # Shards are about as large as the data set. With normalised features there is another copy, and soon a third.
-            check_disk(path, 2 * total + largest)
-            write_in_order(stored, layout.order.astype(np.int32), path, self._scratch, room=self._room())
-        # Its checksums are not verified, since it was written just now.
-        config = self._config.model_copy(update={"name": str(path), "verify": False})
-        return prepare_data(config, self._scratch / "features-laid-out")
-
-    def _room(self) -> int:
-        return self._memory - self._memory // MAPPED_SHARE - resident_bytes()
+    return Way(config, file, memory.bytes)

@@ -16,7 +16,7 @@ from dorylax.config.check import Checked, check_value
 from dorylax.config.check import checked as checked_values
 from dorylax.experiments.names import data_name, title
 from dorylax.experiments.runner import directory
-from dorylax.experiments.sweep import SEED, Sweep
+from dorylax.experiments.sweep import SEED, Study, Sweep
 from dorylax.experiments.sweep_file import one_setting
 from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
@@ -115,7 +115,7 @@ def train(
     if as_json:
         print_json(results(outcomes, folder))
     else:
-        print_summary(sweep, outcomes, title(config))
+        print_summary(Study(sweep, outcomes, folder), title(config))
         for found in (asynchrony(outcomes), bill(outcomes)):
             if found is not None:
                 click.echo(found)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
 from dorylax.machine import cores
 from dorylax.observers.progress import bar, dollars, duration
-from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import will_read
@@ -29,118 +27,88 @@ _JOBS = 4
 """Processes by default, at most: each takes half a gigabyte or more."""
 
 
-class WhatIf(NamedTuple):
-    """The options of a what-if.
+def search_grid(
+    *,
+    name: str,
+    grid: str,
+    epochs: int | None,
+    points: int,
+    jobs: int | None,
+    budget: str | None,
+    deadline: str | None,
+    csv: Path | None,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Search a grid, print and write the results; arguments are those of `dorylax simulate`.
 
-    Attributes:
-        scenario: The scenario's file.
-        grid: Text of `--what-if`.
-        epochs: Number of epochs to simulate; None: the usual number.
-        points: Maximum number of points.
-        jobs: Number of processes; None: the usual number.
-        budget, deadline: Texts of these options; None if not given.
-        csv, page: Files to write; None: none.
-        as_json: Whether to print JSON instead of a table.
+    Raises:
+        ScenarioError, ConfigError: The scenario is impossible; or no point is within budget and deadline (raised last).
+        CommandError: Ctrl-C or SIGTERM stopped the search; existing results were shown.
     """
+    from dorylax.simulation.choice import Wishes, dollars_of, seconds_of
+    from dorylax.simulation.grid import Grid
+    from dorylax.simulation.scenario import ScenarioError
+    from dorylax.simulation.settings import load
 
-    scenario: str
-    grid: str
-    epochs: int | None
-    points: int
-    jobs: int | None
-    budget: str | None
-    deadline: str | None
-    csv: Path | None
-    page: Path | None
-    as_json: bool
+    wishes = Wishes(None if budget is None else dollars_of(budget), None if deadline is None else seconds_of(deadline))
+    axes = Grid.parse(grid)
+    scenario = load(name)
+    will_read(*scenario.config.dotted().values())
+    with terminations() as ended:
+        search = _searched(scenario, axes, epochs, points, jobs)
+    picked, nothing = None, None
+    try:
+        picked = search.pick(*wishes)
+    except ScenarioError as error:
+        nothing = error
+    if as_json:
+        print_json(_content(search, wishes, picked))
+    else:
+        _show(search, picked, str(wishes))
+        if picked is not None and (assumptions := picked.of(scenario).assumptions()):
+            click.echo(f"assumptions: {assumptions}")
+    if csv is not None:
+        from dorylax.experiments.table import to_csv
+        from dorylax.simulation.search import COLUMNS
 
-    def __call__(self) -> None:
-        """Search, print and write.
+        write_file(csv, to_csv(list(COLUMNS), search.rows()))
+    if report is not None and search.known:
+        from dorylax.experiments.report.what_if import write_what_if
 
-        Raises:
-            ScenarioError, ConfigError: The scenario is impossible; or no point is within budget and deadline (raised last).
-            CommandError: Ctrl-C or SIGTERM stopped the search; existing results were shown.
-        """
-        from dorylax.simulation.choice import Wishes, dollars_of, seconds_of
-        from dorylax.simulation.grid import Grid
-        from dorylax.simulation.scenario import ScenarioError
-        from dorylax.simulation.settings import load
+        given = {"epochs": epochs, "points": points, "budget": budget, "deadline": deadline, "report": report}
+        words = [word for key, value in given.items() if value is not None for word in (f"--{key}", str(value))]
+        command = shlex.join(["dorylax", "simulate", "--scenario", name, "--what-if", grid, *words])
+        files = [(f"The scenario: {Path(name).name}", Path(name).read_text(encoding="utf-8"))]
+        write_what_if(search, report, picked=picked, wishes=wishes, command=command, files=files)
+        if not as_json:
+            click.echo(f"report: {report}")
+    if not search.complete:
+        stopped, code = ("terminated", TERMINATED) if ended.came else ("interrupted", INTERRUPTED)
+        raise CommandError(f"{stopped}: {len(search.tried)} of {search.points} points were simulated", code)
+    if nothing is not None:
+        raise nothing
 
-        wishes = Wishes(
-            None if self.budget is None else dollars_of(self.budget),
-            None if self.deadline is None else seconds_of(self.deadline),
-        )
-        grid = Grid.parse(self.grid)
-        scenario = load(self.scenario)
-        will_read(*scenario.config.dotted().values())
-        with terminations() as ended:
-            search = self._searched(scenario, grid)
-        picked, nothing = None, None
-        try:
-            picked = search.pick(*wishes)
-        except ScenarioError as error:
-            nothing = error
-        if self.as_json:
-            print_json(_content(search, wishes, picked))
-        else:
-            _show(search, picked, str(wishes))
-            if picked is not None and (assumptions := picked.of(scenario).assumptions()):
-                click.echo(f"assumptions: {assumptions}")
-        self._write(search, wishes, picked)
-        if not search.complete:
-            stopped, code = ("terminated", TERMINATED) if ended.came else ("interrupted", INTERRUPTED)
-            raise CommandError(f"{stopped}: {len(search.tried)} of {search.points} points were simulated", code)
-        if nothing is not None:
-            raise nothing
 
-    def _searched(self, scenario: Scenario, grid: Grid) -> Search:
-        from dorylax.simulation.search import usual_epochs, what_if
+def _searched(scenario: Scenario, grid: Grid, epochs: int | None, points: int, jobs: int | None) -> Search:
+    from dorylax.simulation.search import usual_epochs, what_if
 
-        every = grid.points(scenario, self.points)
+    every = grid.points(scenario, points)
 
-        def work(point: Point) -> int:
-            return point.work * (usual_epochs(point) if self.epochs is None else self.epochs)
+    def work(point: Point) -> int:
+        return point.work * (usual_epochs(point) if epochs is None else epochs)
 
-        whole, worked, done = sum(map(work, every)), 0, 0
-        with bar(scenario.name) as progress:
-            progress(0, whole, f"0/{len(every)} points")
+    whole, worked, done = sum(map(work, every)), 0, 0
+    with bar(scenario.name) as progress:
+        progress(0, whole, f"0/{len(every)} points")
 
-            def tried(one: Tried) -> None:
-                nonlocal worked, done
-                worked, done = worked + work(one.point), done + 1
-                progress(worked, whole, f"{done}/{len(every)} points")
+        def tried(one: Tried) -> None:
+            nonlocal worked, done
+            worked, done = worked + work(one.point), done + 1
+            progress(worked, whole, f"{done}/{len(every)} points")
 
-            return what_if(
-                scenario,
-                grid,
-                epochs=self.epochs,
-                points=self.points,
-                jobs=min(cores(), _JOBS) if self.jobs is None else self.jobs,
-                on_tried=tried,
-            )
-
-    def _write(self, search: Search, wishes: Wishes, picked: Point | None) -> None:
-        if self.csv is not None:
-            from dorylax.experiments.table import to_csv
-            from dorylax.simulation.search import COLUMNS
-
-            write_file(self.csv, to_csv(list(COLUMNS), search.rows()))
-        if self.page is not None and search.known:
-            from dorylax.experiments.report.what_if import write_what_if
-
-            text = Path(self.scenario).read_text(encoding="utf-8")
-            files = [(f"The scenario: {Path(self.scenario).name}", text)]
-            write_what_if(search, self.page, picked=picked, wishes=wishes, command=self._command(), files=files)
-            if not self.as_json:
-                click.echo(f"report: {self.page}")
-
-    def _command(self) -> str:
-        words = ["dorylax", "simulate", "--scenario", self.scenario, "--what-if", self.grid]
-        words += [] if self.epochs is None else ["--epochs", str(self.epochs)]
-        words += ["--points", str(self.points)]
-        words += [] if self.budget is None else ["--budget", self.budget]
-        words += [] if self.deadline is None else ["--deadline", self.deadline]
-        return shlex.join([*words, "--report", str(self.page)])
+        jobs = min(cores(), _JOBS) if jobs is None else jobs
+        return what_if(scenario, grid, epochs=epochs, points=points, jobs=jobs, on_tried=tried)
 
 
 def _content(search: Search, wishes: Wishes, picked: Point | None) -> dict[str, Any]:
@@ -201,14 +169,3 @@ def _show_refused(search: Search) -> None:
 
 def _cell(axis: str, value: object) -> str:
     return "–" if value is None or (axis == "functions" and not value) else str(value)
-
-
-def refuse_alone(given: Sequence[tuple[str, object]]) -> None:
-    """Refuse options that need `--what-if`.
-
-    Raises:
-        ConfigError: One of them was given.
-    """
-    for option, value in given:
-        if value is not None:
-            raise ConfigError(f"{option} needs --what-if, which says what to choose from")

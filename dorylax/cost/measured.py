@@ -1,30 +1,30 @@
-"""What was measured on a machine (`dorylax calibrate`): the section `measured` of a cluster's file, strictly read."""
+"""Measurements of a machine by `dorylax calibrate`: the section `measured` of a cluster's file, strictly read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any, NamedTuple, TypeVar, final
 
 from dorylax.cost.errors import ClusterError, check_bounds
 from dorylax.near_matches import did_you_mean
 from dorylax.settings.words import TYPE_WORDS
 
 VERSION = 3
-"""Of the section."""
+"""Version of the section."""
 
 Point = Mapping[str, int | str]
+_Made = TypeVar("_Made")
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of measurement.
 
     Attributes:
-        unit: of its values.
-        at: what a measurement of this kind depends on, by name, with the type of its value.
-        summary: what it is, for people.
+        unit: Unit of its values.
+        at: Parameters of such a measurement by name, with their types.
+        summary: Description for people.
     """
 
     unit: str
@@ -70,18 +70,18 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 @final
 @dataclass(frozen=True)
 class Measurement:
-    """A median of repeats.
+    """The median of repeats.
 
     Attributes:
-        kind: a name in `KINDS`, which gives the unit.
-        at: values of what it depends on, in the order of the kind.
-        median: of the repeats, > 0.
-        low: their lower quartile, > 0.
-        high: their upper quartile, ≥ `low`.
-        repeats: how many there were, ≥ 1.
+        kind: Name in `KINDS`, which gives the unit.
+        at: Parameters, in the order of the kind.
+        median: Median of the repeats (> 0).
+        low: Lower quartile (> 0).
+        high: Upper quartile (≥ `low`).
+        repeats: Number of repeats (≥ 1).
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     kind: str
@@ -100,7 +100,7 @@ class Measurement:
 
     @property
     def point(self) -> dict[str, int | str]:
-        """`at` by name."""
+        """Parameters by name."""
         return dict(self.at)
 
     @property
@@ -109,25 +109,27 @@ class Measurement:
         return (self.high - self.low) / self.median
 
     def to_dict(self) -> dict[str, Any]:
-        """As an entry of the section."""
-        rest = {key: getattr(self, key) for key in ("median", "low", "high", "repeats")}
-        return self.point | rest
+        """An entry of the section."""
+        return self.point | {key: getattr(self, key) for key in _VALUES}
 
 
 @final
 @dataclass(frozen=True)
 class Measured:
-    """All that was measured on a machine at a time.
+    """All measurements of one calibration.
 
     Attributes:
-        date: when, as YYYY-MM-DD.
-        dorylax: version of dorylax that measured.
-        processor: of the machine.
-        cores: that could be used, as the system counts them: hyper-threads, where there are some.
-        threads_per_core: how many of these share a core.
-        others: share of the time of these cores that other processes used meanwhile, 0 … 1; None where the system does not
-            say.
-        results: the measurements, in the order of `KINDS`.
+        date: Date, as YYYY-MM-DD.
+        dorylax: Version of dorylax.
+        processor: Name of the machine's processor.
+        cores: Number of usable cores; hyper-threads count as cores, as the system counts them.
+        threads_per_core: Number of these that share a core.
+        others: Share of these cores' time that other processes used meanwhile (0 to 1); None if the system does not report
+            it.
+        results: The measurements, in the order of `KINDS`.
+
+    Raises:
+        ClusterError: A value is out of range.
     """
 
     date: str
@@ -145,18 +147,14 @@ class Measured:
             raise ClusterError("others", f"must be in 0 … 1, got {self.others}")
 
     def of(self, kind: str) -> list[Measurement]:
-        """All of a kind."""
+        """All measurements of a kind."""
         return [one for one in self.results if one.kind == kind]
 
     def at(self, kind: str, **point: int | str) -> Measurement:
-        """The measurement at a point.
-
-        Args:
-            kind: of it.
-            point: values of what it depends on; all of them.
+        """The measurement of a kind with these parameters.
 
         Raises:
-            LookupError: there is none.
+            LookupError: There is none.
         """
         for one in self.of(kind):
             if one.point == point:
@@ -165,12 +163,8 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         """The section."""
-        found: dict[str, Any] = {"version": VERSION}
-        found |= {key: getattr(self, key) for key in (*_FACTS, "others")}
-        for kind in KINDS:
-            if results := self.of(kind):
-                found[kind] = [one.to_dict() for one in results]
-        return found
+        lists = {kind: [one.to_dict() for one in results] for kind in KINDS if (results := self.of(kind))}
+        return {"version": VERSION, **{key: getattr(self, key) for key in (*_FACTS, "others")}, **lists}
 
 
 _FACTS: Mapping[str, type] = {"date": str, "dorylax": str, "processor": str, "cores": int, "threads_per_core": int}
@@ -178,58 +172,51 @@ _VALUES: Mapping[str, type] = {"median": float, "low": float, "high": float, "re
 
 
 def read_measured(value: Any, key: str) -> Measured:
-    """The section of a file.
+    """Read the section of a file.
 
     Args:
-        value: its content.
-        key: the dotted key of the section, for errors.
+        value: Its content.
+        key: The dotted key of the section, for errors.
 
     Raises:
-        ClusterError: an unknown or missing key, a wrong value, or a section of another version; names the key.
+        ClusterError: A key is unknown or missing, a value is wrong, or the section has another version; names the key.
     """
-    entries = _mapping(value, key)
-    version = entries.get("version")
+    known = ["version", *_FACTS, "others", *KINDS]
+    version = value.get("version") if isinstance(value, dict) else VERSION
     if version != VERSION or type(version) is not int:
         raise ClusterError(
             f"{key}.version", f"must be {VERSION}, got {version!r}: measure again with `dorylax calibrate`"
         )
-    known = ["version", *_FACTS, "others", *KINDS]
-    for name in entries:
-        if name not in known:
-            raise ClusterError(f"{key}.{name}", f"is not a key of what is measured: {did_you_mean(name, known)}")
+    entries = _mapping(value, key, known, "what is measured")
     facts = {name: _typed(entries, name, kind, key) for name, kind in _FACTS.items()}
     others = None if entries.get("others") is None else _typed(entries, "others", float, key, or_null=True)
-    results = [one for kind in KINDS for one in _results(kind, entries.get(kind, []), f"{key}.{kind}")]
+    results: list[Measurement] = []
+    for kind, spec in KINDS.items():
+        given = entries.get(kind, [])
+        if not isinstance(given, list):
+            raise ClusterError(f"{key}.{kind}", f"must be a list of measurements, got {given!r}")
+        for number, one in enumerate(given):
+            where = f"{key}.{kind}.{number}"
+            entry = _mapping(one, where, [*spec.at, *_VALUES], f"a {kind}")
+            at = tuple((name, _typed(entry, name, type_, where)) for name, type_ in spec.at.items())
+            values = {name: _typed(entry, name, type_, where) for name, type_ in _VALUES.items()}
+            results.append(_made(where, Measurement, kind=kind, at=at, **values))
+    return _made(key, Measured, **facts, others=others, results=tuple(results))
+
+
+def _made(where: str, of: type[_Made], /, **values: Any) -> _Made:
     try:
-        return Measured(**facts, others=others, results=tuple(results))
+        return of(**values)
     except ClusterError as error:
-        raise ClusterError(f"{key}.{error.key}", error.problem) from None
+        raise ClusterError(f"{where}.{error.key}", error.problem) from None
 
 
-def _results(kind: str, value: Any, key: str) -> list[Measurement]:
-    if not isinstance(value, list):
-        raise ClusterError(key, f"must be a list of measurements, got {value!r}")
-    found = []
-    for number, entry in enumerate(value):
-        where = f"{key}.{number}"
-        entries = _mapping(entry, where)
-        types = KINDS[kind].at
-        known = {**types, **_VALUES}
-        for name in entries:
-            if name not in known:
-                raise ClusterError(f"{where}.{name}", f"is not a key of a {kind}: {did_you_mean(name, known)}")
-        at = tuple((name, _typed(entries, name, one, where)) for name, one in types.items())
-        values = {name: _typed(entries, name, one, where) for name, one in _VALUES.items()}
-        try:
-            found.append(Measurement(kind, at, **values))
-        except ClusterError as error:
-            raise ClusterError(f"{where}.{error.key}", error.problem) from None
-    return found
-
-
-def _mapping(value: Any, key: str) -> dict[str, Any]:
+def _mapping(value: Any, key: str, known: Sequence[str], owner: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ClusterError(key, f"must hold keys, as `dorylax calibrate` writes them, got {value!r}")
+    for name in value:
+        if name not in known:
+            raise ClusterError(f"{key}.{name}", f"is not a key of {owner}: {did_you_mean(name, known)}")
     return value
 
 

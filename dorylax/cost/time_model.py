@@ -1,4 +1,4 @@
-"""How long tasks take on a cluster: what the virtual clock is told."""
+"""Durations of tasks on a cluster, for the virtual clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
 from dorylax.cost.measured_speeds import MeasuredSpeeds, RowsRead
 from dorylax.cost.one_machine import PASSING, READING, TENSOR, OneMachine
 
-Amount = float | int  # bytes and operations are counted
+Amount = float | int  # bytes and operations are whole numbers
 
 # Adam reads gradient, parameters and two moments, and writes the latter three: 7 passes over memory. Assumption: as many
 # whatever the optimizer.
@@ -20,11 +20,11 @@ _UPDATE_PASSES = 7
 
 
 class Late(NamedTuple):
-    """What a function fetches while it computes on what it has already: a later part of the rows (`tensor.streaming`).
+    """Rows that a function fetches while it computes on earlier ones (`tensor.streaming`).
 
     Attributes:
-        bytes: of those that it fetches.
-        flops: of its operations, those that wait for them.
+        bytes: Bytes of these rows.
+        flops: Operations that wait for them.
     """
 
     bytes: Amount
@@ -40,17 +40,18 @@ class TimeModel:
 
     The parts are added: none overlaps another within a task. On a cluster without contention, durations are seconds: tasks
     on one server do not slow each other down except by waiting for threads, and messages do not share the network. With
-    contention they are seconds and amounts of what `Machines` share; alone, a task takes what it takes without.
+    contention they are seconds and amounts of resources that `Machines` share. A task alone then takes as long as without
+    contention.
 
     The random factor (`Variation`) is a pure function of the seed, the kind of task and its key: equal keys give equal
-    durations whenever and however often they are asked for. Every task needs its own key, a retry of one too. It says how
-    long a task takes alone: what is shared is of the same amount whatever the factor, so a straggler is slow and does not
-    send more. (A task that is faster than the median saves fixed seconds at most.)
+    durations in any order of calls. Every task needs its own key, as does each retry. The factor scales the time of a task
+    alone, by fixed seconds; shared amounts do not depend on it, so a straggler is slow and does not send more. (A task that
+    is faster than the median saves fixed seconds at most.)
 
     Args:
-        cluster: what the tasks run on.
-        seed: of the run.
-        machines: the servers on the run's clock, where `cluster.contention`; None elsewhere.
+        cluster: The rented machines.
+        seed: Seed of the run.
+        machines: The servers on the run's clock with `cluster.contention`; None without.
 
     Raises:
         ValueError: `machines` and `cluster.contention` do not agree.
@@ -67,8 +68,8 @@ class TimeModel:
         self.measured: MeasuredSpeeds | None = None
         if cluster.measured is not None and cluster.graph_server.name not in INSTANCES:  # else it was replaced
             self.measured = MeasuredSpeeds(cluster.measured, cluster.graph_server)
-        # Of each graph server what a thread of it uses to compute and to read, and how fast it does so alone.
-        self._ways: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}  # as of `Machines.between`
+        self._ways: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}  # results of `Machines.between`
+        # For each graph server the resources with which a thread computes and reads, and the speeds of a thread alone.
         self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
     @property
@@ -86,20 +87,19 @@ class TimeModel:
         rows: RowsRead | None = None,
         elementwise: Amount | None = None,
     ) -> Duration:
-        """What one thread of a graph server needs, or its GPU.
+        """Duration of a task on one thread of a graph server, or on its GPU.
 
         Args:
-            key: which task it is.
-            flops: its floating-point operations, ≥ 0.
-            bytes: what it reads along edges and writes, ≥ 0.
-            server: the number of the graph server.
-            rows: the rows along edges that these bytes belong to; None where they are read one after the other. Used only if
-                `by_rows`.
-            elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none. Used
-                only where a machine was measured.
+            key: Identity of the task.
+            flops: Floating-point operations (≥ 0).
+            bytes: Bytes that it reads along edges and writes (≥ 0).
+            server: Number of the graph server.
+            rows: Rows along edges that these bytes belong to; None for sequential reads. Used only if `by_rows`.
+            elementwise: Operations of a stage outside matrix products, a part of `flops`; None if the task is no stage. Used
+                only on measured machines.
 
         Raises:
-            ValueError: a negative amount.
+            ValueError: An amount is negative.
         """
         if not (flops >= 0 and bytes >= 0):
             _refuse(flops=flops, bytes=bytes)
@@ -142,21 +142,21 @@ class TimeModel:
         cold: bool = False,
         late: Late = NOTHING_LATE,
     ) -> Duration:
-        """What one function needs, from the request to the answer.
+        """Duration of a call of a function, from the request to the result.
 
         Args:
-            key: which task it is.
-            flops: its floating-point operations, ≥ 0.
-            bytes_in: what it fetches (rows, parameters), ≥ 0.
-            bytes_out: what it returns (rows, gradients), ≥ 0.
-            server: the number of the graph server that it fetches from.
-            requests: transfers that it asks for; on one machine alone, as the next.
-            elementwise: of `flops`, those that are not of products of matrices.
-            cold: whether the function has to be started first; with contention alone.
-            late: what it still fetches, and what it computes of that, once it has begun to compute.
+            key: Identity of the task.
+            flops: Floating-point operations (≥ 0).
+            bytes_in: Fetched bytes: rows and parameters (≥ 0).
+            bytes_out: Returned bytes: rows and gradients (≥ 0).
+            server: Number of the graph server that has the rows.
+            requests: Number of transfers. Used only on one machine, as `elementwise`.
+            elementwise: Operations outside matrix products, a part of `flops`.
+            cold: Whether the function starts first. Used only with contention.
+            late: Rows that arrive during the computation, with the operations that wait for them.
 
         Raises:
-            ValueError: a negative amount.
+            ValueError: An amount is negative.
         """
         if not (flops >= 0 and bytes_in >= 0 and bytes_out >= 0):
             _refuse(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
@@ -193,18 +193,16 @@ class TimeModel:
         sender: Place = ("graph", 0),
         receiver: Place = ("graph", 1),
     ) -> Duration:
-        """What it takes until a message between servers has arrived.
-
-        It is on its way through all networks at once, and there when the last of them has carried it.
+        """Duration of a message between servers. It uses all networks between them simultaneously.
 
         Args:
-            key: which message it is.
-            bytes: how long it is, ≥ 0.
-            sender: from which server; it does not matter without contention.
-            receiver: to which server; likewise.
+            key: Identity of the message.
+            bytes: Its length (≥ 0).
+            sender: Sending server. Used only with contention, as `receiver`.
+            receiver: Receiving server.
 
         Raises:
-            ValueError: a negative amount.
+            ValueError: `bytes` is negative.
         """
         if not bytes >= 0:
             _refuse(bytes=bytes)
@@ -227,22 +225,22 @@ class TimeModel:
             assert isinstance(duration, tuple)
             *before, uses = duration
             assert isinstance(uses, tuple)
-            # Either end has a thread that is busy with it.
+            # A thread at either end is busy meanwhile.
             return (*before, (*uses, Use((self._cores,) * 2, bytes / speed, PASSING)))
-        # As `_duration`, at once: of all that a simulation asks for, this is most.
+        # The same as `_duration`, but faster: most durations of a simulation are those of messages.
         latency = self.cluster.latency
         seconds = max(0.0, latency + (factor - 1) * (latency + bytes / speed))
         return (seconds, (Use(ways, float(bytes), MESSAGES),)) if bytes else seconds
 
     def update(self, key: tuple[int, ...], *, bytes: Amount) -> Duration:
-        """An optimizer step on one thread of a parameter server, whose other threads have nothing to do.
+        """Duration of an optimizer step on one thread of a parameter server, whose other threads are idle.
 
         Args:
-            key: which step it is.
-            bytes: the size of the parameters, ≥ 0.
+            key: Identity of the step.
+            bytes: Size of the parameters (≥ 0).
 
         Raises:
-            ValueError: a negative amount.
+            ValueError: `bytes` is negative.
         """
         if not bytes >= 0:
             _refuse(bytes=bytes)
@@ -257,7 +255,7 @@ class TimeModel:
     def _as_described(
         self, measured: MeasuredSpeeds, flops: Amount, bytes: Amount, rows: RowsRead | None, elementwise: Amount | None
     ) -> tuple[Amount, Amount]:
-        """Operations and bytes that take as long by the description's speeds as a task was measured to."""
+        """Operations and bytes that take, at the description's speeds, the measured time of a task."""
         server = self.cluster.graph_server
         lift = server.lift(1)
         if elementwise is not None:
@@ -281,7 +279,7 @@ class TimeModel:
         return overhead, link, self._passing(moved / self.cluster.function.lone_bandwidth, threads=2), computed
 
     def _passing(self, seconds: float, threads: int = 1) -> Taken:
-        """Seconds of as many threads at a time: of both ends, where data are sent."""
+        """Seconds of several threads at a time, such as those at both ends of a transfer."""
         return Taken((self._cores,) * threads, seconds, 1.0, PASSING)
 
     def _reading(self, bytes: Amount) -> Taken:
@@ -295,13 +293,13 @@ class TimeModel:
 
 
 class Taken(NamedTuple):
-    """A part of a task that others slow down.
+    """A part of a task that shares resources with other tasks.
 
     Attributes:
-        of: what is used, all at once.
-        amount: how much of each.
-        alone: how much of it in a second where nobody else uses any of them.
-        kind: as of `Use`.
+        of: Resources that it uses simultaneously.
+        amount: Amount of each.
+        alone: Amount per second without other users.
+        kind: Kind of use (`Use`).
     """
 
     of: tuple[Shared, ...]
@@ -311,12 +309,12 @@ class Taken(NamedTuple):
 
 
 class Meanwhile(NamedTuple):
-    """Seconds, and beside them something that others slow down; over when both are.
+    """Seconds and a concurrent part that shares resources; it ends when both have ended.
 
     Attributes:
-        seconds: ≥ 0.
-        passing: serves seconds, to everybody one per second.
-        beside: what goes on meanwhile; some of it.
+        seconds: Seconds (≥ 0).
+        passing: Resource that serves one second per second to each user.
+        beside: The concurrent part, of a positive amount.
     """
 
     seconds: float
@@ -325,7 +323,7 @@ class Meanwhile(NamedTuple):
 
 
 def _duration(first: float, parts: Sequence[float | Taken | Meanwhile], factor: float) -> Duration:
-    """Seconds and parts one after the other; the seconds are such that the whole takes `factor` times its median alone."""
+    """Seconds and parts in sequence. The seconds are such that the task alone takes `factor` times its median."""
     alone = first
     later: list[float | tuple[Use, ...]] = []
     for part in parts:

@@ -27,7 +27,7 @@ from dorylax.graph.npz import open_npz
 from dorylax.graph.stored import AGAIN, PIECE, Place, StoredArrays, read_header
 from dorylax.graph.validate import GraphError, check_printable
 from dorylax.store.durable import make_folder, write_folder
-from dorylax.store.folder_lock import clear_work_folder, work_folder
+from dorylax.store.folder_lock import work_folder
 from dorylax.version import __version__
 
 
@@ -115,11 +115,7 @@ def scratch_folder(folder: Path, out: Path) -> Iterator[Path]:
         FolderHeldError: Another process writes the same folder.
     """
     with work_folder(folder), named(out):
-        clear_work_folder(folder)
-        try:
-            yield folder
-        finally:
-            clear_work_folder(folder)
+        yield folder
 
 
 def convert(old: Path, new: Path, *, verify: bool = True) -> None:

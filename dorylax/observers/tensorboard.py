@@ -1,8 +1,8 @@
-"""Event files for TensorBoard: a run's scalars, written as it trains.
+"""Event files for TensorBoard: a run's scalars, written during training.
 
-An observer of the trainer (`dorylax.observers.base`). It needs tensorboardX (`pip install "dorylax[tensorboard]"`),
-which is imported when a `TensorBoard` is made. Of it come the messages and the record format. Its `SummaryWriter`, which
-writes from a thread, is left aside: where the disk is full that thread dies, and training would wait for it for ever.
+`TensorBoard` is an observer of the trainer (`dorylax.observers.base`). It imports tensorboardX (`pip install
+"dorylax[tensorboard]"`) for the messages and the record format. The library's `SummaryWriter` is not used: it writes from a
+thread that dies on a full disk, and training would then wait for it without end.
 """
 
 from __future__ import annotations
@@ -27,27 +27,29 @@ if TYPE_CHECKING:
 
 _MASKS: tuple[Mask, ...] = ("train", "val", "test")
 _FLUSH_SECONDS = 5.0
-"""Between two flushes, each of which waits for the disk."""
+"""Seconds between flushes, each of which waits for the disk."""
 
 
 @final
 class TensorBoard:
     """Observer that writes a run's scalars as event files.
 
-    By epoch: `loss`; where it was evaluated `accuracy/train`, `accuracy/val` and `accuracy/test` (fractions; micro-F1 for
-    multi-label data), or where there is none `evaluated_loss/…`, or the metric (`roc_auc/val`, say); `seconds_per_epoch`
-    (simulated on the virtual clock), and `dollars`, the US dollars up to its end, where the run costs something. When the
-    run ends, at the step after its last epoch: `final/val_accuracy` and `final/test_accuracy`, or `final/…_loss`, or
-    `final/val_roc_auc` and its like, those of the best epoch.
+    Scalars of each epoch:
+        - `loss`
+        - after an evaluation `accuracy/train`, `accuracy/val` and `accuracy/test` (fractions; micro-F1 for multi-label
+          data), or else `evaluated_loss/…`, or the metric, such as `roc_auc/val`
+        - `seconds_per_epoch` (simulated on the virtual clock)
+        - `dollars`: US dollars up to its end, if the run has a bill
 
-    A resumed run writes a further file into the same folder, which tells TensorBoard to forget all steps from the epoch
-    on at which it goes on.
+    At the end of the run, at the step after its last epoch: `final/val_accuracy` and `final/test_accuracy`, or
+    `final/…_loss`, or such as `final/val_roc_auc`, all of the best epoch.
 
-    Use it as a context manager, so that the file is closed when the run ends by an exception.
+    A resumed run writes a further file into the same folder, which makes TensorBoard discard the steps from the first
+    repeated epoch on. Use the observer as a context manager, so that an exception closes the file too.
 
     Args:
-        folder: where event files go; made when training begins. Give each run its own: TensorBoard takes all files of a
-            folder for those of one run.
+        folder: Folder for event files, made when training starts. Give each run its own: TensorBoard treats all files of a
+            folder as one run.
 
     Raises:
         InputError: tensorboardX is not installed.
@@ -65,32 +67,32 @@ class TensorBoard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # After an error, that one is to be told, not what comes of it here.
+        # The first error is the one to report.
         with contextlib.nullcontext() if error is None else contextlib.suppress(RunDirectoryError):
             self.close()
 
     def started(self, total_epochs: int, first_epoch: int) -> None:  # noqa: ARG002
-        """Begins a file.
+        """Start a file.
 
         Raises:
-            RunDirectoryError: the file system refuses.
+            RunDirectoryError: The file system refuses.
         """
         self.close()
         library = self._library
         with self._guarded():
             self._folder.mkdir(parents=True, exist_ok=True)
             self._file = _new_file(self._folder, first_epoch)
-            # An absolute path is never taken for one of a cloud's stores ("s3:…").
+            # The library treats relative paths such as "s3:…" as cloud storage.
             self._writer = library.writer(str(self._file.absolute()))
         self._write(library.event(wall_time=time.time(), file_version="brain.Event:2"))
         start = library.session_log(status=library.session_log.START)
         self._write(library.event(wall_time=time.time(), step=first_epoch, session_log=start))
 
     def epoch(self, record: EpochRecord) -> None:
-        """Writes the scalars of an epoch.
+        """Write the scalars of an epoch.
 
         Raises:
-            RunDirectoryError: the file system refuses, a full disk, say.
+            RunDirectoryError: The file system refuses.
         """
         scalars = {
             "loss": record.loss,
@@ -107,12 +109,12 @@ class TensorBoard:
         self._write_scalars(record.epoch, scalars)
 
     def finished(self, result: TrainResult) -> None:
-        """Writes the final accuracies, closes the file and puts it on disk.
+        """Write the final scores, and close and sync the file.
 
         Raises:
-            RunDirectoryError: the file system refuses.
+            RunDirectoryError: The file system refuses.
         """
-        # At the step that a run of more epochs begins with, which forgets them there.
+        # At the first step of a continued run, which discards them.
         names = ("val_accuracy", "test_accuracy", "val_loss", "test_loss")
         scalars = {f"final/{name}": getattr(result, name) for name in names}
         if result.metric not in (*ACCURACIES, "loss"):
@@ -126,10 +128,10 @@ class TensorBoard:
             sync_file(self._file)
 
     def close(self) -> None:
-        """Closes the file; harmless when there is none.
+        """Close the file, if there is one.
 
         Raises:
-            RunDirectoryError: the file system refuses what was still to be written; the file is closed.
+            RunDirectoryError: The file system refuses buffered data; the file is closed nevertheless.
         """
         if self._writer is not None:
             writer, self._writer = self._writer, None
@@ -162,9 +164,9 @@ class TensorBoard:
 
 
 def _new_file(folder: Path, first_epoch: int) -> Path:
-    """An empty file with a name that nobody else has: the library empties a file that is there already.
+    """Make an empty file with a new name, because the library truncates an existing file.
 
-    TensorBoard reads files in the order of their names: of two that begin in the same second, by the epoch.
+    TensorBoard reads files in the order of their names; those of the same second are ordered by epoch.
     """
     name = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{first_epoch:08d}"
     names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
@@ -176,11 +178,11 @@ def _new_file(folder: Path, first_epoch: int) -> Path:
 
 
 class Library(NamedTuple):
-    """What is used of tensorboardX.
+    """The used parts of tensorboardX.
 
     Attributes:
-        writer: of records into a file.
-        event, session_log, summary: classes of messages.
+        writer: Writer of records.
+        event, session_log, summary: Classes of messages.
     """
 
     writer: Any
@@ -190,10 +192,10 @@ class Library(NamedTuple):
 
 
 def load_library() -> Library:
-    """Imports tensorboardX.
+    """Import tensorboardX.
 
     Raises:
-        InputError: it is not installed.
+        InputError: It is not installed.
     """
     try:
         from tensorboardX.proto.event_pb2 import Event, SessionLog  # type: ignore[import-untyped]

@@ -70,9 +70,9 @@ class Document:
     """A parsed file.
 
     Attributes:
-        name: what to call the file in errors.
-        value: its content as dicts, lists and scalars; None where empty.
-        lines: the line (from 1) of each value, by its path of keys and indices.
+        name: Name of the file in errors.
+        value: Content as dicts, lists and scalars; None if empty.
+        lines: Line (from 1) of each value, by its path of keys and indices.
     """
 
     name: str
@@ -84,16 +84,20 @@ class Document:
         known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
         return self.name if known is None else f"{self.name}:{self.lines[known]}"
 
+    def error(self, problem: object, *path: str | int) -> ConfigError:
+        """An error about the value at `path`, which names file and line."""
+        return ConfigError(f"{self.where(*path)}: {problem}")
+
 
 def parse(text: str, name: str) -> Document:
     """Read one YAML document.
 
     Args:
-        text: the document.
-        name: what to call it in errors.
+        text: The document.
+        name: Name of the document in errors.
 
     Raises:
-        ConfigError: not YAML, or a key twice, or a key that is no text; with file and line.
+        ConfigError: The text is no YAML, a key comes twice, or a key is not text; names file and line.
     """
     lines: dict[Path, int] = {}
     try:

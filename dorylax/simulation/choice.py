@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,30 +17,25 @@ _TIME = re.compile("".join(rf"(?:({_NUMBER})\s*{unit}\s*)?" for unit in _UNITS),
 
 
 class Price(NamedTuple):
-    """What a run takes.
-
-    Attributes:
-        seconds: T > 0.
-        dollars: C ≥ 0.
-    """
+    """The time of a run (seconds, T > 0) and its cost (US dollars, C ≥ 0)."""
 
     seconds: float
     dollars: float
 
 
 class Wishes(NamedTuple):
-    """What to choose by.
+    """The upper bounds of a choice.
 
     Attributes:
-        budget: US dollars at most; None: as many as it takes.
-        deadline: seconds at most; None: as long as it takes.
+        budget: US dollars; None for no bound.
+        deadline: Seconds; None for no bound.
     """
 
     budget: float | None = None
     deadline: float | None = None
 
     def __str__(self) -> str:
-        """What is chosen, in words."""
+        """The rule of the choice, in words."""
         which = "the best by value"
         if (self.budget is None) != (self.deadline is None):
             which = "the cheapest" if self.budget is None else "the fastest"
@@ -47,37 +43,27 @@ class Wishes(NamedTuple):
 
     @property
     def within(self) -> str:
-        """The limits, in words; empty where there are none."""
+        """The bounds, in words; empty without any."""
         limits = [] if self.budget is None else [dollars(self.budget)]
         limits += [] if self.deadline is None else [duration(self.deadline)]
         return f"within {' and '.join(limits)}" if limits else ""
 
-    def allow(self, price: Price) -> bool:
-        """Whether it is within both."""
-        seconds, amount = price
-        return (self.budget is None or amount <= self.budget) and (self.deadline is None or seconds <= self.deadline)
-
     def rank(self, price: Price) -> tuple[float, float]:
-        """What to choose has the least: seconds within a budget, dollars within a deadline, else T·C: the most value."""
+        """Sort key, the best first: seconds with a budget, dollars with a deadline, else T·C, the inverse of the value."""
         seconds, amount = price
         if (self.budget is None) == (self.deadline is None):
             return seconds * amount, seconds
         return (amount, seconds) if self.budget is None else (seconds, amount)
 
-    def beyond(self, price: Price) -> float:
-        """By which factor it is beyond the budget or the deadline, whichever is larger."""
-        seconds, amount = price
-        return max(
-            0.0 if self.budget is None else amount / self.budget,
-            0.0 if self.deadline is None else seconds / self.deadline,
-        )
+    def excess(self, price: Price) -> float:
+        """The larger ratio of a price to its bound: at most 1 if the price is within both."""
+        return max(price.dollars / (self.budget or math.inf), price.seconds / (self.deadline or math.inf))
 
 
 def front(prices: Sequence[Price]) -> list[int]:
-    """The Pareto front of time and dollars: those that no other beats in one without being worse in the other.
+    """Places on the Pareto front of time and dollars, the fastest first; equal prices are all on it.
 
-    Returns:
-        Their places, the fastest first. Of those that are equal in both all are there.
+    A price is on the front if no other is better in one of the two without being worse in the other.
     """
     found = list[int]()
     for place in sorted(range(len(prices)), key=prices.__getitem__):
@@ -87,43 +73,42 @@ def front(prices: Sequence[Price]) -> list[int]:
 
 
 def pick(prices: Sequence[Price], wishes: Wishes) -> int | None:
-    """What to choose: the fastest within a budget, the cheapest within a deadline, else the best by value, 1/(T·C).
+    """Place of the fastest within a budget, of the cheapest within a deadline, else of the best by value, 1/(T·C).
 
-    Returns:
-        Its place, the first of equals; None where nothing is within both.
+    Returns the first of equals, and None if no price is within the bounds.
     """
-    allowed = (place for place, price in enumerate(prices) if wishes.allow(price))
+    allowed = (place for place, price in enumerate(prices) if wishes.excess(price) <= 1)
     return min(allowed, key=lambda place: wishes.rank(prices[place]), default=None)
 
 
 def nearest(prices: Sequence[Price], wishes: Wishes) -> int | None:
-    """What is beyond budget and deadline by the smallest factor; None where there is nothing at all."""
-    return min(range(len(prices)), key=lambda place: (wishes.beyond(prices[place]), prices[place]), default=None)
+    """Place of the price with the smallest excess; None without prices."""
+    return min(range(len(prices)), key=lambda place: (wishes.excess(prices[place]), prices[place]), default=None)
 
 
 def dollars_of(text: str) -> float:
-    """US dollars: `5`, `5usd` or `$5`.
+    """Parse US dollars: `5`, `5usd` or `$5`.
 
     Raises:
-        ScenarioError: it is no amount above 0.
+        ScenarioError: The text is no amount above 0.
     """
     match = _DOLLARS.fullmatch(text.strip())
     amount = 0.0 if match is None else float(match[1] or match[2])
-    if not 0 < amount < float("inf"):
+    if not 0 < amount < math.inf:
         raise ScenarioError(f"a budget is an amount of US dollars above 0, such as 5usd or $0.50, got {text!r}")
     return amount
 
 
 def seconds_of(text: str) -> float:
-    """Days, hours, minutes and seconds, as seconds: `3600s`, `90min`, `1h30min`. A number alone could be any of them.
+    """Parse days, hours, minutes and seconds to seconds: `3600s`, `90min`, `1h30min`. A number needs a unit.
 
     Raises:
-        ScenarioError: it is no time above 0, or has no unit.
+        ScenarioError: The text is no time above 0, or has no unit.
     """
     match = _TIME.fullmatch(text.strip())
     found = () if match is None else match.groups()
     total = sum(float(count) * unit for count, unit in zip(found, _UNITS.values(), strict=False) if count is not None)
-    if not 0 < total < float("inf"):
+    if not 0 < total < math.inf:
         raise ScenarioError(
             f"a deadline is a time above 0 with its unit (s, min, h, d), such as 90min or 1h30min, got {text!r}"
         )

@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import multiprocessing.connection
-import os
 from collections import deque
 from collections.abc import Generator, Sequence
-from multiprocessing.context import SpawnProcess
-from typing import NamedTuple, final
+from typing import Any, NamedTuple
 
 from dorylax import spawning
 from dorylax.errors import RunError
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.simulation.worker import serve
 
 Outcome = Simulated | str
-"""What a simulation has found, or why the scenario cannot be."""
+"""The result of a simulation, or the reason why the scenario is impossible."""
 
 
 class Task(NamedTuple):
-    """A simulation to run.
-
-    Attributes:
-        scenario: the run.
-        epochs: how many of it.
-    """
+    """A scenario and the number of epochs to simulate."""
 
     scenario: Scenario
     epochs: int
 
     def outcome(self, inputs: Inputs) -> Outcome:
-        """Simulates it.
-
-        Args:
-            inputs: of earlier ones.
+        """Simulate it with the inputs of earlier simulations.
 
         Raises:
-            SplitError, ValueError, OSError: see `simulate`; what is wrong with others, too.
+            SplitError, ValueError, OSError: See `simulate`; such errors concern other tasks too.
         """
         try:
             return simulate(self.scenario, epochs=self.epochs, inputs=inputs)
@@ -51,81 +39,61 @@ class Task(NamedTuple):
 
 
 def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome], None, None]:
-    """Simulates scenarios; closed before its end, it leaves no process behind.
+    """Simulate scenarios; if it is closed before its end, it leaves no process behind.
 
     Args:
-        tasks: what to simulate.
-        jobs: processes at a time; 1: this one.
+        tasks: The simulations.
+        jobs: Processes at a time; 1 for this one.
 
     Yields:
-        Places and what was found there, in the order in which simulations end.
+        Places of tasks with their outcomes, in the order in which simulations end.
 
     Raises:
-        RunError: a process has died.
-        SplitError, ValueError, OSError: see `simulate`.
+        RunError: A process has died.
+        SplitError, ValueError, OSError: See `simulate`.
     """
     inputs = Inputs()
-    # Always one here: what is wrong with a model or a data set is told where its code and its frames are.
+    # The first one here: errors of a model or a data set are then raised where their code and their frames are.
     here = 1 if jobs > 1 else len(tasks)
     for place, task in enumerate(tasks[:here]):
         yield place, task.outcome(inputs)
     del inputs
-    workers = list[_Worker]()
-    todo = deque(enumerate(tasks[here:], start=here))
+    todo, workers = deque(range(here, len(tasks))), list[spawning.Worker]()
+    places: dict[Any, tuple[spawning.Worker, int]] = {}  # of busy workers, by their connections
     try:
-        while todo or any(worker.place is not None for worker in workers):
-            while todo and (worker := _idle(workers, jobs)) is not None:
-                worker.give(*todo.popleft())
-            busy = {worker.connection: worker for worker in workers if worker.place is not None}
-            for connection in multiprocessing.connection.wait(list(busy)):
-                yield busy[connection].taken()  # type: ignore[index]
+        while todo or places:
+            idle = [worker for worker in workers if worker.connection not in places]
+            while todo and (idle or len(workers) < jobs):
+                if not idle:
+                    with spawning.spawning():
+                        workers.append(spawning.Worker(serve))
+                    idle.append(workers[-1])
+                worker, place = idle.pop(), todo.popleft()
+                worker.send(tasks[place])
+                places[worker.connection] = worker, place
+            for connection in multiprocessing.connection.wait(list(places)):
+                worker, place = places.pop(connection)
+                try:
+                    found = worker.receive()
+                except spawning.ProcessDiedError as error:
+                    raise RunError(f"a process that simulated {error}") from None
+                if isinstance(found, BaseException):
+                    raise found
+                yield place, found
     finally:
         for worker in workers:
-            worker.end()
+            worker.kill()
 
 
-def _idle(workers: list[_Worker], jobs: int) -> _Worker | None:
-    found = next((worker for worker in workers if worker.place is None), None)
-    if found is None and len(workers) < jobs:
-        with spawning.spawning():
-            found = _Worker()
-            workers.append(found)
-    return found
-
-
-@final
-class _Worker:
-    """A process, and the place that it is at."""
-
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, other = context.Pipe()
-        self.place: int | None = None
-        arguments = (other, os.getpid())
-        self._process: SpawnProcess = context.Process(target=serve, args=arguments, daemon=True)
-        self._process.start()
-        other.close()
-
-    def give(self, place: int, task: Task) -> None:
-        self.place = place
-        with contextlib.suppress(OSError):  # it has just died, which `taken` will find
-            self.connection.send(task)
-
-    def taken(self) -> tuple[int, Outcome]:
-        """What it has found."""
-        assert self.place is not None
+def serve(connection: Any) -> None:
+    """Answer every task with its outcome or its error; run by a worker process."""
+    inputs = Inputs()
+    while True:
+        task: Task = connection.recv()
         try:
-            found = self.connection.recv()
-        except (EOFError, OSError):
-            self._process.join()
-            raise RunError(f"a process that simulated {spawning.death(self._process.exitcode)}") from None
-        if isinstance(found, BaseException):
-            raise found
-        place, self.place = self.place, None
-        return place, found
-
-    def end(self) -> None:
-        """At once: there is nothing to be kept."""
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
+            found: object = task.outcome(inputs)
+        except SplitError as error:
+            found = SplitError(str(error))  # the model's equations cannot be pickled
+        except Exception as error:
+            found = error
+        connection.send(found)

@@ -1,9 +1,9 @@
-"""Ways of training in which something stands in for functions or for servers: configurations of the one engine.
+"""Training with replacements for functions or servers, as configurations of the engine.
 
 *Naive*: serverless training without computation separation. Functions do every task, gathers too, in place of the threads of
-graph servers, which only store rows. A function fetches from a server what a thread would read from memory, and puts back
-what it writes, over that server's network. Assumptions: a function keeps no rows, so a gather fetches a row for each edge;
-rows lie on all servers alike; functions are warm; a call fits the memory of a function.
+graph servers, which only store rows. A function reads and writes rows over a server's network instead of its memory.
+Assumptions: a function keeps no rows, so a gather fetches a row for each edge; rows are spread evenly over servers;
+functions are warm; a call fits the memory of a function.
 
 *Burst*: more servers in place of functions. Each graph server has extra servers of its kind, with the virtual CPUs of all
 functions that it keeps busy at a time. A call runs on each virtual CPU, with its share of the instance's network. Such calls
@@ -67,10 +67,10 @@ def simulate_naive(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[i
 
 
 def extra_servers(scenario: Scenario) -> int:
-    """How many stand beside each graph server.
+    """Number of extra servers per graph server.
 
     Raises:
-        ScenarioError: there are no functions that they could replace.
+        ScenarioError: The cluster has no functions to replace.
     """
     cluster = scenario.cluster
     if not cluster.functions:
@@ -79,16 +79,16 @@ def extra_servers(scenario: Scenario) -> int:
 
 
 def simulate_burst(scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[int], None] | None = None) -> Simulated:
-    """What a run would take and cost with servers in place of functions; `servers` counts them all.
+    """Return the time and cost of a run with servers in place of functions; `servers` counts all of them.
 
     Args:
-        scenario: the run, on servers and functions.
-        epochs: as of `simulate`.
-        on_epoch: likewise.
+        scenario: The run, on servers and functions.
+        epochs: Number of epochs to simulate, as for `simulate_naive`.
+        on_epoch: Called after each epoch with the number of finished epochs.
 
     Raises:
-        ScenarioError: there are no functions.
-        ConfigError, SplitError, ValueError, OSError: as `simulate`.
+        ScenarioError: The cluster has no functions.
+        ConfigError, SplitError, ValueError, OSError: See `simulate`.
     """
     cluster, server, extra = scenario.cluster, scenario.cluster.graph_server, extra_servers(scenario)
     share = server.network_bandwidth / server.threads

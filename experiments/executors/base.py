@@ -1,15 +1,59 @@
-"""The contract of executors of a sweep's runs."""
+"""The contracts of executors, which run the runs of a sweep, and of the watchers that they tell."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import RunOptions
-from dorylax.experiments.sweep import Run
-from dorylax.experiments.watcher import Watcher
+from dorylax.experiments.sweep import Run, RunOutcome
+
+if TYPE_CHECKING:
+    from dorylax.runs.result import EpochRecord, TrainResult
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """Receives the events of runs; several may be under way at once."""
+
+    def begins(self, run: Run) -> None:
+        """A run loads its data and compiles."""
+
+    def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
+        """It begins to train."""
+
+    def epoch(self, run: Run, record: EpochRecord) -> None:
+        """It has trained an epoch. Runs on other machines leave some out."""
+
+    def again(self, run: Run, why: str) -> None:
+        """Its process was lost, and it runs again from its last snapshot; `why` is a clause."""
+
+    def finished(self, run: Run, summary: Mapping[str, Any]) -> None:
+        """It has come to its end or to a signal; `summary` is the content of summary.json."""
+
+    def ends(self, outcome: RunOutcome) -> None:
+        """Its outcome is on disk; not called if Ctrl-C ends the sweep."""
+
+
+@final
+class RunObserver:
+    """An observer of the trainer that passes events on, each by the name of a watcher's method and its arguments."""
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        self._say = say
+
+    def started(self, total_epochs: int, first_epoch: int) -> None:
+        """See `dorylax.observers.base.Observer`."""
+        self._say("started", total_epochs, first_epoch)
+
+    def epoch(self, record: EpochRecord) -> None:
+        """See `dorylax.observers.base.Observer`."""
+        self._say("epoch", record)
+
+    def finished(self, result: TrainResult) -> None:
+        """See `dorylax.observers.base.Observer`."""
+        self._say("finished", result.summary())
 
 
 @runtime_checkable

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.executors.base import RunObserver, Watcher
 from dorylax.experiments.runner import DataCache, RunOptions, run_one
-from dorylax.experiments.sweep import Run
-from dorylax.experiments.watcher import RunObserver, Watcher
+from dorylax.experiments.sweep import Run, RunOutcome
 
 
 @final
@@ -25,7 +24,11 @@ class InProcess:
         """See `Executor`."""
         for index, run in enumerate(runs):
             watcher.begins(run)
-            outcome = run_one(run, folder, RunObserver(watcher, run), self._cache, options)
+
+            def say(name: str, *arguments: Any, run: Run = run) -> None:
+                getattr(watcher, name)(run, *arguments)
+
+            outcome = run_one(run, folder, RunObserver(say), self._cache, options)
             yield outcome
             if outcome.status == "open":
                 return

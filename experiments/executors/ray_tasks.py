@@ -17,11 +17,18 @@ from typing import Any, final
 
 from dorylax.config import RunConfig
 from dorylax.errors import RunError
-from dorylax.experiments.executors.ray_worker import Answer, Events, Surroundings, node_name, pack, run_here, unpack
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.executors.base import Watcher
+from dorylax.experiments.executors.ray_worker import (
+    Answer,
+    Events,
+    Surroundings,
+    node_name,
+    pack,
+    run_here,
+    unpack,
+)
 from dorylax.experiments.runner import RunOptions, directory, fail, inspect
-from dorylax.experiments.sweep import Run
-from dorylax.experiments.watcher import Watcher
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.graph.manifest import is_data_path
 from dorylax.machine import cores
 from dorylax.ray_cluster.config import RayConfig
@@ -39,8 +46,6 @@ TRIES = 5
 _PASSED_ON = ("DORYLAX_", "JAX_", "XLA_")
 _ON_RAY = "ray"
 _LOOK_SECONDS = 60.0  # for a node to answer the check
-_IDLE_SECONDS = 60.0  # without a running run, before a warning
-_LOST_SECONDS = 300.0  # without a node that has room
 _GRACE_SECONDS = 60.0
 _TURN_SECONDS = 0.2
 
@@ -162,28 +167,23 @@ class RayTasks:
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
     ) -> Generator[RunOutcome, None, None]:
-        """See `Executor`.
-
-        Raises:
-            RunError: For minutes no node had room for a run.
-        """
+        """See `Executor`. While no node has room, runs wait for one."""
         assert folder is not None
-        ray, cpus = self._ray, self._surroundings.threads
-        self._folder, self._watcher = folder, watcher
+        ray, self._folder, self._watcher = self._ray, folder, watcher
         self._options = dataclasses.replace(options, kept_in=folder.absolute())
-        self._task = ray.remote(num_cpus=cpus, max_retries=TRIES - 1, scheduling_strategy="SPREAD")(run_here)
+        self._task = ray.remote(
+            num_cpus=self._surroundings.threads, max_retries=TRIES - 1, scheduling_strategy="SPREAD"
+        )(run_here)
         here = _pinned(ray.get_runtime_context().get_node_id())
         actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Events)
         self._events = actor.options(scheduling_strategy=here).remote()
         self._hear("", self._events.take.remote())
-        idle = _Idle(ray, cpus)
         todo = list(reversed(runs))
         try:
             while todo or self._running:
                 while todo and len(self._running) < self._most:
                     yield from self._submit(todo.pop())
                 yield from self._listen()
-                idle.look(busy=bool(self._running.keys() & self._nodes.keys()))
         finally:
             self._stop()
 
@@ -286,32 +286,3 @@ class RayTasks:
         for key, (run, _) in self._running.items():
             node = self._nodes.get(key, "its node")
             print_error(f"warning: {run.label} did not stop within {_GRACE_SECONDS:g} s on {node}")
-
-
-@final
-class _Idle:
-    """Warns if nothing runs for a while, and raises if no node has room."""
-
-    def __init__(self, ray: Any, cpus: int) -> None:
-        self._ray, self._cpus = ray, cpus
-        self._ran = self._room = time.monotonic()
-        self._warned = False
-
-    def look(self, *, busy: bool) -> None:
-        now = time.monotonic()
-        if busy:
-            self._ran = self._room = now
-            return
-        if now - self._ran <= _IDLE_SECONDS:
-            return
-        self._ran = now  # until the next look
-        if any(one >= self._cpus for one in _cpus(self._ray).values()):
-            self._room = now
-        elif now - self._room > _LOST_SECONDS:
-            raise RunError(
-                f"the cluster has had no node with {self._cpus} CPUs for {_LOST_SECONDS:g} s: start one, and give the same "
-                "command"
-            )
-        if not self._warned:
-            self._warned = True
-            print_error(f"warning: nothing runs: a run needs {self._cpus} free CPUs on one node of the cluster")

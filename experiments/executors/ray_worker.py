@@ -17,19 +17,17 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 
 from dorylax.errors import RunError
+from dorylax.experiments.executors.base import RunObserver
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
 from dorylax.experiments.sweep import Run
 from dorylax.store.durable import leftover_of, remove_leftovers, temporary_folder
 from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
-
-if TYPE_CHECKING:
-    from dorylax.runs.result import EpochRecord, TrainResult
 
 FOLDERS = ("DORYLAX_DATA", "DORYLAX_CACHE")
 """Variables that name folders, which a node may have elsewhere."""
@@ -155,7 +153,7 @@ def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: S
         answer = Answer("open", None, None)
         # Ray raises it in a cancelled task, and still takes the task's result.
         with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
-            outcome = run_one(run, folder, _Observer(run.key, number, path, events), _CACHE, options)
+            outcome = run_one(run, folder, RunObserver(_sender(run, number, path, events)), _CACHE, options)
             answer = Answer(outcome.status, outcome.error, None)
         if answer.status == "failed" and error_path.is_file():
             answer = answer._replace(error=error_path.read_text("utf-8"))
@@ -218,31 +216,19 @@ def _interrupts_heard() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@final
-class _Observer:
-    """An observer of the trainer that sends events, and a snapshot of the run's directory every minute."""
+def _sender(run: Run, number: int, path: Path, events: Any) -> Callable[..., None]:
+    """A function that sends events of an attempt, and a snapshot of the run's directory every minute."""
+    told = sent = time.monotonic()
 
-    def __init__(self, key: str, number: int, path: Path, events: Any) -> None:
-        self._identity, self._path, self._events = (key, number), path, events
-        self._told = self._sent = time.monotonic()
-
-    def _say(self, name: str, *arguments: Any) -> None:
-        self._events.say.remote(*self._identity, name, *arguments)
-
-    def started(self, total_epochs: int, first_epoch: int) -> None:
-        """See `dorylax.observers.base.Observer`."""
-        self._say("started", total_epochs, first_epoch)
-
-    def epoch(self, record: EpochRecord) -> None:
-        """See `dorylax.observers.base.Observer`. Checkpoints of earlier epochs are complete."""
+    def say(name: str, *arguments: Any) -> None:
+        nonlocal told, sent
         now = time.monotonic()
-        if now - self._told >= _EPOCH_SECONDS:
-            self._told = now
-            self._say("epoch", record)
-        if now - self._sent >= _SNAPSHOT_SECONDS:
-            self._say("saved", pack(self._path))
-            self._sent = time.monotonic()
+        if name == "epoch" and now - sent >= _SNAPSHOT_SECONDS:  # checkpoints of earlier epochs are complete
+            events.say.remote(run.key, number, "saved", pack(path))
+            sent = time.monotonic()
+        if name == "epoch" and now - told < _EPOCH_SECONDS:
+            return
+        told = now
+        events.say.remote(run.key, number, name, *arguments)
 
-    def finished(self, result: TrainResult) -> None:
-        """See `dorylax.observers.base.Observer`."""
-        self._say("finished", result.summary())
+    return say

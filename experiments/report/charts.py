@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas  # type: ignore[import-untyped]
@@ -22,7 +22,7 @@ from dorylax.experiments.report.figures import (
     named_rows,
     one_axes,
 )
-from dorylax.experiments.seed_statistics import FEW, Interval, band
+from dorylax.experiments.seed_statistics import FEW, band
 from dorylax.figure_style import INK, MUTED, SERIES, series
 
 _LOG = 20.0  # numbers that differ by more than this factor have a logarithmic axis
@@ -43,9 +43,7 @@ def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -
         return None
     if against == "cost" and any(record.dollars is None for run in runs for record in run.evaluated):
         return None
-    virtual = all(run.run.virtual for run in runs)
-    axis = {"epochs": "epochs", "time": "seconds", "cost": "US dollars"}[against]
-    axis = f"simulated {axis}" if virtual and against != "epochs" else axis
+    axis = {"epochs": "epochs", "time": f"{group.times}seconds", "cost": f"{group.times}US dollars"}[against]
     curves = {variant.name: _curve(variant, against) for variant in group.variants}
     around = _around(group)
 
@@ -62,10 +60,8 @@ def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -
             axes.axhline(100 * group.target, color=MUTED.light, linewidth=1, linestyle=(0, (4, 3)), label=target)
         if around:
             axes.fill_between([], [], [], color=MUTED.light, alpha=0.25, linewidth=0, label=around)
-        axes.set_xlabel(axis)
-        axes.set_ylabel(f"validation {group.metric.title}, %")
+        axes.set(xlabel=axis, ylabel=f"validation {group.metric.title}, %", ylim=_span(runs))
         axes.set_xlim(left=0)
-        axes.set_ylim(*_span(runs))
         legend(figure, axes, width)
         return figure
 
@@ -102,11 +98,14 @@ def _around(group: Group) -> str:
     seeds = sorted({len(variant.runs) for variant in group.variants if len(variant.runs) > 1})
     if not seeds:
         return ""
-    number = str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     if seeds[-1] < FEW:
-        return f"band: range of {number} seeds"
+        return f"band: range of {_counts(seeds)} seeds"
     few = "" if seeds[0] >= FEW else f"\n(of fewer than {FEW}: their range)"
-    return f"band: 95 % interval of\nthe mean of {number} seeds{few}"
+    return f"band: 95 % interval of\nthe mean of {_counts(seeds)} seeds{few}"
+
+
+def _counts(seeds: Sequence[int]) -> str:
+    return f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
 
 
 def _span(runs: Sequence[RunHistory]) -> tuple[float, float]:
@@ -122,142 +121,96 @@ def _span(runs: Sequence[RunHistory]) -> tuple[float, float]:
 # Estimates with intervals.
 
 
-@final
-class Mark(NamedTuple):
-    """A row of a panel.
-
-    Attributes:
-        color: Of the estimate.
-        estimate: With its interval; None for an empty row.
-        sign: `AT_LEAST` or `AT_MOST` for a bound.
-        published: A published value.
-        bold: Whether the row summarizes the others.
-    """
-
-    color: str
-    estimate: Interval | None
-    sign: str = ""
-    published: float | None = None
-    bold: bool = False
-
-
-@final
-class Panel(NamedTuple):
-    """One pair of axes: a title, a mark for each row, and the value that stands for no difference."""
-
-    title: str
-    marks: Sequence[Mark]
-    unit: float | None = 1.0
-
-
 def forest(
-    name: str,
-    title: str,
-    panels: Sequence[Panel],
-    rows: Sequence[str],
-    *,
-    columns: int = 3,
-    source: str | None = None,
+    name: str, title: str, rows: Sequence[Mapping[str, Any]], unit: float = 1.0, source: str | None = None
 ) -> NamedFigure | None:
     """Estimates with their intervals, and published values: a row each, in panels side by side.
 
     None if no panel has an estimate or a published value.
+
+    Args:
+        name: For its files.
+        title: Heading.
+        rows: For each mark `panel`, `row`, `bound` (`AT_LEAST`, `AT_MOST` or empty), `estimate`, `low`, `high`, `seeds` and
+            `published` (NaN if unknown), and its `color` (empty: it summarizes the others).
+        unit: The value that stands for no difference.
+        source: Source of the published values.
     """
-    panels = [one for one in panels if any(mark.estimate or mark.published is not None for mark in one.marks)]
-    if not panels:
+    if not rows:
         return None
-    lines = _interval_line(mark.estimate.seeds for panel in panels for mark in panel.marks if mark.estimate)
+    data = pandas.DataFrame(rows)
+    known = data["estimate"].notna() | data["published"].notna()
+    if not known.any():
+        return None
+    data = data[known.groupby(data["panel"]).transform("any")]
+    panels, names = dict(list(data.groupby("panel", sort=False))), list(dict.fromkeys(data["row"]))
+    seeds = sorted({int(number) for number in data["seeds"].dropna() if number > 1})
+    lines = f"95 % interval, {_counts(seeds)} seeds" if seeds else ""
+    lines += "" if not seeds else ", rough (Student's t)" if seeds[0] < FEW else " (bootstrap)"
 
     def draw(width: float) -> Figure:
-        folded, name_lines = folded_names(rows, width)
-        across = min(columns, len(panels)) if width >= NARROW else 1
+        folded, name_lines = folded_names(names, width)
+        across = min(3, len(panels)) if width >= NARROW else 1
         down = -(-len(panels) // across)
-        titles = [folded_title(panel.title, width / across, 0.57) for panel in panels]
-        height = max(0.32, 0.17 * name_lines) * len(rows) + 0.5 + 0.18 * max(one.count("\n") + 1 for one in titles)
+        titles = [folded_title(panel, width / across, 0.57) for panel in panels]
+        height = max(0.32, 0.17 * name_lines) * len(names) + 0.5 + 0.18 * max(one.count("\n") + 1 for one in titles)
         figure = Figure((width, height * down), layout="constrained")
         grid = list(np.ravel(np.asarray(figure.subplots(down, across, squeeze=False))))
-        for place, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
-            _draw(axes, panel, folded if place % across == 0 else [""] * len(rows))
+        for place, (axes, marks) in enumerate(zip(grid, panels.values(), strict=False)):
+            _draw(axes, marks, folded if place % across == 0 else [""] * len(names), unit)
             axes.set_title(titles[place])
         for axes in grid[len(panels) :]:
             axes.set_axis_off()
-        entries = (
-            []
-            if source is None
-            else [
-                grid[0].plot([], [], "o", color=INK.light, markersize=6, label="ours")[0],
-                grid[0].plot(
-                    [], [], "D", color=INK.light, markersize=5, fillstyle="none", label=f"published: {source}"
-                )[0],
-            ]
-        )
+        styles: dict[str, dict[str, Any]] = {}
+        if source is not None:
+            styles["ours"] = {"marker": "o", "linestyle": "", "markersize": 6}
+            styles[f"published: {source}"] = {"marker": "D", "linestyle": "", "markersize": 5, "fillstyle": "none"}
         if lines:
-            entries.append(grid[0].plot([], [], color=INK.light, linewidth=2.4, label=lines)[0])
-        if entries:
-            legend_below(figure, entries, [str(entry.get_label()) for entry in entries], width)
+            styles[lines] = {"linewidth": 2.4}
+        if styles:
+            handles = [grid[0].plot([], [], color=INK.light, **style)[0] for style in styles.values()]
+            legend_below(figure, handles, list(styles), width)
         return figure
 
-    data = pandas.DataFrame(
-        [
-            {
-                "panel": panel.title,
-                "row": row,
-                "bound": mark.sign.strip(),
-                **{part: getattr(mark.estimate, part, None) for part in ("estimate", "low", "high", "seeds")},
-                "published": mark.published,
-            }
-            for panel in panels
-            for row, mark in zip(rows, panel.marks, strict=True)
-        ]
-    )
-    known = data[data["estimate"].notna()]
+    shown = data.assign(bound=data["bound"].str.strip(), seeds=data["seeds"].astype("Int64")).drop(columns="color")
     told = [
-        f"{panel}: " + ", ".join(f"{row} {sign}{value:.3g}" for row, sign, value in part.itertuples(index=False))
-        for panel, part in known.set_index("panel")[["row", "bound", "estimate"]].groupby("panel", sort=False)
+        f"{panel}: " + ", ".join(f"{one.row} {one.bound.strip()}{one.estimate:.3g}" for one in marks.itertuples())
+        for panel, marks in data[data["estimate"].notna()].groupby("panel", sort=False)
     ]
-    return NamedFigure(name, title, f"{title}. " + "; ".join(told), draw, data)
+    return NamedFigure(name, title, f"{title}. " + "; ".join(told), draw, shown)
 
 
-def _draw(axes: Axes, panel: Panel, names: Sequence[str]) -> None:
-    if panel.unit is not None:
-        axes.axvline(panel.unit, color=MUTED.light, linewidth=1)
-    points: list[float] = []
-    ends: list[float] = []
-    for row, mark in enumerate(panel.marks):
-        if mark.published is not None:
-            axes.plot(mark.published, row + _BELOW, "D", color=mark.color, markersize=5, fillstyle="none")
-            points.append(mark.published)
-        if (found := mark.estimate) is None:
+def _draw(axes: Axes, marks: pandas.DataFrame, names: Sequence[str], unit: float) -> None:
+    axes.axvline(unit, color=MUTED.light, linewidth=1)
+    labels = []
+    for row, mark in enumerate(marks.itertuples()):
+        color, bold = mark.color or INK.light, not mark.color
+        if not np.isnan(mark.published):
+            axes.plot(mark.published, row + _BELOW, "D", color=color, markersize=5, fillstyle="none")
+        labels.append("–" if np.isnan(mark.estimate) else f"{mark.bound}{mark.estimate:.3g}")
+        if np.isnan(mark.estimate):
             continue
-        points.append(found.estimate)
-        if found.exists:
-            axes.plot([found.low, found.high], [row, row], color=mark.color, linewidth=2.4, solid_capstyle="butt")
-            ends += [found.low, found.high]
+        if mark.seeds > 1:
+            axes.plot([mark.low, mark.high], [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
         # A bound points to where the true value is.
-        shape = {"": "D" if mark.bold else "o", AT_LEAST: ">", AT_MOST: "<"}[mark.sign]
-        fill = "none" if mark.sign else "full"
-        axes.plot(found.estimate, row, shape, color=mark.color, markersize=7 if mark.bold else 6, fillstyle=fill)
-    labels = ["–" if mark.estimate is None else f"{mark.sign}{mark.estimate.estimate:.3g}" for mark in panel.marks]
+        shape = {"": "D" if bold else "o", AT_LEAST: ">", AT_MOST: "<"}[mark.bound]
+        fill = "none" if mark.bound else "full"
+        axes.plot(mark.estimate, row, shape, color=color, markersize=7 if bold else 6, fillstyle=fill)
     named_rows(axes, names, labels)
-    numbers = [*points, *([] if panel.unit is None else [panel.unit])]
-    if min(points, default=0.0) > 0 and max(points) > _LOG * min(points):
+    points = marks[["published", "estimate"]].to_numpy(float)
+    points = points[~np.isnan(points)]
+    if points.size and points.min() > 0 and points.max() > _LOG * points.min():
         logarithmic(axes, "x")
         axes.margins(x=0.14)
-    elif numbers:
-        spread = max(max(numbers) - min(numbers), 0.05 * max(map(abs, numbers)), 1e-9)
-        low = max(min([*numbers, *ends]), min(numbers) - _REACH * spread)
-        high = min(max([*numbers, *ends]), max(numbers) + _REACH * spread)
-        room = max(0.08 * (high - low), 0.02 * max(map(abs, numbers)), 1e-9)
-        axes.set_xlim(low - room, high + room)
-
-
-def _interval_line(seeds: Iterable[int]) -> str:
-    """Legend of the lines; empty without any."""
-    counted = sorted({number for number in seeds if number > 1})
-    if not counted:
-        return ""
-    number = str(counted[0]) if len(counted) == 1 else f"{counted[0]} to {counted[-1]}"
-    return f"95 % interval, {number} seeds" + (", rough (Student's t)" if counted[0] < FEW else " (bootstrap)")
+        return
+    ends = marks.loc[marks["seeds"] > 1, ["low", "high"]].to_numpy(float)
+    numbers = np.append(points, unit)
+    spread = max(np.ptp(numbers), 0.05 * np.abs(numbers).max(), 1e-9)
+    reach = np.append(numbers, ends)
+    low = max(reach.min(), numbers.min() - _REACH * spread)
+    high = min(reach.max(), numbers.max() + _REACH * spread)
+    room = max(0.08 * (high - low), 0.02 * np.abs(numbers).max(), 1e-9)
+    axes.set_xlim(low - room, high + room)
 
 
 # Stacked bars.

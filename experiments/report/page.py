@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup, escape
@@ -36,40 +36,13 @@ class Section(NamedTuple):
     folded: Sequence[Table] = ()
 
 
-class Report(NamedTuple):
-    """The content of a report.
+def render(template: str = "page.html.jinja", **content: Any) -> str:
+    """The page, or with another template the Markdown; the same bytes from the same content.
 
-    Attributes:
-        title: Headline.
-        question: The question that it answers; may be empty.
-        answers: The answer; of several sweeps and parts one each.
-        top: The figure and the table that support the answer.
-        description: Further text of the sweep's file; may be empty.
-        state: Number of runs done.
-        failures: Failed runs with their errors.
-        warnings: Reasons why comparisons are unsound.
-        sections: Details, one section per group.
-        commands: Commands that run it again.
-        files: Titles and texts of the sweeps' files and of configurations.
-        environment: Names and values of software and hardware.
+    Args:
+        template: File in this folder.
+        content: By the names that the templates document.
     """
-
-    title: str
-    question: str
-    answers: Sequence[str]
-    top: Section
-    description: str
-    state: str
-    sections: Sequence[Section]
-    commands: Sequence[str]
-    files: Sequence[tuple[str, str]]
-    environment: Sequence[tuple[str, str]]
-    failures: Sequence[tuple[str, str]] = ()
-    warnings: Sequence[str] = ()
-
-
-def render(report: Report, template: str = "page.html.jinja") -> str:
-    """The page, or with another template the Markdown; the same bytes from the same report."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=template.startswith("page.html"),
@@ -78,23 +51,23 @@ def render(report: Report, template: str = "page.html.jinja") -> str:
     environment.filters |= {"breakable": _breakable, "parts": _parts}
     colors = {theme: " ".join(f"--{one.name}: {getattr(one, theme)};" for one in ALL) for theme in ("light", "dark")}
     return environment.get_template(template).render(
-        report=report, themed=lambda *arguments: Markup(themed(*arguments)), wide=WIDE, phone=PHONE, **colors
+        themed=lambda *arguments: Markup(themed(*arguments)), wide=WIDE, phone=PHONE, **colors, **content
     )
 
 
-def write_pages(report: Report, folder: Path) -> Path:
+def write_pages(folder: Path, **content: Any) -> Path:
     """Write report.html, report.md and figures/; return the path of the page.
 
     Raises:
         OSError: The file system refuses; an earlier report is then still whole.
     """
     make_folder(folder)
-    figures = [figure for section in (report.top, *report.sections) for figure in section.figures]
-    page, text = render(report), render(report, "page.md.jinja")
+    page, text = render(**content), render("page.md.jinja", **content)
 
     def draw(images: Path) -> None:
-        for figure in figures:
-            write_files(figure, images)
+        for section in (content["top"], *content["sections"]):
+            for figure in section.figures:
+                write_files(figure, images)
 
     write_folder(folder / "figures", draw)
     write_file(folder / "report.md", text)

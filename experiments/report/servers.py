@@ -52,42 +52,36 @@ class Loads(NamedTuple):
         if not lines or pipeline is None:
             return None
         seconds = sum(record.seconds for record in run.history if record.epoch in epochs)
-        kinds = (GraphServerMetrics, ParameterServerMetrics)
         graph, parameters = (
-            pandas.DataFrame([dataclasses.asdict(line) for line in lines if isinstance(line, kind)]) for kind in kinds
+            pandas.DataFrame([dataclasses.asdict(line) for line in lines if isinstance(line, kind)])
+            for kind in (GraphServerMetrics, ParameterServerMetrics)
         )
-        of_graph = {server: _graph_load(part, seconds, pipeline.intervals) for server, part in graph.groupby("server")}
-        of_parameters = {
-            server: {
-                **part.mean().to_dict(),
-                "busy": part["busy_seconds"].sum() / (seconds or 1.0),
-                "stashes_max": part["stashes_max"].max(),
-            }
-            for server, part in (parameters.groupby("server") if len(parameters) else ())
-        }
-        frames = [pandas.DataFrame.from_dict(found, orient="index") for found in (of_graph, of_parameters)]
-        return cls(frames[0], frames[1], seconds / len(epochs))
+        rows = {server: _graph_load(part, seconds, pipeline.intervals) for server, part in graph.groupby("server")}
+        if len(parameters):
+            by_server = parameters.groupby("server")
+            parameters = by_server.mean().assign(
+                busy=by_server["busy_seconds"].sum() / (seconds or 1.0), stashes_max=by_server["stashes_max"].max()
+            )
+        return cls(pandas.DataFrame.from_dict(rows, orient="index"), parameters, seconds / len(epochs))
 
 
 def _graph_load(part: pandas.DataFrame, seconds: float, intervals: int) -> dict[str, object]:
     lags, calls = Counter[str](), Counter[str]()
     for line in part.itertuples():
         lags.update(line.rows_by_lag)
-        calls.update({what: count for what, count in line.calls.items() if what != "answered"})
-    busy = (part["graph_seconds"] / part["graph_threads"]).sum()
+        calls.update({outcome: count for outcome, count in line.calls.items() if outcome != "answered"})
 
     def mean(values: str, weights: str) -> float:
         return float((part[values] * part[weights]).sum() / max(1, part[weights].sum()))
 
     return {
-        "busy": busy / seconds if seconds else 0.0,
+        "busy": (part["graph_seconds"] / part["graph_threads"]).sum() / seconds if seconds else 0.0,
         "queue": mean("graph_queue_mean", "graph_tasks"),
         "queue_max": int(part["graph_queue_max"].max()),
         "calls": mean("tensor_calls_mean", "tensor_tasks"),
         "calls_max": int(part["tensor_calls_max"].max()),
         **{wait: float(part[f"{wait}_seconds"].mean() / intervals) for wait in _WAITS},
-        "messages": float(part["messages"].mean()),
-        "message_bytes": float(part["message_bytes"].mean()),
+        **part[["messages", "message_bytes"]].mean().to_dict(),
         "rows_by_lag": dict(lags),
         "in_vain": dict(calls),
     }
@@ -99,27 +93,21 @@ def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
         return []
     graph, parameters = [], []
     for name, found in loads.items():
-        shown = found.graph.loc[sorted(found.waits.sort_values(kind="stable").index[:_LISTED])]
         prefix = f"{name}: " if len(loads) > 1 else ""
+        shown = found.graph.loc[sorted(found.waits.sort_values(kind="stable").index[:_LISTED])]
         for server, one in shown.iterrows():
-            graph.append(
-                {
-                    "server": f"{prefix}{server}",
-                    "threads busy": f"{100 * one['busy']:.1f} %",
-                    "tasks queued": f"{one['queue']:.1f} (≤ {one['queue_max']})",
-                    "tensor tasks": f"{one['calls']:.1f} (≤ {one['calls_max']})",
-                    **{f"waits: {wait}": duration(one[wait]) for wait in _WAITS},
-                    "messages": f"{one['messages']:.0f}",
-                    "sent": data_size(one["message_bytes"]),
-                    "rows by lag": _lags(one["rows_by_lag"]),
-                    "calls in vain": ", ".join(f"{count} {what}" for what, count in one["in_vain"].items()) or "–",
-                }
-            )
+            row = {"server": f"{prefix}{server}", "threads busy": f"{100 * one['busy']:.1f} %"}
+            row["tasks queued"] = f"{one['queue']:.1f} (≤ {one['queue_max']})"
+            row["tensor tasks"] = f"{one['calls']:.1f} (≤ {one['calls_max']})"
+            row |= {f"waits: {wait}": duration(one[wait]) for wait in _WAITS}
+            row |= {"messages": f"{one['messages']:.0f}", "sent": data_size(one["message_bytes"])}
+            in_vain = ", ".join(f"{count} {outcome}" for outcome, count in one["in_vain"].items())
+            graph.append({**row, "rows by lag": _lags(one["rows_by_lag"]), "calls in vain": in_vain or "–"})
         for server, one in found.parameters.iterrows():
             row = {"server": f"{prefix}{server}", "busy": f"{100 * one['busy']:.1f} %"}
-            row |= {what: _count(one[what]) for what in ("pulls", "pushes", "updates")}
+            row |= {counted: _count(one[counted]) for counted in ("pulls", "pushes", "updates")}
             row["pulls held"] = _count(one["pulls_held"]) if one["pulls_held"] else "–"
-            row |= {what: data_size(one[f"bytes_{what}"]) for what in ("received", "sent")}
+            row |= {way: data_size(one[f"bytes_{way}"]) for way in ("received", "sent")}
             parameters.append({**row, "stashes": f"≤ {one['stashes_max']:.0f}"})
     note = (
         "First run of each variant. Busy: share of the time of the server's graph threads. Tasks queued and tensor tasks: "

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pandas  # type: ignore[import-untyped]
 
 from dorylax.experiments.analysis import LAST, Finding, Group, Variant
-from dorylax.experiments.measures import MEASURES, QUESTIONS
-from dorylax.experiments.seed_statistics import FEW, Interval, median
+from dorylax.experiments.measures import MEASURES
+from dorylax.experiments.seed_statistics import FEW, median
 from dorylax.experiments.table import spread
 from dorylax.experiments.verdicts import (
     FAILS,
@@ -70,95 +70,66 @@ class Table(NamedTuple):
         return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
 
 
-def verdict_table(
-    title: str, groups: Sequence[Group], findings: Sequence[Finding], asks: str, *, virtual: bool
-) -> Table:
+def verdict_table(title: str, groups: Sequence[Group], findings: Sequence[Finding]) -> Table:
     """The verdict on each variant: ratios of what it needs, the difference of accuracies, and a word.
 
     Args:
         title: Heading.
         groups: One group, or those over which `findings` are pooled.
         findings: On the variants.
-        asks: The question, as in `Comparison`.
-        virtual: Whether times are simulated.
     """
-    group = groups[0]
-    rows = []
+    group, rows = groups[0], []
     if len(groups) == 1 and group.baseline is not None:
-        rows.append(_baseline_row(group, virtual=virtual))
-    variants = {one.name: one for one in group.variants} if len(groups) == 1 else {}
-    for one in findings:
-        rows.append(_verdict_row(one, group, variants.get(one.name), asks, virtual=virtual))
+        rows.append(_baseline_row(group, group.baseline))
+    rows += [_verdict_row(one, group, pooled=len(groups) > 1) for one in findings]
     return Table.of(title, rows, _verdict_note(groups, findings))
 
 
-def group_verdicts(groups: Sequence[Group], asks: str, *, virtual: bool) -> Table:
+def group_verdicts(groups: Sequence[Group]) -> Table:
     """The same verdicts in each group, the worst first."""
-    simulated = groups[0].simulated
-    question = QUESTIONS[asks]
-
-    def badness(entry: tuple[Group, Finding]) -> tuple[bool, float]:
-        found = entry[1]
-        if asks == "accuracy":
-            difference = found.differences.get("accuracy")
-            return not found.failed, difference.estimate if difference else 0.0
-        ratio = found.ratios.get(question.of(simulated=simulated))
-        return not found.failed, 0.0 if ratio is None else -ratio.estimate if question.wants_less else ratio.estimate
-
-    entries = sorted(((group, one) for group in groups for one in group.findings), key=badness)
-    rows = []
-    for group, one in entries:
-        variant = next(each for each in group.variants if each.finding is one)
-        rows.append({"group": group.name, **_verdict_row(one, group, variant, asks, virtual=virtual)})
+    entries = [(group, one) for group in groups for one in group.findings]
+    entries.sort(key=lambda entry: (not entry[1].failed, -(entry[1].badness or 0.0)))
+    rows = [{"group": group.name, **_verdict_row(one, group)} for group, one in entries]
     return Table.of("In each group, the worst first", rows)
 
 
-def _verdict_row(found: Finding, group: Group, variant: Variant | None, asks: str, *, virtual: bool) -> dict[str, str]:
+def _verdict_row(found: Finding, group: Group, *, pooled: bool = False) -> dict[str, str]:
     row = {"variant": found.name}
     for measure in group.measures:
-        column = _column(measure, simulated=group.simulated, virtual=virtual)
-        row[column] = ratio_text(found.ratios.get(measure), found.sign or "")
-        theirs = None if variant is None else group.published_ratio(variant, measure)
-        if any(group.published_ratio(one, measure) is not None for one in group.variants):
-            row[f"published {_TITLES[measure]}"] = _DASH if theirs is None else f"{theirs:.2f}"
+        row[_column(group, measure)] = ratio_text(found.ratios.get(measure), found.sign or "")
+        theirs = None if pooled else group.published_ratio(found.name, measure)
+        row[f"published {_TITLES[measure]}"] = _DASH if theirs is None else f"{theirs:.2f}"
     if not group.simulated:
-        row[f"{group.metric.title}, points"] = points_text(found.differences.get("accuracy"))
-    row["verdict"] = verdict_words(found, asks, simulated=group.simulated)
-    return row
+        row[f"{group.metric.title}, points"] = points_text(found.accuracy)
+    return {**row, "verdict": verdict_words(found)}
 
 
-def _column(measure: str, *, simulated: bool, virtual: bool) -> str:
-    told = "simulated " if (virtual or simulated) and measure in ("seconds", "epoch_seconds") else ""
-    return f"{told}{_TITLES[measure]} ×"
+def _column(group: Group, measure: str) -> str:
+    return f"{group.times if 'seconds' in measure else ''}{_TITLES[measure]} ×"
 
 
-def _baseline_row(group: Group, *, virtual: bool) -> dict[str, str]:
-    base = group.baseline
-    assert base is not None
+def _baseline_row(group: Group, base: Variant) -> dict[str, str]:
     row = {"variant": f"{base.name} (baseline)"}
     formats = {"epochs": "{:.1f}".format, "dollars": dollars, "value": "{:.3g}".format}
     for measure in group.measures:
         mean = base.mean(measure) if group.simulated else base.finding and base.finding.means.get(measure)
-        column = _column(measure, simulated=group.simulated, virtual=virtual)
-        row[column] = _DASH if mean is None else formats.get(measure, duration)(mean)
+        row[_column(group, measure)] = _DASH if mean is None else formats.get(measure, duration)(mean)
     if not group.simulated:
         row[f"{group.metric.title}, points"] = _score(base, "test", group)
     return {**row, "verdict": ""}
 
 
-def verdict_words(found: Finding, asks: str, *, simulated: bool) -> str:
+def verdict_words(found: Finding) -> str:
     """A verdict with its counts: `faster, as accurate`, `misses the target in 2 of 8 groups`."""
-    said = verdict(found, asks, simulated=simulated)
-    if said == NONE:
+    said, question = verdict(found), found.question
+    if said == NONE or question.measure == "accuracy":
         return said
     if said == FAILS:
         said = f"{FAILS} {places(found)}"
-    elif len(found.groups) > 1 and asks != "accuracy":
-        question = QUESTIONS[asks]
-        measure, total = question.of(simulated=simulated), len(found.groups)
-        counts = f"{question.less} in {found.less[measure]} of {total} groups, {question.more} in {found.more[measure]}"
+    elif (total := len(found.groups)) > 1:
+        counts = f"{question.less} in {found.less} of {total} groups, {question.more} in {found.more}"
         said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
-    accurate = accuracy_verdict(found) if asks != "accuracy" else ""
+    accurate = accuracy_verdict(found)
     return f"{said}; {accurate}" if accurate else said
 
 
@@ -186,63 +157,57 @@ def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
     return " ".join(notes)
 
 
-def target_table(group: Group, *, virtual: bool) -> Table | None:
+def target_table(group: Group) -> Table | None:
     """Absolute numbers to the target; None if no run reaches it."""
     found = [(one, one.finding) for one in group.variants if one.finding is not None]
-    if group.simulated or group.target is None or not any(one.compared for _, one in found):
+    if group.simulated or not any(one.compared for _, one in found):
         return None
-    simulated = "simulated " * virtual
     rows = []
     for variant, one in found:
-        means = one.means
+        means, ratios = one.means, one.ratios
         row = {
             "variant": variant.name,
             "runs that reach it": f"{one.reached} of {one.seeds}",
             "epochs": f"{means['epochs']:.1f}" if "epochs" in means else _DASH,
-            f"{simulated}time": duration(means["seconds"]) if "seconds" in means else _DASH,
+            f"{group.times}time": duration(means["seconds"]) if "seconds" in means else _DASH,
             "cost": dollars(means["dollars"]) if "dollars" in means else _DASH,
         }
-        if {"seconds", "dollars"} <= one.ratios.keys() and not variant.is_baseline:
-            row["value ×"] = f"{1 / (one.ratios['seconds'].estimate * one.ratios['dollars'].estimate):.2f}"
+        if {"seconds", "dollars"} <= ratios.keys() and not variant.is_baseline:
+            row["value ×"] = f"{1 / (ratios['seconds'].estimate * ratios['dollars'].estimate):.2f}"
         rows.append(row)
     note = "Means over the runs that reach the target. Value: 1/(time · cost), relative to the baseline."
     return Table.of("To the target", rows, note)
 
 
-def results_table(group: Group, *, virtual: bool) -> Table:
+def results_table(group: Group) -> Table:
     """Accuracy, loss, time and cost of each variant's runs; of simulations all measures."""
-    rows = []
+    rows, last_points = [], f"last {LAST}, points"
     for variant in group.variants:
-        runs = (
-            str(len(variant.runs))
-            if len(variant.runs) == variant.planned
-            else f"{len(variant.runs)} of {variant.planned}"
-        )
-        row = {"variant": variant.name, "runs": runs}
+        done = len(variant.runs)
+        row = {
+            "variant": variant.name,
+            "runs": str(done) if done == variant.planned else f"{done} of {variant.planned}",
+        }
+        rows.append(row)
         if group.simulated:
             for name, measure in MEASURES.items():
-                mean, theirs = variant.mean(name), variant.published.get(name)
-                row[measure.title] = _DASH if mean is None else measure.shown(mean)
-                row[f"published {measure.title}"] = _DASH if theirs is None else measure.shown(theirs)
-            rows.append(row)
+                for title, value in (("", variant.mean(name)), ("published ", variant.published.get(name))):
+                    row[f"{title}{measure.title}"] = _DASH if value is None else measure.shown(value)
             continue
         title, differences = group.metric.title, {} if variant.finding is None else variant.finding.differences
-        losses = [run.history[-1].loss for run in variant.runs if run.history]
+        ends = [run.history[-1] for run in variant.runs if run.history]
         seconds = median(run.summary.get("seconds_per_epoch") for run in variant.runs)
-        costs = [last for run in variant.runs if run.history and (last := run.history[-1].dollars) is not None]
+        costs = [end.dollars for end in ends if end.dollars is not None]
         row |= {f"test {title}": _score(variant, "test", group), f"validation {title}": _score(variant, "val", group)}
         if not variant.is_baseline:
-            row |= {
-                "best, points": _points(differences.get("best")),
-                f"last {LAST}, points": _points(differences.get("last")),
-            }
+            row |= {"best, points": points_text(differences.get("best"))}
+            row |= {last_points: points_text(differences.get("last"))}
         row |= {
-            "final loss": f"{statistics.fmean(losses):.4f}" if losses else _DASH,
-            f"{'simulated ' * virtual}time per epoch": _DASH if seconds is None else duration(seconds),
+            "final loss": f"{statistics.fmean(end.loss for end in ends):.4f}" if ends else _DASH,
+            f"{group.times}time per epoch": _DASH if seconds is None else duration(seconds),
             "cost of a run": dollars(statistics.fmean(costs)) if costs else _DASH,
             "stale rows": _stale(variant),
         }
-        rows.append(row)
     if group.simulated:
         note = "Simulated: nothing was trained. Means over seeds. Value: 1/(time · cost) of the run, per second and dollar."
         return Table.of("Time and cost of runs", rows, note)
@@ -254,10 +219,6 @@ def results_table(group: Group, *, virtual: bool) -> Table:
 
 def _score(variant: Variant, mask: Any, group: Group) -> str:
     return spread([score_in(run.summary, mask) for run in variant.runs], group.metric)
-
-
-def _points(difference: Interval | None) -> str:
-    return points_text(difference)
 
 
 def _stale(variant: Variant) -> str:
@@ -292,10 +253,11 @@ def losses_table(group: Group) -> Table | None:
     return Table.of("Losses", rows, note)
 
 
-def settings_table(settings: Sequence[tuple[str, Mapping[str, Any]]], first: str) -> Table | None:
+def settings_table(title: str, settings: Sequence[tuple[str, Mapping[str, Any]]], first: str) -> Table | None:
     """The keys in which configurations differ; None if they do not.
 
     Args:
+        title: Heading.
         settings: Names with dotted configurations.
         first: Title of the first column.
     """
@@ -304,7 +266,7 @@ def settings_table(settings: Sequence[tuple[str, Mapping[str, Any]]], first: str
     if not differing:
         return None
     rows = [{first: name, **{key: _value(one, key) for key in differing}} for name, one in settings]
-    return Table("Different settings", pandas.DataFrame(rows))
+    return Table(title, pandas.DataFrame(rows))
 
 
 def _value(setting: Mapping[str, Any], key: str) -> str:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dorylax.experiments.report.charts import stacked_bars
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
 from dorylax.experiments.report.inside import breakdown_figure
-from dorylax.experiments.report.page import Report, Section, render
+from dorylax.experiments.report.page import Section, render
 from dorylax.experiments.report.tables import Table
 from dorylax.figure_style import INK, MUTED, SERIES, series
 from dorylax.observers.progress import dollars, duration
@@ -68,9 +68,8 @@ def write_what_if(
     values = "; ".join(f"{axis.replace('_', ' ')} {', '.join(map(str, of))}" for axis, of in axes.items())
     state = f"{len(search.tried)} of {search.points} points simulated"
     state += f", {len(refused)} of which do not fit" if refused else ""
-    report = Report(
+    page = render(
         title=f"What if: {search.name}",
-        question="",
         answers=[answer],
         top=top,
         description=f"{found.total_epochs} epochs each with {values}.",
@@ -80,7 +79,7 @@ def write_what_if(
         files=files,
         environment=[("dorylax", __version__), ("cluster", found.cluster.name)],
     )
-    write_file(path, render(report))
+    write_file(path, page)
 
 
 def _sentences(search: Search, picked: Point | None, wishes: Wishes) -> list[str]:
@@ -125,38 +124,27 @@ def front_figure(search: Search, picked: Point | None, wishes: Wishes) -> NamedF
 
     def draw(width: float) -> Figure:
         figure, axes = one_axes(width, 0.5)
-        prices = [(search.at(point).seconds, search.at(point).bill.total) for point in search.front]
-        axes.plot(*zip(*prices, strict=True), color=MUTED.light, linewidth=1.2, drawstyle="steps-post", zorder=1)
+        steps = data[data["front"]].sort_values(["seconds", "dollars"], ascending=[True, False])
+        line: dict[str, Any] = {"color": MUTED.light, "linewidth": 1.2, "drawstyle": "steps-post", "zorder": 1}
+        axes.plot(steps["seconds"], steps["dollars"], **line)
         for place, group in enumerate(data["group"].unique()):
             mine, color = data[data["group"] == group], series(1 + place)
             for on_front, part in mine.groupby("front"):
-                axes.scatter(
-                    part["seconds"],
-                    part["dollars"],
-                    s=44 if on_front else 20,
-                    facecolors=color if on_front else "none",
-                    edgecolors=color,
-                    linewidths=1.1,
-                    zorder=3 if on_front else 2,
-                )
+                style: dict[str, Any] = {"s": 20, "facecolors": "none", "zorder": 2}
+                style = {"s": 44, "facecolors": color, "zorder": 3} if on_front else style
+                axes.scatter(part["seconds"], part["dollars"], edgecolors=color, linewidths=1.1, **style)
             axes.scatter([], [], s=44, color=color, label=group)
         if picked is not None:
             ring = data[data["picked"]]
-            style: dict[str, Any] = {
-                "facecolors": "none",
-                "edgecolors": INK.light,
-                "linewidths": 1.6,
-                "label": "picked",
-            }
+            style = {"facecolors": "none", "edgecolors": INK.light, "linewidths": 1.6, "label": "picked"}
             axes.scatter(ring["seconds"], ring["dollars"], s=190, **style)
-        for limit, line in ((wishes.deadline, axes.axvline), (wishes.budget, axes.axhline)):
+        for limit, bound in ((wishes.deadline, axes.axvline), (wishes.budget, axes.axhline)):
             if limit is not None:
-                line(limit, color=INK.light, linewidth=1, linestyle=(0, (4, 3)))
+                bound(limit, color=INK.light, linewidth=1, linestyle=(0, (4, 3)))
         for which, values in (("x", data["seconds"]), ("y", data["dollars"])):
             if values.min() > 0 and values.max() / values.min() >= _LOGARITHMIC:
                 logarithmic(axes, which)
-        axes.set_xlabel("simulated seconds of the whole run")
-        axes.set_ylabel("US dollars")
+        axes.set(xlabel="simulated seconds of the whole run", ylabel="US dollars")
         legend(figure, axes, width)
         return figure
 

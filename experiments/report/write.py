@@ -8,7 +8,7 @@ import shlex
 import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,14 @@ import numpy as np
 import pandas  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
-from dorylax.experiments.analysis import Finding, Group, Variant, analyse, pool
+from dorylax.experiments.analysis import Finding, Group, analyse, pool
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.folder import Study, parts_of
-from dorylax.experiments.measures import MEASURES, QUESTIONS, RATIO
+from dorylax.experiments.measures import MEASURES, RATIO
 from dorylax.experiments.names import short_name
-from dorylax.experiments.outcome import RunOutcome
-from dorylax.experiments.report.charts import Mark, Panel, accuracy_figure, forest
+from dorylax.experiments.report.charts import accuracy_figure, forest
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
-from dorylax.experiments.report.inside import breakdown_figure, staleness_figure, timeline_figure
-from dorylax.experiments.report.page import Report, Section, write_pages
+from dorylax.experiments.report.inside import read_trace, staleness_figure, trace_figures
+from dorylax.experiments.report.page import Section, write_pages
 from dorylax.experiments.report.servers import Loads, server_tables
 from dorylax.experiments.report.tables import (
     Table,
@@ -36,18 +34,15 @@ from dorylax.experiments.report.tables import (
     target_table,
     verdict_table,
 )
-from dorylax.experiments.report.timeline import TimelineTask, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.runner import directory
-from dorylax.experiments.seed_statistics import Interval
-from dorylax.experiments.sweep import CONFIGS, SEED, Sweep
+from dorylax.experiments.sweep import CONFIGS, SEED, RunOutcome, Study, Sweep
 from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, published_pairs
-from dorylax.figure_style import INK, MUTED, PANEL, series
+from dorylax.figure_style import MUTED, PANEL, series
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import servers
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
 
 _HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
-_TIMELINES = 4  # variants in one figure
 
 
 def write_report(studies: Sequence[Study], folder: Path) -> Path:
@@ -60,121 +55,114 @@ def write_report(studies: Sequence[Study], folder: Path) -> Path:
     Returns:
         The path of report.html.
     """
-    parts = [part for study in studies for part in parts_of(study)]
-    analysed = [(part, analyse(part)) for part in parts]
-    found, top = _top(analysed)
+    analysed = [(part, analyse(part)) for study in studies for part in study.parts]
+    several = len(analysed) > 1
     sections = [
         section
         for number, (part, groups) in enumerate(analysed)
-        for section in _sections(part, groups, f"{number}-" * (len(analysed) > 1), several=len(analysed) > 1)
+        for section in _sections(part, groups, f"{number}-" * several, several=several)
     ]
-    outcomes = [one for study in studies for one in study.outcomes]
-    report = Report(
-        title=" + ".join(study.sweep.title or study.sweep.name for study in studies),
-        question=" ".join(study.sweep.question for study in studies).strip(),
-        answers=found,
-        top=top,
-        description=" ".join(study.sweep.description for study in studies).strip(),
+    sweeps, outcomes = [study.sweep for study in studies], [one for study in studies for one in study.outcomes]
+    return write_pages(
+        folder,
+        title=" + ".join(_title(sweep) for sweep in sweeps),
+        question=" ".join(sweep.question for sweep in sweeps).strip(),
+        answers=answers(analysed),
+        top=_top(analysed),
+        description=" ".join(sweep.description for sweep in sweeps).strip(),
         state=_state(outcomes),
         sections=sections,
         commands=[command(study) for study in studies],
-        files=[file for study in studies for file in _files(study.sweep)],
+        files=[file for sweep in sweeps for file in _files(sweep)],
         environment=_environment(outcomes),
         failures=[(one.run.label, one.error or "") for one in outcomes if one.status == "failed"],
-        warnings=list(dict.fromkeys(line for study in studies for line in confounders(study.sweep))),
+        warnings=list(dict.fromkeys(line for sweep in sweeps for line in confounders(sweep))),
     )
-    return write_pages(report, folder)
 
 
-def _top(analysed: Analysed) -> tuple[list[str], Section]:
-    """The answers, with the figure and the table that support them."""
-    found = answers(analysed)
-    pairs = {
-        study.sweep.title or study.sweep.name: pairs for study, groups in analysed if (pairs := published_pairs(groups))
-    }
-    if pairs and (len(analysed) > 1 or analysed[0][0].sweep.simulated):
-        return found, Section(figures=[_agreement_figure(pairs)], tables=[_agreement_table(analysed)])
-    figures: list[NamedFigure] = []
-    tables: list[Table] = []
+def _title(sweep: Sweep) -> str:
+    return sweep.title or sweep.name
+
+
+def _top(analysed: Analysed) -> Section:
+    """The figure and the table that support the answers."""
+    several = len(analysed) > 1
+    pairs = {_title(study.sweep): pairs for study, groups in analysed if (pairs := published_pairs(groups))}
+    if pairs and (several or analysed[0][0].sweep.simulated):
+        return Section(figures=[_agreement_figure(pairs)], tables=[_agreement_table(pairs)])
+    figures, tables = list[NamedFigure](), list[Table]()
     for number, (study, groups) in enumerate(analysed):
-        several, comparison = len(analysed) > 1, study.sweep.comparison
         compared = [group for group in groups if group.findings]
-        figure = _answer_figure(study, groups, compared, f"{number}-" * several)
-        figures += [figure] if figure is not None and not figures else []
+        if not figures and (figure := _answer_figure(groups, compared, f"{number}-" * several)) is not None:
+            figures.append(figure)
         findings = pool(compared) or (compared[0].findings if compared else [])
-        if comparison is not None and any(one.compared for one in findings):
-            title = (study.sweep.title or study.sweep.name) if several else ""
-            virtual = all(run.virtual for run in study.sweep.runs)
-            tables.append(verdict_table(title, compared, findings, comparison.asks, virtual=virtual))
-    return found, Section(figures=figures, tables=tables)
+        if any(one.compared for one in findings):
+            tables.append(verdict_table(_title(study.sweep) * several, compared, findings))
+    return Section(figures=figures, tables=tables)
 
 
-def _answer_figure(study: Study, groups: Sequence[Group], compared: Sequence[Group], prefix: str) -> NamedFigure | None:
+def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: str) -> NamedFigure | None:
     """Accuracy against time with the target; of several groups and of simulations the ratios that are asked about."""
-    comparison = study.sweep.comparison
-    if len(compared) > 1 and comparison is not None:
-        return _overview(compared, pool(compared), comparison.asks, f"{prefix}overview")
+    if len(compared) > 1:
+        return _overview(compared, pool(compared), f"{prefix}overview")
     group = compared[0] if compared else groups[0]
-    if group.simulated:
-        return _ratio_figure(group, f"{prefix}ratios")
-    return accuracy_figure(group, "time", prefix, 0.42)
+    return _ratio_figure(group, f"{prefix}ratios") if group.simulated else accuracy_figure(group, "time", prefix, 0.42)
 
 
-def _overview(groups: Sequence[Group], pooled: Sequence[Finding], asks: str, name: str) -> NamedFigure | None:
+def _overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> NamedFigure | None:
     """The answer in each group and on the mean, a panel per variant."""
-    rows = [*(group.name for group in groups), *["mean over groups"] * bool(pooled)]
-    measure = QUESTIONS[asks].of(simulated=groups[0].simulated)
-    panels = []
+    question, measure = pooled[0].question, pooled[0].measure
+    rows: list[dict[str, Any]] = []
     for place, variant in enumerate(dict.fromkeys(one.name for group in groups for one in group.findings)):
-        marks = []
         for group in groups:
             found = next((one for one in group.findings if one.name == variant), None)
-            each = next((one for one in group.variants if one.name == variant), None)
-            theirs = None if each is None else group.published_ratio(each, measure)
-            marks.append(_mark(found, asks, measure, series(1 + place), theirs))
-        marks += [_mark(one, asks, measure, INK.light)._replace(bold=True) for one in pooled if one.name == variant]
-        panels.append(Panel(variant, marks, 0.0 if asks == "accuracy" else 1.0))
-    unit = "points of test accuracy" if asks == "accuracy" else f"{QUESTIONS[asks].noun}, ×"
+            theirs = group.published_ratio(variant, measure)
+            rows.append(_mark((variant, group.name), found, measure, series(1 + place), theirs))
+        rows += [_mark((variant, "mean over groups"), one, measure) for one in pooled if one.name == variant]
+    accuracy = measure == "accuracy"
+    title = (
+        f"In each group: {'points of test accuracy' if accuracy else f'{question.noun}, ×'}, relative to the baseline"
+    )
     source = groups[0].source if any(group.published for group in groups) else None
-    return forest(name, f"In each group: {unit}, relative to the baseline", panels, rows, source=source)
+    return forest(name, title, rows, 0.0 if accuracy else 1.0, source)
 
 
-def _mark(found: Finding | None, asks: str, measure: str, color: str, theirs: float | None = None) -> Mark:
+def _mark(
+    place: tuple[str, str], found: Finding | None, measure: str, color: str = "", theirs: float | None = None
+) -> dict[str, Any]:
+    """A row of `forest` in a panel: the ratio of a measure, or the difference of accuracies in points."""
+    mark = {
+        "panel": place[0],
+        "row": place[1],
+        "bound": "",
+        **dict.fromkeys(("estimate", "low", "high", "seeds"), np.nan),
+    }
+    mark |= {"published": np.nan if theirs is None else theirs, "color": color}
     if found is None or not found.compared:
-        return Mark(color, None, published=theirs)
-    if asks == "accuracy":
-        one = found.differences.get("accuracy")
-        points = None if one is None else Interval(100 * one.estimate, 100 * one.low, 100 * one.high, one.seeds)
-        return Mark(color, points)
-    return Mark(color, found.ratios.get(measure), found.sign or "", theirs)
+        return mark
+    scale, bound = (100, "") if measure == "accuracy" else (1, found.sign or "")
+    if (one := found.accuracy if measure == "accuracy" else found.ratios.get(measure)) is not None:
+        ends = {"estimate": scale * one.estimate, "low": scale * one.low, "high": scale * one.high}
+        mark |= {"bound": bound, **ends, "seeds": one.seeds}
+    return mark
 
 
 def _ratio_figure(group: Group, name: str) -> NamedFigure | None:
     """Ratios to the baseline in one group, a panel per measure."""
     if group.baseline is None or not group.findings:
         return None
-    measures: Sequence[str] = group.measures
-    if group.simulated:
-        measures = ("seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds", "dollars", "value")
     titles = {"epochs": "epochs to target, ×", "seconds": "time to target, ×", "dollars": "cost to target, ×"}
     if group.simulated:
-        titles = {measure: f"{MEASURES[measure].title}, ×" for measure in measures}
-    shown = [
-        (place, one) for place, one in enumerate(group.variants) if one.finding is not None and not one.is_baseline
+        time = "seconds" if f"seconds{RATIO}" in group.published else "epoch_seconds"
+        titles = {measure: f"{MEASURES[measure].title}, ×" for measure in (time, "dollars", "value")}
+    rows = [
+        _mark((title, one.name), one.finding, measure, series(place), group.published_ratio(one.name, measure))
+        for measure, title in titles.items()
+        for place, one in enumerate(group.variants)
+        if one.finding is not None and not one.is_baseline
     ]
-    panels = [
-        Panel(
-            titles[measure],
-            [
-                _mark(one.finding, "time", measure, series(place), group.published_ratio(one, measure))
-                for place, one in shown
-            ],
-        )
-        for measure in measures
-    ]
-    title = f"Relative to {group.baseline.name}"
     source = group.source if group.published else None
-    return forest(name, title, panels, [one.name for _, one in shown], source=source)
+    return forest(name, f"Relative to {group.baseline.name}", rows, source=source)
 
 
 def _agreement_figure(pairs: dict[str, list[tuple[str, float, float]]]) -> NamedFigure:
@@ -208,22 +196,19 @@ def _agreement_figure(pairs: dict[str, list[tuple[str, float, float]]]) -> Named
     return NamedFigure("published", title, f"{title}. " + "; ".join(told), draw, data)
 
 
-def _agreement_table(analysed: Analysed) -> Table:
+def _agreement_table(pairs: Mapping[str, Sequence[tuple[str, float, float]]]) -> Table:
     rows = []
-    for study, groups in analysed:
-        factors = [ours / theirs for _, ours, theirs in published_pairs(groups)]
-        if not factors:
-            continue
-        worst = max(factors, key=lambda one: abs(np.log(one)))
-        near = sum(abs(one - 1) <= WITHIN for one in factors)
+    for part, found in pairs.items():
+        logarithms = np.log([ours / theirs for _, ours, theirs in found])
+        near = int((np.abs(np.exp(logarithms) - 1) <= WITHIN).sum())
         rows.append(
             {
-                "part": study.sweep.title or study.sweep.name,
-                "published": str(len(factors)),
+                "part": part,
+                "published": str(len(found)),
                 f"within {100 * WITHIN:.0f} %": str(near),
-                "median deviation": f"{100 * (np.exp(np.median(np.abs(np.log(factors)))) - 1):.0f} %",
-                "largest, ours / published": f"{worst:.2f}",
-                "verdict": "reproduced" if near == len(factors) else "partly" if near else "not reproduced",
+                "median deviation": f"{100 * (np.exp(np.median(np.abs(logarithms))) - 1):.0f} %",
+                "largest, ours / published": f"{np.exp(logarithms[np.abs(logarithms).argmax()]):.2f}",
+                "verdict": "reproduced" if near == len(found) else "partly" if near else "not reproduced",
             }
         )
     return Table.of("", rows, "Ratios to the baseline of each part. Details follow by part.")
@@ -231,30 +216,24 @@ def _agreement_table(analysed: Analysed) -> Table:
 
 def _sections(study: Study, groups: Sequence[Group], prefix: str, *, several: bool) -> list[Section]:
     """A section with pooled details if there are several groups, and one for each group."""
-    comparison, sections = study.sweep.comparison, list[Section]()
-    virtual = all(run.virtual for run in study.sweep.runs)
-    whose = f"{study.sweep.title or study.sweep.name}: " * several
-    said = [text for text in (study.sweep.description, answer(study.sweep, groups)) if text and several]
+    sweep, sections = study.sweep, list[Section]()
+    whose = f"{_title(sweep)}: " * several
+    said = [text for text in (sweep.description, answer(sweep, groups)) if text and several]
     compared = [group for group in groups if group.findings]
-    if comparison is not None and len(compared) > 1 and any(one.compared for one in pool(compared)):
-        tables = [verdict_table("Mean over groups", compared, pool(compared), comparison.asks, virtual=virtual)]
-        tables = tables if several else []
-        for name, mine in _pools(compared, comparison.over):
-            tables.append(
-                verdict_table(f"Mean over groups ({name})", mine, pool(mine), comparison.asks, virtual=virtual)
-            )
-        tables.append(group_verdicts(compared, comparison.asks, virtual=virtual))
-        differing = settings_table([(group.name, group.common) for group in groups], "group")
-        tables += [differing._replace(title="Settings of the groups")] if differing is not None else []
-        figure = _overview(compared, pool(compared), comparison.asks, f"{prefix}overview") if several else None
+    pooled = pool(compared)
+    if sweep.comparison is not None and any(one.compared for one in pooled):
+        pools = [("Mean over groups", compared)] * several
+        pools += [(f"Mean over groups ({name})", mine) for name, mine in _pools(compared, sweep.comparison.over)]
+        tables = [verdict_table(name, mine, pool(mine)) for name, mine in pools]
+        differing = settings_table("Settings of the groups", [(group.name, group.common) for group in groups], "group")
+        tables += [group_verdicts(compared), *([] if differing is None else [differing])]
+        figure = _overview(compared, pooled, f"{prefix}overview") if several else None
         sections.append(Section(f"{whose}all groups", said, [figure] if figure else [], tables))
         said = []
     for number, group in enumerate(groups):
         name = f"{prefix}{number}-" if len(groups) > 1 else prefix
         title = f"{whose}{group.name}".removesuffix(": ")
-        sections.append(
-            _section(title, said, group, study, name, virtual=virtual, alone=not several and len(groups) == 1)
-        )
+        sections.append(_section(title, said, group, study, name, alone=not several and len(groups) == 1))
         said = []
     return sections
 
@@ -268,22 +247,24 @@ def _pools(groups: Sequence[Group], over: Sequence[str]) -> list[tuple[str, list
     return [(name, mine) for name, mine in found.items() if 1 < len(mine) < len(groups)]
 
 
-def _section(
-    title: str, sentences: Sequence[str], group: Group, study: Study, name: str, *, virtual: bool, alone: bool
-) -> Section:
-    comparison, tables = study.sweep.comparison, list[Table | None]()
-    if not alone and comparison is not None and any(one.compared for one in group.findings):
-        tables.append(verdict_table("Verdicts", [group], group.findings, comparison.asks, virtual=virtual))
-    tables += [target_table(group, virtual=virtual), results_table(group, virtual=virtual), losses_table(group)]
-    tables.append(settings_table(_configurations(group, study.sweep), "variant"))
-    loads = _loads(group, study.folder)
-    if group.simulated:
-        figures = [None if alone else _ratio_figure(group, f"{name}ratios")]
-    else:
-        time = None if alone else accuracy_figure(group, "time", name)
-        figures = [time, accuracy_figure(group, "epochs", name), accuracy_figure(group, "cost", name)]
+def _section(title: str, sentences: Sequence[str], group: Group, study: Study, name: str, *, alone: bool) -> Section:
+    tables, figures = list[Table | None](), list[NamedFigure | None]()
+    if not alone and any(one.compared for one in group.findings):
+        tables.append(verdict_table("Verdicts", [group], group.findings))
+    tables += [target_table(group), results_table(group), losses_table(group)]
+    first = {tuple(run.setting.items()): run.dotted() for run in reversed(study.sweep.runs)}
+    settings = [(one.name, {**first[tuple(one.setting.items())], SEED: None}) for one in group.variants]
+    tables.append(settings_table("Different settings", settings, "variant"))
+    loads: dict[str, Loads] = {}
+    if not alone:
+        figures.append(
+            _ratio_figure(group, f"{name}ratios") if group.simulated else accuracy_figure(group, "time", name)
+        )
+    if not group.simulated:
+        figures += [accuracy_figure(group, "epochs", name), accuracy_figure(group, "cost", name)]
         figures += [_ratio_figure(group, f"{name}ratios"), staleness_figure(group, name)]
-        figures += _trace_figures(group, study.folder, name)
+        loads, traces = _inside(group, study)
+        figures += trace_figures(traces, name)
     return Section(
         title,
         sentences,
@@ -293,50 +274,22 @@ def _section(
     )
 
 
-def _configurations(group: Group, sweep: Sweep) -> list[tuple[str, dict[str, Any]]]:
-    """The configuration of each variant with all defaults, without the seed."""
-    first = {tuple(run.setting.items()): run for run in reversed(sweep.runs)}
-    return [
-        (one.name, {key: value for key, value in first[tuple(one.setting.items())].dotted().items() if key != SEED})
-        for one in group.variants
-    ]
-
-
-def _loads(group: Group, folder: Path) -> dict[str, Loads]:
-    """Server loads of each variant, from its first run."""
-    found = {}
-    for variant, left in _first_runs(group, folder):
+def _inside(group: Group, study: Study) -> tuple[dict[str, Loads], dict[str, tuple[pandas.DataFrame, int]]]:
+    """Server loads of each variant, and the tasks of its trace with the epochs trained, from its first run."""
+    loads, traces = dict[str, Loads](), dict[str, tuple[pandas.DataFrame, int]]()
+    for variant in group.variants:
+        if not variant.runs or study.folder is None:
+            continue
+        run = variant.runs[0]
+        left = RunDirectory.open(directory(study.folder, run.run))
         if left.servers_path.is_file():
             with _warned():
-                if (loads := Loads.of(variant.runs[0], servers.read(left.servers_path))) is not None:
-                    found[variant.name] = loads
-    return found
-
-
-def _trace_figures(group: Group, folder: Path, name: str) -> list[NamedFigure | None]:
-    """Timelines and time of tasks, from the trace of each variant's first run."""
-    timelines: dict[str, list[TimelineTask]] = {}
-    seconds: dict[str, dict[str, float]] = {}
-    samples: dict[str, tuple[int, int]] = {}
-    for variant, left in _first_runs(group, folder):
+                if (found := Loads.of(run, servers.read(left.servers_path))) is not None:
+                    loads[variant.name] = found
         with _warned():
-            if (trace := read_trace(left.trace_path)) is None:
-                continue
-            seconds[variant.name] = task_seconds(trace)
-            if (traced := traced_epochs(trace)) < (trained := variant.runs[0].summary["epochs"]):
-                samples[variant.name] = traced, trained
-            if len(timelines) < _TIMELINES:
-                timelines[variant.name] = one_epoch(trace)
-    return [timeline_figure(timelines, name, samples), breakdown_figure(seconds, name, samples)]
-
-
-def _first_runs(group: Group, folder: Path) -> list[tuple[Variant, RunDirectory]]:
-    """Variants with the directory of their first trained run."""
-    return [
-        (variant, RunDirectory.open(directory(folder, variant.runs[0].run)))
-        for variant in group.variants
-        if variant.runs and not group.simulated
-    ]
+            if (tasks := read_trace(left.trace_path)) is not None:
+                traces[variant.name] = tasks, run.summary["epochs"]
+    return loads, traces
 
 
 @contextlib.contextmanager
@@ -350,10 +303,10 @@ def _warned() -> Iterator[None]:
 
 def command(study: Study) -> str:
     """The command that runs a sweep again from the current folder."""
-    sweep, folder = study.sweep, os.path.relpath(study.folder)
+    sweep, folder = study.sweep, os.path.relpath(study.folder or ".")
     words = ["dorylax"] if shutil.which("dorylax") else [Path(sys.executable).name, "-m", "dorylax"]
     if not sweep.axes and not sweep.parts and sweep.file is None:  # made by `dorylax train`
-        config = directory(study.folder, sweep.runs[0]) / "config.yaml"
+        config = directory(Path(folder), sweep.runs[0]) / "config.yaml"
         return shlex.join([*words, "train", "--config", os.path.relpath(config), "--seeds", str(len(sweep.runs))])
     shipped = CONFIGS / f"{sweep.name}.yaml"
     if shipped.is_file() and shipped.read_text(encoding="utf-8") == sweep.text:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dorylax.experiments.durations import known_seconds, typical_seconds
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.execution import known_seconds, typical_seconds
+from dorylax.experiments.sweep import RunOutcome
 from dorylax.experiments.sweep_file import read
 
 _RUNS = read("grid: {model.name: [gcn, gat, mlp]}\nseeds: 3\n", "s.yaml", "s").runs

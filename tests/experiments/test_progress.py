@@ -8,9 +8,8 @@ from collections.abc import Mapping
 import pytest
 from support.manual_clock import ManualClock
 
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import read
 from dorylax.trainer import EpochRecord
 

@@ -22,11 +22,10 @@ from dorylax.experiments import execution, table
 from dorylax.experiments import run as run_module
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.folder import read_study
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.progress import SweepProgress
-from dorylax.experiments.run import _Place, main
+from dorylax.experiments.run import _at_a_time, main
 from dorylax.experiments.runner import error_file
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import load, read
 from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
@@ -431,7 +430,7 @@ def test_how_many_at_a_time(
     clock = "virtual" if virtual else "real"
     text = f"base: {{pipeline.clock: {clock}}}\ngrid: {{pipeline.servers: [1]}}\nseeds: 9\n"
     monkeypatch.setattr(run_module, "cores", lambda: 3)
-    assert _Place(given, None, None).here(read(text, "s.yaml", "s").runs[:runs]) == expected
+    assert _at_a_time(read(text, "s.yaml", "s").runs[:runs], given) == expected
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from support.run_directories import begun
 
 from dorylax.config import schema
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import DataCache, clear_errors, directory, error_file, fail, inspect, run_one
+from dorylax.experiments.sweep import RunOutcome
 from dorylax.experiments.sweep_file import read
 from dorylax.machine import Limit
 from dorylax.runs.result import EpochRecord

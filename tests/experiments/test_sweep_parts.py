@@ -8,8 +8,7 @@ import pytest
 
 from dorylax.config import ConfigError
 from dorylax.experiments.confounding import confounders
-from dorylax.experiments.outcome import RunOutcome, of_part
-from dorylax.experiments.sweep import Sweep, select
+from dorylax.experiments.sweep import RunOutcome, Study, Sweep, select
 from dorylax.experiments.sweep_file import read
 
 TEXT = """\
@@ -50,8 +49,8 @@ def test_runs_of_all_parts_each_once() -> None:
     assert one.runs[0].label != other.runs[0].label
     assert [run.key for run in sweep.runs] == [one.runs[0].key, one.runs[1].key, other.runs[1].key]
     assert confounders(sweep) == []
-    outcomes = {run.key: RunOutcome(run, "open") for run in sweep.runs}
-    assert [outcome.run for outcome in of_part(other, outcomes)] == list(other.runs)
+    study = Study(sweep, [RunOutcome(run, "open") for run in sweep.runs], None)
+    assert [[outcome.run for outcome in part.outcomes] for part in study.parts] == [list(one.runs), list(other.runs)]
     assert _read(TEXT) == sweep
 
 

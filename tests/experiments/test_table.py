@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dorylax.config import RunConfig
-from dorylax.experiments.outcome import RunOutcome
+from dorylax.experiments.sweep import RunOutcome, Study
 from dorylax.experiments.sweep_file import read
 from dorylax.experiments.table import print_summary, summary_table, time_title
 
@@ -65,7 +65,8 @@ def test_a_printed_table_has_at_most_100_columns(capsys: pytest.CaptureFixture[s
     )
     sweep = read(text, "s.yaml", "s")
     losses = [{**_ONE, "final_loss": float(place)} for place in range(4)]
-    print_summary(sweep, [RunOutcome(run, "done", one) for run, one in zip(sweep.runs, losses, strict=True)], "title")
+    outcomes = [RunOutcome(run, "done", one) for run, one in zip(sweep.runs, losses, strict=True)]
+    print_summary(Study(sweep, outcomes, None), "title")
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 100
     assert any("learning_rate=0.0123456" in line for line in lines)

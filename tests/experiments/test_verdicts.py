@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dorylax.experiments.analysis import Finding, Group, RunHistory, grouped, pool
-from dorylax.experiments.measures import MEASURES
+from dorylax.experiments.measures import MEASURES, QUESTIONS
 from dorylax.experiments.report.tables import verdict_words
 from dorylax.experiments.sweep import Run, Sweep
 from dorylax.experiments.sweep_file import read
@@ -155,7 +155,7 @@ def test_a_group_that_misses_the_target_is_a_failure_of_the_whole() -> None:
         "On the mean over 3 groups, no variant is faster than pipe: async S=1 misses the target in 1 of 3 groups."
     )
     (found,) = pool(groups)
-    assert verdict_words(found, "time", simulated=False) == "misses the target in 1 of 3 groups; as accurate"
+    assert verdict_words(found) == "misses the target in 1 of 3 groups; as accurate"
 
 
 def test_a_group_that_contradicts_the_mean_is_told() -> None:
@@ -167,7 +167,7 @@ def test_a_group_that_contradicts_the_mean_is_told() -> None:
     assert "no variant is faster than pipe in every group: async S=1 comes closest with 0.53 ×" in answer(whole, groups)
     (found,) = pool(groups)
     words = "depends on the group: faster in 2 of 3 groups, slower in 1; as accurate"
-    assert verdict_words(found, "time", simulated=False) == words
+    assert verdict_words(found) == words
 
 
 def test_before_anything_is_done_nothing_is_compared() -> None:
@@ -281,7 +281,7 @@ def test_simulated_groups_may_disagree() -> None:
     whole, groups = simulated("time", (0.5, 1.2))
     assert "no variant is faster than functions in every group: cpu comes closest with 0.85 ×" in answer(whole, groups)
     (found,) = pool(groups)
-    assert verdict(found, "time", simulated=True) == "depends on the group"
+    assert verdict(found) == "depends on the group"
 
 
 def test_published_ratios_are_the_question_if_there_are_some() -> None:
@@ -296,5 +296,5 @@ def test_published_ratios_are_the_question_if_there_are_some() -> None:
 
 
 def test_a_finding_without_reaching_runs_is_not_compared() -> None:
-    empty = Finding("x", {}, {}, 2, 0, 0, "", {}, {}, ("",), (), 0, {})
-    assert verdict_words(empty, "time", simulated=False) == "not compared"
+    empty = Finding("x", QUESTIONS["time"], False, {}, {}, 2, 0, 0, "", 0, 0, ("",), (), 0, {})
+    assert verdict_words(empty) == "not compared"

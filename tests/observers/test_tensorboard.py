@@ -228,7 +228,7 @@ def test_a_run_in_another_process(tmp_path: Path) -> None:
         with here, there:
             for message in (run, None):
                 here.send(message)
-            _serve(there, tmp_path, RunOptions(tensorboard=True), os.getpid())
+            _serve(there, tmp_path, RunOptions(tensorboard=True))
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

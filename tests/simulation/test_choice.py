@@ -66,8 +66,8 @@ def test_more_money_is_never_slower_and_more_time_never_dearer(prices, limit, mo
 def test_the_nearest_fits_first_where_limits_grow(prices, budget, deadline):
     wishes = Wishes(budget, deadline)
     found = nearest(prices, wishes)
-    factor = wishes.beyond(prices[found])
-    assert all(wishes.beyond(price) >= factor for price in prices)
+    factor = wishes.excess(prices[found])
+    assert all(wishes.excess(price) >= factor for price in prices)
     assert (factor <= 1) == (pick(prices, wishes) is not None)
 
 

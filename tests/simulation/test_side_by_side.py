@@ -11,9 +11,9 @@ import pytest
 from support.leftovers import children
 from support.processes import members, until
 
+from dorylax import spawning
 from dorylax.errors import RunError
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.simulation import side_by_side
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
 from dorylax.simulation.side_by_side import Task, outcomes
@@ -61,12 +61,12 @@ def test_a_search_that_is_left_leaves_no_process(others):
 
 
 def test_a_process_that_dies_is_said(others, monkeypatch):
-    class Killed(side_by_side._Worker):
-        def give(self, place: int, task: Task) -> None:
-            os.kill(self._process.pid, signal.SIGKILL)
-            super().give(place, task)
+    class Killed(spawning.Worker):
+        def send(self, message: object) -> None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            super().send(message)
 
-    monkeypatch.setattr(side_by_side, "_Worker", Killed)
+    monkeypatch.setattr(spawning, "Worker", Killed)
     with pytest.raises(RunError, match=r"^a process that simulated was killed by SIGKILL, as the system does"):
         list(outcomes([task(), task()], 2))
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dorylax.environment import environment
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import write_report
 from dorylax.experiments.runner import directory, fail
@@ -90,7 +91,8 @@ def leave(folder: Path, run: Run) -> None:
         }
         for epoch in range(EPOCHS)
     ]
-    noted = found.environment | {"schema": 1, "started": "2026-11-26T01:34:00+00:00"}  # the same bytes every day
+    started = {"schema": 1, "started": "2026-11-26T01:34:00+00:00"}  # the same bytes every day
+    noted = environment() | found.environment | started
     write_json(found.environment_path, sealed(noted))
     found.metrics_path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     synchronous = run.setting["pipeline.staleness"] is None

@@ -16,9 +16,8 @@ from support.leftovers import children
 
 from dorylax.experiments.executors import processes as jobs
 from dorylax.experiments.executors.processes import Processes
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.runner import USUAL, error_file, inspect
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import read
 from dorylax.trainer import EpochRecord
 

@@ -18,10 +18,9 @@ from dorylax.experiments.executors.base import Executor
 from dorylax.experiments.executors.in_process import InProcess
 from dorylax.experiments.executors.processes import Processes
 from dorylax.experiments.executors.ray_tasks import named_files, ray_tasks
-from dorylax.experiments.outcome import RunOutcome
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import directory, error_file
-from dorylax.experiments.sweep import Run
+from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import read
 from dorylax.settings.errors import ConfigError
 from dorylax.store.run_directory import RunDirectory

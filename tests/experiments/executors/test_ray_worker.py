@@ -6,12 +6,13 @@ import asyncio
 import dataclasses
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from dorylax.errors import RunError
-from dorylax.experiments.executors.ray_worker import Events, Surroundings, pack, unpack
+from dorylax.experiments.executors.ray_worker import Events, Surroundings, pack, scratch_folder, unpack
 from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
 
@@ -85,3 +86,13 @@ def test_an_attempt_continues_from_the_last_snapshot_and_earlier_attempts_are_no
         ]
 
     asyncio.run(check())
+
+
+def test_temporary_folders_are_apart_and_all_are_gone_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with scratch_folder() as first, scratch_folder() as second:
+        (first / "file").touch()
+        assert sorted(tmp_path.iterdir()) == sorted([first, second])
+    assert list(tmp_path.iterdir()) == []

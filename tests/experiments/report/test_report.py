@@ -8,6 +8,7 @@ import shutil
 import xml.etree.ElementTree as ET
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
@@ -16,7 +17,7 @@ from support.reports import EPOCHS, TARGET, TEXT, accuracy, seconds, sweep, trac
 
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import figures, page, write_report
-from dorylax.experiments.report.timeline import IN_VAIN, Trace, one_epoch, read_trace, task_seconds, traced_epochs
+from dorylax.experiments.report.inside import IN_VAIN, one_epoch, read_trace, task_seconds, traced_epochs
 from dorylax.experiments.report.write import command
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep_file import load, read
@@ -278,43 +279,55 @@ def test_the_command_works_where_the_user_is(
 # Figures from traces.
 
 
-def test_an_epoch_of_usual_length() -> None:
-    tasks = one_epoch(made())
-    assert max(task.end for task in tasks) == pytest.approx(0.5)  # not the first one's, which is twice as long
-    assert min(task.start for task in tasks) == 0
-    kinds = [(task.kind, task.lane) for task in tasks]
-    assert ("network", "network 0") in kinds
-    assert (IN_VAIN, "tensor 0") in kinds
-    assert ("WU", "parameters 0") in kinds
+def tasks_of(folder: Path, events: list[dict[str, Any]]) -> pandas.DataFrame:
+    """The tasks of a trace with these events."""
+    file = TraceFile.create(folder / "trace.json")
+    file.append([line_of(event) for event in events])
+    file.close()
+    return read_trace(folder / "trace.json")
 
 
-def test_where_a_sample_leaves_epochs_out_an_epoch_does_not_last_until_the_next_that_is_there() -> None:
+def test_an_epoch_of_usual_length(tmp_path: Path) -> None:
+    tasks = one_epoch(tasks_of(tmp_path, trace(0.5)))
+    assert tasks["end"].max() == pytest.approx(0.5)  # not the first one's, which is twice as long
+    assert tasks["start"].min() == 0
+    kinds = {(task.kind, task.lane) for task in tasks.itertuples()}
+    assert {("network", "network 0"), (IN_VAIN, "tensor 0"), ("WU", "parameters 0")} <= kinds
+
+
+def test_where_a_sample_leaves_epochs_out_an_epoch_does_not_last_until_the_next_that_is_there(tmp_path: Path) -> None:
     """Epochs 0 and 1 take a second each, as does 50, whose tasks in an asynchronous run lie beside those of 51."""
     times = {0: (0, 1), 1: (1, 4), 50: (50, 51), 51: (51, 54), 80: (80, 83), 90: (90, 93)}
-    task = {"name": "GA", "pid": 0, "tid": 0}
-    tasks = [
-        {**task, "ts": 1e6 * start, "dur": 1e6 * (end - start), "args": {"epoch": epoch, "kind": "graph"}}
+    task = {"name": "GA", "ph": "X", "cat": "graph", "pid": 0, "tid": 0}
+    events = [
+        {
+            **task,
+            "ts": 1e6 * start,
+            "dur": 1e6 * (end - start),
+            "args": {"epoch": epoch, "kind": "graph", "server": 0, "interval": 0},
+        }
         for epoch, (start, end) in times.items()
     ]
-    trace = Trace(tasks, {(0, 0): "graph 0"})
-    assert max(task.end for task in one_epoch(trace)) == pytest.approx(1.0)
-    assert traced_epochs(trace) == 6
+    tasks = tasks_of(tmp_path, events)
+    assert one_epoch(tasks)["end"].max() == pytest.approx(1.0)
+    assert traced_epochs(tasks) == 6
 
 
-def test_a_lane_without_a_name_is_called_by_its_resource() -> None:
+def test_a_lane_without_a_name_is_called_by_its_resource(tmp_path: Path) -> None:
     """In a damaged trace."""
-    assert {task.lane for task in one_epoch(Trace(made().tasks, {}))} == {"graph", "tensor", "network", "parameters"}
+    tasks = tasks_of(tmp_path, [event for event in trace(0.5) if event["ph"] != "M"])
+    assert set(one_epoch(tasks)["lane"]) == {"graph", "tensor", "network", "parameters"}
 
 
-def test_seconds_of_tasks_per_epoch() -> None:
-    found = task_seconds(made())
+def test_seconds_of_tasks_per_epoch(tmp_path: Path) -> None:
+    found = task_seconds(tasks_of(tmp_path, trace(0.5)))
     # Three epochs of 1, 0.5 and 0.5 seconds; a fifth of each for every task.
     assert found == pytest.approx(dict.fromkeys(("AV", "network", "GA", IN_VAIN, "WU"), 2.0 / 15))
 
 
 def test_no_trace_is_none(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "trace.json") is None
-    assert one_epoch(Trace([], {})) == []
+    assert one_epoch(tasks_of(tmp_path, [])).empty
 
 
 @pytest.mark.parametrize(
@@ -334,16 +347,13 @@ def test_no_trace_is_none(tmp_path: Path) -> None:
 )
 def test_a_trace_with_damaged_events_is_shown_as_far_as_it_is_whole(tmp_path: Path, damage: tuple[str, str]) -> None:
     path = tmp_path / "trace.json"
-    file = TraceFile.create(path)
-    file.append([line_of(event) for event in trace(0.5)])
-    file.close()
-    whole = len(list(read_trace(path).tasks))
+    whole = len(tasks_of(tmp_path, trace(0.5)))
     for place in range(path.read_text().count(damage[0])):
         damaged = tmp_path / "damaged.json"
         parts = path.read_text().split(damage[0])
         damaged.write_text(damage[0].join(parts[: place + 1]) + damage[1] + damage[0].join(parts[place + 1 :]))
         found = read_trace(damaged)
-        assert len(list(found.tasks)) <= whole
+        assert len(found) <= whole
         one_epoch(found)
         task_seconds(found)
         traced_epochs(found)
@@ -382,10 +392,10 @@ def test_of_servers_what_a_killed_process_has_of_its_last_epoch_is_left_out(fold
     ("damage", "message"),
     [
         (
-            ('"graph_tasks": 10', '"graph_tasks": 11'),
+            ('"graph_threads": 2', '"graph_thread": 2'),
             r"servers\.jsonl is damaged \(line 1: .*the report goes without it",
         ),
-        (('"schema": 1', '"schema": 9'), r"servers\.jsonl.*the report goes without it"),
+        (('"schema": 2', '"schema": 9'), r"servers\.jsonl.*the report goes without it"),
     ],
 )
 def test_a_report_goes_without_servers_that_are_damaged(tmp_path: Path, damage: tuple[str, str], message: str) -> None:
@@ -411,10 +421,3 @@ def test_a_report_goes_without_a_trace_that_is_none(tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert "0-accuracy-epochs.svg" in names
     assert "0-timelines.svg" not in names
-
-
-def made() -> Trace:
-    """Epochs of half a second, the first of one."""
-    events = trace(0.5)
-    lanes = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["ph"] == "M"}
-    return Trace([one for one in events if one["ph"] == "X"], lanes)
