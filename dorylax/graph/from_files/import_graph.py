@@ -5,15 +5,15 @@ DuckDB reads and sorts the edges in the folder NAME.import. An interrupted impor
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, final
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dorylax.errors import DorylaxError
 from dorylax.graph.array_folder import FolderWriter, check_target, scratch_folder, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
@@ -46,13 +46,6 @@ _SPLIT = (
 _LEAST_BUFFERS = 1 << 26
 _LIBRARIES = 5 << 25  # bytes of pandas and of chunks of results
 _ROW_BYTES = 24  # of an edge in DuckDB's tables and sorted runs, without values
-
-
-@final
-class DiskSpaceError(DorylaxError, OSError):
-    """The disk is too small for the import."""
-
-    user_error = False
 
 
 class Estimate(NamedTuple):
@@ -151,10 +144,9 @@ def import_graph(
 
     Raises:
         GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
-        DiskSpaceError: The disk has less space than the import needs.
         ImportMemoryError: The import needs more memory than `memory`.
         FolderHeldError: Another process imports to the same folder.
-        OSError: A source cannot be read, or the file system refuses.
+        OSError: A source cannot be read, the disk has less space than the import needs, or the file system refuses.
     """
     if memory < LEAST_MEMORY:
         raise GraphError(f"an import needs at least {gibibytes(LEAST_MEMORY)} of memory, got {gibibytes(memory)}")
@@ -309,14 +301,15 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
     """Return an estimate that the disk has room for.
 
     Raises:
-        DiskSpaceError: The disk has less room.
+        OSError: The disk has less room.
     """
     size = estimate.temporary_bytes + estimate.folder_bytes
     if size > estimate.free_bytes:
-        raise DiskSpaceError(
-            f"{path.parent}: about {estimate.edges:,} edges take about {gibibytes(size)} of disk, "
-            f"{gibibytes(estimate.temporary_bytes)} of it for a while, and {gibibytes(estimate.free_bytes)} are free: --out "
-            "on another disk"
+        raise OSError(
+            errno.ENOSPC,
+            f"about {estimate.edges:,} edges take about {gibibytes(size)} of disk, {gibibytes(estimate.temporary_bytes)} "
+            f"of it for a while, and {gibibytes(estimate.free_bytes)} are free: --out on another disk",
+            str(path.parent),
         )
     return estimate
 
