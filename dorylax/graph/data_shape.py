@@ -1,4 +1,4 @@
-"""How large a data set is: all that its memory depends on, known without its data."""
+"""Sizes of a data set, which determine its memory, abstract data of these sizes, and a description that identifies it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The features of a data set's vertices: a row of real numbers for each, given dense or in compressed sparse rows."""
+"""Inputs of a model: the features of vertices, dense or in compressed sparse rows, and further named arrays.
+
+Further inputs have a row per vertex or per edge and reach the model as keywords, as bool, int32 or float32.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Labels of a data set: classes, zeros and ones (multi-label), or targets of a custom loss.
+"""Labels of a data set (classes, zeros and ones for multi-label data, or targets of a custom loss), and masks of vertices.
 
-Shape and type decide the kind. Where two kinds are possible, `Dataset` asks for `num_classes` or `multilabel`.
+Shape and type decide the kind of labels. If two kinds are possible, `Dataset` asks for `num_classes` or `multilabel`. A mask
+holds truth values, zeros and ones, or vertex numbers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     FOLDER/manifest.json
     FOLDER/<name>.npy       one per array, in the format of `numpy.save`, C order
 
-The writer adds the manifest last, so a folder without one is incomplete.
+The writer adds the manifest last, so a folder without one is incomplete. Folders of partitions also hold shards.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Walking the entries of compressed sparse rows in bounded memory: spans of entries, and the row of each entry.
+"""Passes over the entries of compressed sparse rows in bounded memory: spans of entries, and the row of each entry.
 
 Passes over all edges go span by span, so that their memory does not grow with the graph and memory-mapped arrays are
 read once, front to back, without copies.

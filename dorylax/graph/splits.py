@@ -1,7 +1,7 @@
 """Splits of vertices into training, validation and test: random, by class, by numbers, or one of several that came along.
 
-`Dataset.with_split` takes them. All draws are the same for the same seed on every machine and NumPy version. Splits of
-edges are in `dorylax.graph.link_splits`.
+`Dataset.with_split` takes them. All draws are the same for the same seed on every machine and NumPy version, and are
+made piece by piece, so that their memory does not grow with the graph. Splits of edges are in `dorylax.graph.link_splits`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Checks on what users hand in: pure functions that pass, or raise a `GraphError` naming array, position and value.
+"""Checks of users' arrays: pure functions that pass, or raise a `GraphError` naming array, position and value.
+
+`check_room` and `check_disk` compare sizes with the memory and the disk before these are used.
 
 Builders and `Dataset` call these; nothing below the builders checks again. Checks read large arrays span by span.
 """

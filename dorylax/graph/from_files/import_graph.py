@@ -5,6 +5,7 @@ DuckDB reads and sorts the edges in the folder NAME.import. An interrupted impor
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -144,9 +145,9 @@ def import_graph(
 
     Raises:
         GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
-        RunError: The disk has less space than the import needs, or the import needs more memory than `memory`.
+        RunError: The import needs more memory than `memory`.
         FolderHeldError: Another process imports to the same folder.
-        OSError: A source cannot be read, or the file system refuses.
+        OSError: A source cannot be read, the disk has less space than the import needs, or the file system refuses.
     """
     if memory < LEAST_MEMORY:
         raise GraphError(f"an import needs at least {gibibytes(LEAST_MEMORY)} of memory, got {gibibytes(memory)}")
@@ -301,14 +302,15 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
     """Return an estimate that the disk has room for.
 
     Raises:
-        RunError: The disk has less room.
+        OSError: The disk has less room.
     """
     size = estimate.temporary_bytes + estimate.folder_bytes
     if size > estimate.free_bytes:
-        raise RunError(
-            f"{path.parent}: about {estimate.edges:,} edges take about {gibibytes(size)} of disk, "
-            f"{gibibytes(estimate.temporary_bytes)} of it for a while, and {gibibytes(estimate.free_bytes)} are free: --out "
-            "on another disk"
+        raise OSError(
+            errno.ENOSPC,
+            f"about {estimate.edges:,} edges take about {gibibytes(size)} of disk, {gibibytes(estimate.temporary_bytes)} "
+            f"of it for a while, and {gibibytes(estimate.free_bytes)} are free: --out on another disk",
+            str(path.parent),
         )
     return estimate
 

@@ -561,7 +561,7 @@ def test_what_it_takes_is_said_before(tmp_path, monkeypatch):
         "targets target (--target), values none (--values), vertices are numbers (--ids)",
     )
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9000, 4000, 5000))
-    with pytest.raises(RunError, match=r"about 300 edges take about 0\.0 GiB of disk, .* are free: --out on another"):
+    with pytest.raises(OSError, match=r"about 300 edges take about 0\.0 GiB of disk, .* are free: --out on another"):
         _import(tmp_path, [source])
     _same(tmp_path / "out", _in_memory(tmp_path, *_graph()))  # the old folder stays
 
@@ -570,7 +570,7 @@ def test_a_vertex_far_away_is_in_the_estimate(tmp_path, monkeypatch):
     (tmp_path / "e.csv").write_text("100000000,1\n")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(9000, 4000, 2**29))
     told = []
-    with pytest.raises(RunError, match=r"about 1 edges take about 0\.7 GiB of disk"):
+    with pytest.raises(OSError, match=r"about 1 edges take about 0\.7 GiB of disk"):
         _import(tmp_path, [tmp_path / "e.csv"], expected=told.append)
 
 
