@@ -12,7 +12,7 @@ import numpy as np
 
 from dorylax.cli.budget import Memory
 from dorylax.config.schema import DataConfig
-from dorylax.errors import InputError
+from dorylax.errors import InputError, named
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
@@ -23,10 +23,11 @@ from dorylax.graph.partition.locality import communities
 from dorylax.graph.partition.streamed_communities import communities_within
 from dorylax.graph.room import check_disk
 from dorylax.graph.stream.edge_rows import EdgeRows
-from dorylax.graph.stream.reordering import scratch_beside, stored_bytes, write_in_order
+from dorylax.graph.stream.reordering import stored_bytes, write_in_order
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
 from dorylax.memory.streamed_partition import MAPPED_SHARE, in_memory_bytes, streams
+from dorylax.store.durable import work_folder
 from dorylax.trainer.from_config import prepare_data
 
 
@@ -120,7 +121,8 @@ class _OnDisk:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-"))
                 self._scratch = Path(folder)
             else:
-                self._scratch = stack.enter_context(scratch_beside(out))
+                self._scratch = stack.enter_context(work_folder(out))
+                stack.enter_context(named(out))
             stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
             yield
 

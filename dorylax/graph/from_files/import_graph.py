@@ -1,14 +1,13 @@
 """Import graphs of any size: edges from files of several formats to the folder that `Graph.from_folder` reads.
 
-DuckDB reads and sorts the edges in the folder NAME.import. An interrupted import starts again.
+DuckDB reads and sorts the edges in a temporary folder beside the target. An interrupted import starts again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,7 +35,7 @@ from dorylax.graph.room import gibibytes
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable
 from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
-from dorylax.store.folder_lock import FolderHeldError, work_folder
+from dorylax.store.durable import work_folder
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
@@ -163,9 +162,8 @@ def import_graph(
         edges, count, of_folder = folder
         paths, num_vertices = [str(edges)], count if num_vertices is None else num_vertices
         vertices = vertices if vertices.paths else of_folder
-    work = path.with_name(f"{path.name}.import")
     buffers = max(memory - resident_bytes() - _LIBRARIES, _LEAST_BUFFERS)
-    with _held(work, path):
+    with work_folder(path) as work:
         tell = _Teller(progress)
         with Database(work, buffers, threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}
@@ -231,16 +229,6 @@ class _Teller:
         """Take the written share of the sorted edges."""
         self.stage = "arrays"
         self.share(done)
-
-
-@contextlib.contextmanager
-def _held(work: Path, path: Path) -> Iterator[None]:
-    """Lock and empty the folder of temporary files; empty it again at the end."""
-    try:
-        with work_folder(work):
-            yield
-    except FolderHeldError as error:
-        raise RunError(f"{path} is being imported by {error.holder}: wait for it, or give another --out") from None
 
 
 def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:

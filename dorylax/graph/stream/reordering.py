@@ -7,9 +7,8 @@ to the target, with names that start with a dot. The next process that writes th
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -41,7 +40,7 @@ from dorylax.graph.stream.row_sources import Source, blocks, row_bytes, rows_of
 from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_permutation
 from dorylax.machine import resident_bytes
-from dorylax.store.folder_lock import work_folder
+from dorylax.store.durable import work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
@@ -85,12 +84,11 @@ def reorder_on_disk(
 
     Raises:
         GraphError: The data set is damaged, memory or disk are too small, or `out` is something else.
-        FolderHeldError: Another process writes the same folder.
-        FileExistsError: A foreign file or folder has the name of the folder for temporary files.
+        RunError: Another process writes the same folder.
         OSError: The disk is full or fails.
     """
     check_target(out)
-    with open_arrays(data, verify=verify) as stored, scratch_beside(out) as scratch:
+    with open_arrays(data, verify=verify) as stored, work_folder(out) as scratch, named(out):
         check_layout(stored)
         rows = EdgeRows.of_stored(stored)
         total, largest = stored_bytes(stored)
@@ -115,19 +113,6 @@ def reorder_on_disk(
         left = memory - resident_bytes()
         write_in_order(stored, found, out, scratch, room=left - left // _KEPT_BY_ALLOCATOR, told=told)
     return Reordered(rows.num_vertices, rows.num_edges, seconds)
-
-
-@contextlib.contextmanager
-def scratch_beside(out: Path) -> Iterator[Path]:
-    """Provide a locked folder for temporary files next to `out`, removed at the end.
-
-    Raises:
-        FileExistsError: Another program or the user has given the folder's name to something.
-        FolderHeldError: Another process writes the same folder.
-    """
-    folder = out.with_name(f".{out.name}.scratch")
-    with work_folder(folder), named(out):
-        yield folder
 
 
 def write_in_order(

@@ -27,7 +27,6 @@ from dorylax.graph.from_files.import_graph import import_graph
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.graph import Graph
 from dorylax.graph.validate import GraphError
-from dorylax.store.folder_lock import locked
 
 MEMORY = 1 << 30
 COLUMNS = ("source", "target", "w", "k")
@@ -130,7 +129,7 @@ def test_an_archive_is_what_is_built_in_memory(tmp_path, seed):
     _same(tmp_path / "out", expected)
     assert (imported.num_edges, imported.edges_read) == (len(expected["indices"]), len(pairs))
     assert imported.symmetric == (not expected["directed"])
-    assert not (tmp_path / "out.import").exists()
+    assert not list(tmp_path.glob(".out.dorylax-*"))
 
 
 def _graph(seed=0, num_edges=300, num_vertices=20):
@@ -526,7 +525,7 @@ def test_arguments_that_do_not_fit(tmp_path):
     ):
         with pytest.raises(GraphError, match=message):
             _import(tmp_path, sources, **options)
-        assert not (tmp_path / "out.import").exists()
+        assert not list(tmp_path.glob(".out.dorylax-*"))
     with pytest.raises(FileNotFoundError):
         _import(tmp_path, [tmp_path / "absent.txt"])
 
@@ -549,13 +548,6 @@ def test_sums_that_exceed_their_type(tmp_path, dtype):
     with pytest.raises(GraphError, match=rf"sum of w over the edges 0 → 1 exceeds {dtype}: --values w:{wider}"):
         _import(tmp_path, [tmp_path / "e.csv"], wanted=wanted, coalesce="sum")
     _import(tmp_path, [tmp_path / "e.csv"], wanted=wanted._replace(values={"w": np.dtype(wider)}), coalesce="sum")
-
-
-def test_two_imports_to_one_archive(tmp_path):
-    source = _text(tmp_path / "e.txt", _graph())
-    message = r"out is being imported by this process, since .*: wait for it, or"
-    with locked(tmp_path / "out.import"), pytest.raises(RunError, match=message):
-        _import(tmp_path, [source])
 
 
 CHANGED = {
@@ -594,18 +586,6 @@ def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
     ):
         _import(tmp_path, [source])
     assert not (tmp_path / "out").exists()
-
-
-def test_files_of_a_killed_import_are_not_believed(tmp_path):
-    """The next import removes them, whatever they hold, and starts again."""
-    source = _text(tmp_path / "e.txt", _graph())
-    work = tmp_path / "out.import"
-    (work / "spill").mkdir(parents=True)
-    for name in (".dorylax", "import.duckdb", "indices", "spill/block"):
-        (work / name).write_bytes(b"damaged")
-    _import(tmp_path, [source])
-    _same(tmp_path / "out", _in_memory(tmp_path, *_graph()))
-    assert not work.exists()
 
 
 def test_what_it_takes_is_said_before(tmp_path, monkeypatch):
