@@ -12,8 +12,8 @@ import numpy as np
 
 from dorylax.cli.budget import Memory
 from dorylax.config.schema import DataConfig
-from dorylax.errors import InputError
-from dorylax.graph.array_folder import open_arrays, scratch_folder
+from dorylax.errors import InputError, named
+from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.registry import stored_path
@@ -27,6 +27,7 @@ from dorylax.graph.validate import check_disk
 from dorylax.machine import memory_limit, resident_bytes
 from dorylax.memory.sources import shape_of
 from dorylax.memory.streamed_partition import MAPPED_SHARE, in_memory_bytes, streams
+from dorylax.store.durable import work_folder
 from dorylax.trainer.from_config import prepare_data
 
 
@@ -50,7 +51,8 @@ class Way:
             if self.streams and out is None:
                 self._scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-partition-")))
             elif self.streams and out is not None:
-                self._scratch = stack.enter_context(scratch_folder(out.with_name(f".{out.name}.scratch"), out))
+                self._scratch = stack.enter_context(work_folder(out))
+                stack.enter_context(named(out))
             if self.streams:
                 stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
             yield

@@ -7,12 +7,11 @@ leftovers of a killed process. `open_arrays` is the reader, and also opens old `
 
 from __future__ import annotations
 
-import contextlib
 import io
 import math
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -27,7 +26,6 @@ from dorylax.graph.npz import open_npz
 from dorylax.graph.stored import AGAIN, PIECE, Place, StoredArrays, read_header
 from dorylax.graph.validate import GraphError, check_printable
 from dorylax.store.durable import make_folder, write_folder
-from dorylax.store.folder_lock import work_folder
 from dorylax.version import __version__
 
 
@@ -104,18 +102,6 @@ def write_arrays(
         (folder / MANIFEST).write_text(text, encoding="utf-8")
 
     write_folder(Path(os.path.realpath(path)), write)
-
-
-@contextlib.contextmanager
-def scratch_folder(folder: Path, out: Path) -> Iterator[Path]:
-    """Provide a locked, empty folder for temporary files of a writer of `out`, removed at the end.
-
-    Raises:
-        FileExistsError: Another program or the user has given the folder's name to something.
-        FolderHeldError: Another process writes the same folder.
-    """
-    with work_folder(folder), named(out):
-        yield folder
 
 
 def convert(old: Path, new: Path, *, verify: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Text files that the user names: a wrong name is the user's, a disk that fails is the machine's."""
+"""Reader of text files that the user names: a wrong name is a ConfigError, a failing disk an OSError."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from pathlib import Path
 from dorylax.errors import named
 from dorylax.settings.errors import ConfigError
 
-_OF_THE_NAME = {
-    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
-    *(errno.EACCES, errno.EPERM),
-}
-"""What is wrong with what the user has named; anything else is the machine's."""
+_USER_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EACCES, errno.EPERM}
+"""Errors of a wrong name; all others are failures of the machine."""
 _MOST = 1 << 24
 
 
 def read_text(path: Path) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
-        ConfigError: there is no such file, it may not be read, it is too long, or it is not text; says which.
-        OSError: the machine fails to read it (a bad disk, too many open files); names the file.
+        ConfigError: The file does not exist, may not be read, is too long, or is not text; the message says which.
+        OSError: The machine fails to read the file (a bad disk, too many open files); the error names it.
     """
     try:
         with named(path), path.open(encoding="utf-8") as file:
@@ -29,7 +26,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file in UTF-8") from None
     except OSError as error:
-        if error.errno not in _OF_THE_NAME:
+        if error.errno not in _USER_ERRORS:
             raise
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     if len(text) > _MOST:  # perhaps without an end: /dev/zero

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dorylax.errors import named
+from dorylax.errors import RunError, named
 
 _TEMPORARY = re.compile(r"\.(.+)\.dorylax-[0-9a-f]{8}")
 _ABANDONED_SECONDS = 7 * 86400
@@ -119,6 +119,26 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 @contextlib.contextmanager
+def work_folder(path: Path) -> Iterator[Path]:
+    """Make a folder for the temporary files of a long computation of `path`; remove those of killed processes first.
+
+    Args:
+        path: The file or folder to compute; missing folders above it are made.
+
+    Raises:
+        RunError: Another process computes the same path.
+        OSError: The file system refuses; the error names `path`.
+    """
+    make_folder(path.parent)
+    for other in map(path.parent.joinpath, os.listdir(path.parent)):
+        # A killed `write_folder` may have left the only copy of the old folder.
+        if leftover_of(other) == path.name and not (other / "old").exists() and other.is_dir() and _is_held(other):
+            raise RunError(f"{path} is being written by another process: wait for it, or give another --out")
+    with temporary_folder(path) as folder:
+        yield folder
+
+
+@contextlib.contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
     """Make a folder next to `path` for this user alone, and remove it at the end.
 
@@ -211,23 +231,25 @@ def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
         for path in map(folder.joinpath, os.listdir(folder)):
             if of(leftover_of(path) or ""):
                 with contextlib.suppress(OSError):
-                    _remove_leftover(path)
+                    _is_held(path)
 
 
-def _remove_leftover(path: Path) -> None:
+def _is_held(path: Path) -> bool:
+    """Return whether a running process holds a temporary file or folder; remove it otherwise."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # a running process writes the file
-            return
+        except BlockingIOError:
+            return True
         except OSError:  # a file system without locks
             if time.time() - max(one.lstat().st_mtime for one in (path, *path.rglob("*"))) < _ABANDONED_SECONDS:
-                return
+                return False
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
+        return False
     finally:
         os.close(descriptor)
 

@@ -1,4 +1,4 @@
-"""Locks on folders, and locked folders for temporary files.
+"""Locks on folders.
 
 The lock is an `flock` on a file in the folder. The file names the holder, for the message of a refused process. Releasing
 the lock removes the file. A killed process leaves the file, but the operating system releases its lock.
@@ -12,7 +12,6 @@ import errno
 import fcntl
 import json
 import os
-import shutil
 import socket
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from dorylax.store.durable import make_folder, open_in_place
 LOCK = ".lock"
 """Name of the lock file."""
 
-_MARKER = ".dorylax"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _LONGEST = 1 << 12  # bytes read of a lock file
 
@@ -77,60 +75,6 @@ def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> I
         with contextlib.suppress(OSError):  # one is not empty
             for one in made:
                 one.rmdir()
-
-
-@contextlib.contextmanager
-def work_folder(folder: Path) -> Iterator[None]:
-    """Lock and empty a folder for temporary files; remove it at the end.
-
-    A marker file tells the folder of a killed process, which is taken over, from folders of other programs.
-
-    Args:
-        folder: Path of the folder, which need not exist.
-
-    Raises:
-        FileExistsError: The path is a file, a symbolic link, or a folder that holds files but no marker.
-        FolderHeldError: Another process has locked the folder.
-        OSError: The file system refuses.
-    """
-    _check_ours(folder)
-    marker = folder / _MARKER
-    try:
-        with locked(folder):
-            with named(folder):
-                marker.touch()
-                _clear(folder)
-            try:
-                yield
-            finally:
-                with contextlib.suppress(OSError):
-                    _clear(folder)
-                    marker.unlink()  # under the lock: the next holder makes its own
-    finally:
-        with contextlib.suppress(OSError):  # it is not empty, or another process has just locked it
-            folder.rmdir()
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name not in (LOCK, _MARKER):
-            path.unlink()
-
-
-def _check_ours(folder: Path) -> None:
-    """Raise unless `work_folder` may use and clear a folder."""
-    if not os.path.lexists(folder):
-        return
-    found = "a symbolic link" if folder.is_symlink() else "a file"
-    if folder.is_dir() and not folder.is_symlink():
-        names = {path.name for path in folder.iterdir()} - {LOCK}  # a process killed at its start leaves its lock
-        if not names or ((folder / _MARKER).is_file() and not (folder / _MARKER).is_symlink()):
-            return
-        found = f"a folder with {min(names)}"
-    reason = f"dorylax needs this name for temporary files, but there is {found}: move it away, or give another --out"
-    raise FileExistsError(errno.EEXIST, reason, str(folder))
 
 
 def _remove(lock: Path) -> None:

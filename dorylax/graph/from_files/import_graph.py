@@ -1,6 +1,6 @@
 """Import graphs of any size: edges from files of several formats to the folder that `Graph.from_folder` reads.
 
-DuckDB reads and sorts the edges in the folder NAME.import. An interrupted import starts again.
+DuckDB reads and sorts the edges in a temporary folder beside the target. An interrupted import starts again.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dorylax.errors import RunError
-from dorylax.graph.array_folder import FolderWriter, check_target, scratch_folder, write_arrays
+from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
 from dorylax.graph.from_files.arrays import append_arrays, mapped_array
@@ -36,6 +35,7 @@ from dorylax.graph.from_files.vertices import (
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable, gibibytes
 from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
+from dorylax.store.durable import work_folder
 
 LEAST_MEMORY = 1 << 28
 """Least memory of an import in bytes: Python, NumPy, pandas, DuckDB and small buffers."""
@@ -161,9 +161,8 @@ def import_graph(
         edges, count, of_folder = folder
         paths, num_vertices = [str(edges)], count if num_vertices is None else num_vertices
         vertices = vertices if vertices.paths else of_folder
-    work = path.with_name(f"{path.name}.import")
     buffers = max(memory - resident_bytes() - _LIBRARIES, _LEAST_BUFFERS)
-    with scratch_folder(work, path):
+    with work_folder(path) as work:
         tell = _Teller(progress)
         with Database(work, buffers, threads or cores(), tell.share) as database:
             given = {one: mapped_array(Path(file)) for one, file in (edge_data or {}).items()}

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Int32
 
 from dorylax.errors import named
-from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, scratch_folder, write_arrays
+from dorylax.graph.array_folder import FolderWriter, check_target, open_arrays, write_arrays
 from dorylax.graph.array_names import (
     CLASS_NAMES,
     EDGE_IDS,
@@ -39,6 +39,7 @@ from dorylax.graph.stream.moving import Move, MovedEdges
 from dorylax.graph.transpose import edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
+from dorylax.store.durable import work_folder
 
 _SAMPLED_BYTES = 96  # of a vertex, on disk, while edges between clusters are counted
 _LEAST_ROOM = 128 << 20
@@ -82,15 +83,11 @@ def reorder_on_disk(
 
     Raises:
         GraphError: The data set is damaged, memory or disk are too small, or `out` is something else.
-        FolderHeldError: Another process writes the same folder.
-        FileExistsError: A foreign file or folder has the name of the folder for temporary files.
+        RunError: Another process writes the same folder.
         OSError: The disk is full or fails.
     """
     check_target(out)
-    with (
-        open_arrays(data, verify=verify) as stored,
-        scratch_folder(out.with_name(f".{out.name}.scratch"), out) as scratch,
-    ):
+    with open_arrays(data, verify=verify) as stored, work_folder(out) as scratch, named(out):
         check_layout(stored)
         rows = EdgeRows.of_stored(stored)
         total, largest = stored_bytes(stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +28,12 @@ _CARRIED = PARTS_GROUP
 
 
 def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the arrays and the record to save; `run` is from `describe_run`."""
+    """Return the arrays, which the next epoch may overwrite, and an independent record to save.
+
+    Args:
+        loop: The state.
+        run: Description from `describe_run`.
+    """
     trees = {
         "params": loop.params,
         "opt_state": loop.opt_state,
@@ -42,12 +48,12 @@ def to_checkpoint(loop: LoopState, run: Mapping[str, Any]) -> tuple[dict[str, di
         "best_is_last": loop.best_is_last,
         "timings": dataclasses.asdict(loop.timings),
         "diverged": loop.diverged,
-        "report": loop.report,
+        "report": copy.deepcopy(loop.report),
     }
     arrays = {group: _named(tree) for group, tree in trees.items()}
     if loop.carried is not None:
         arrays[_CARRIED] = loop.carried.arrays
-        record[_CARRIED] = loop.carried.record
+        record[_CARRIED] = copy.deepcopy(loop.carried.record)
     return arrays, record
 
 

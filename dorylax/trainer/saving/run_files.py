@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import dataclasses
 import functools
 import time
@@ -232,9 +231,9 @@ class RunFiles:
         if wait or parts is not None or self._thread is None:
             self._write(number, arrays, record, parts)
         else:
-            # The next epoch donates the buffers of arrays on the device, and changes the servers' buffers and records.
+            # The next epoch donates the buffers of arrays on the device, and changes those of servers.
             kept = {group: {name: np.array(array) for name, array in of.items()} for group, of in arrays.items()}
-            self._pending = self._thread.submit(self._write, number, kept, copy.deepcopy(record))
+            self._pending = self._thread.submit(self._write, number, kept, record)
         self._saved = number
         loop.spend("checkpoint", time.perf_counter() - begin)
 

@@ -16,7 +16,6 @@ import scipy.io
 import scipy.sparse
 from support.stored import contents
 
-from dorylax.errors import RunError
 from dorylax.graph import transpose
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.from_files import import_graph as module
@@ -128,7 +127,7 @@ def test_an_archive_is_what_is_built_in_memory(tmp_path, seed):
     _same(tmp_path / "out", expected)
     assert (imported.num_edges, imported.edges_read) == (len(expected["indices"]), len(pairs))
     assert imported.symmetric == (not expected["directed"])
-    assert not (tmp_path / "out.import").exists()
+    assert not list(tmp_path.glob(".out.dorylax-*"))
 
 
 def _graph(seed=0, num_edges=300, num_vertices=20):
@@ -498,7 +497,7 @@ def test_arguments_that_do_not_fit(tmp_path):
     ):
         with pytest.raises(GraphError, match=message):
             _import(tmp_path, sources, **options)
-        assert not (tmp_path / "out.import").exists()
+        assert not list(tmp_path.glob(".out.dorylax-*"))
     with pytest.raises(FileNotFoundError):
         _import(tmp_path, [tmp_path / "absent.txt"])
 
@@ -535,18 +534,6 @@ def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
     ):
         _import(tmp_path, [source])
     assert not (tmp_path / "out").exists()
-
-
-def test_files_of_a_killed_import_are_not_believed(tmp_path):
-    """The next import removes them, whatever they hold, and starts again."""
-    source = _text(tmp_path / "e.txt", _graph())
-    work = tmp_path / "out.import"
-    (work / "spill").mkdir(parents=True)
-    for name in (".dorylax", "import.duckdb", "indices", "spill/block"):
-        (work / name).write_bytes(b"damaged")
-    _import(tmp_path, [source])
-    _same(tmp_path / "out", _in_memory(tmp_path, *_graph()))
-    assert not work.exists()
 
 
 def test_what_it_takes_is_said_before(tmp_path, monkeypatch):

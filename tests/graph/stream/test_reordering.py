@@ -25,7 +25,6 @@ from dorylax.graph.stream import moving, reordering
 from dorylax.graph.stream.edge_rows import Source
 from dorylax.graph.stream.reordering import write_in_order
 from dorylax.graph.validate import GraphError
-from dorylax.store.folder_lock import FolderHeldError, locked
 
 GIB = 2**30
 
@@ -173,14 +172,6 @@ def test_the_order_of_communities(given_file: Path) -> None:
     assert {path.name for path in given_file.parent.iterdir()} == {"given", "out"}
     assert told[0][0] == "finding communities"
     assert told[-1][1] == told[-1][2]
-
-
-def test_two_at_once_are_refused(given_file: Path) -> None:
-    with (
-        locked(given_file.with_name(".out.scratch")),
-        pytest.raises(FolderHeldError, match="is held by this process"),
-    ):
-        reordering.reorder_on_disk(given_file, given_file.with_name("out"), memory=8 * GIB)
 
 
 def test_a_full_disk_loses_nothing(given_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
