@@ -23,7 +23,7 @@ from dorylax.parent_death import end_with_parent
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _OF_TERMINALS = (signal.SIGINT, signal.SIGHUP)
-"""What a terminal sends to all its processes."""
+"""Signals that a terminal sends to all its processes."""
 _SAFE_PATH = "PYTHONSAFEPATH"
 
 
@@ -122,10 +122,10 @@ def death(code: int | None) -> str:
 
 @contextlib.contextmanager
 def _safe_path() -> Iterator[None]:
-    """Processes that are started in it look for no module in the working directory, which may be a stranger's.
+    """Start processes in the body without the working directory on their path: its modules may be foreign.
 
-    They begin with `python -c`, for which it would come before Python's own library. `multiprocessing` then gives them this
-    process's path.
+    The processes start as `python -c`, which puts the working directory before Python's library. `multiprocessing` then sets
+    the path of this process.
     """
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
@@ -140,7 +140,7 @@ def _safe_path() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_put_off() -> Iterator[None]:
-    """Ctrl-C and SIGTERM act at its end; what is started in it never hears the terminal, not even while it starts."""
+    """Postpone Ctrl-C and SIGTERM to the end of the body; processes started in it ignore signals of terminals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -160,7 +160,7 @@ def _signals_put_off() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_script() -> Iterator[None]:
-    """A process that is started in it does not execute the user's script again: nothing of it is needed there."""
+    """Start processes in the body without another execution of the user's script, which they do not need."""
     main = sys.modules["__main__"]
     kept = {name: getattr(main, name) for name in ("__spec__", "__file__") if hasattr(main, name)}
     main.__spec__ = None
@@ -176,7 +176,7 @@ def _without_script() -> Iterator[None]:
 
 
 def _end_with(parent: int) -> None:
-    """Ends this process when its parent has died, however it did."""
+    """End this process when its parent has died."""
     sentinel = multiprocessing.parent_process()
     if sentinel is not None and sentinel.pid == parent:
         multiprocessing.connection.wait([sentinel.sentinel])

@@ -87,7 +87,7 @@ class RunHistory:
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Finding:
-    """A variant beside the baseline, on the seeds that both have, in one group or in several.
+    """A variant compared with the baseline, on their common seeds, in one group or in several.
 
     A run that misses the target counts with all its epochs, and makes the ratio a bound; bounds that say nothing are left
     out. Seeds on which both miss it do not count. In several groups ratios are means over groups, each counted once; if
@@ -95,7 +95,7 @@ class Finding:
 
     Attributes:
         name: Of the variant.
-        question: What the sweep asks.
+        question: The question of the sweep.
         simulated: Whether the runs are simulated instead of trained.
         ratios: By measure.
         differences: By name in `DIFFERENCES`.
@@ -151,7 +151,7 @@ class Finding:
 
     @property
     def badness(self) -> float | None:
-        """The answer as a number that is smaller for better variants."""
+        """The ratio or difference in question, with the sign that makes it smaller for better variants."""
         if self.answer is None:
             return None
         return self.answer.estimate if self.question.wants_less else -self.answer.estimate
@@ -193,7 +193,7 @@ class Group:
 
     Attributes:
         name: The values that they have in common; empty if there are none.
-        common: The same by key.
+        common: These values by key.
         variants: In the order of the sweep.
         target: Validation accuracy that is compared at; None if nothing is compared.
         source: Source of the published numbers, if any.
@@ -249,12 +249,12 @@ def analyse(study: Study) -> list[Group]:
 
 
 def grouped(sweep: Sweep, done: Sequence[RunHistory]) -> list[Group]:
-    """The same from runs that are read."""
+    """Group and compare runs that have been read."""
     comparison, groups = sweep.comparison, dict[Any, dict[Any, list[Run]]]()
     for run in sweep.runs:
         place = () if comparison is None else comparison.group(run)
         groups.setdefault(place, {}).setdefault(tuple(run.setting.items()), []).append(run)
-    # The value of one key names a group if it tells all groups apart.
+    # The value of one key names a group if it distinguishes all groups.
     commons = [dict(place) for place in groups]
     keys = [key for key in commons[0] if len({repr(common[key]) for common in commons}) == len(commons) > 1]
     by_key, found = {one.run.key: one for one in done}, []

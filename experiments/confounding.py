@@ -82,7 +82,7 @@ def _compared(runs: Sequence[Run], comparison: Comparison) -> list[list[Run]]:
 
 
 def _applies(key: str, config: Mapping[str, Any]) -> bool:
-    """Whether a key says something in a configuration, which leaves out options that are not used."""
+    """Whether a key says something in a configuration, which omits unused options."""
     return key in config and (key not in _ASYNC_ONLY or config[key] is not None)
 
 
@@ -98,7 +98,7 @@ def _line(key: str, values: Mapping[str, Sequence[Run]], comparison: Comparison)
     """`pipeline.update differs between …: per_epoch (pipe); per_interval (async). …`."""
     cause = next((one for one in comparison.keys if _decides((one,), values)), None)
     keys = (cause,) if cause else comparison.keys
-    if not _decides(keys, values):  # what is compared differs from group to group
+    if not _decides(keys, values):  # the compared settings differ from group to group
         keys = tuple(values[next(iter(values))][0].setting)
     listed = "; ".join(
         f"{text} ({' / '.join(dict.fromkeys(_name(run, keys) for run in runs))})" for text, runs in values.items()

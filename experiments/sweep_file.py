@@ -47,7 +47,7 @@ from dorylax.user_code.trust import FolderCode
 _TEXTS = ("title", "question", "description")
 _PARTS = (*_TEXTS, "simulate", "base", "grid", "zip", "exclude", "seeds", "compare", "published")
 _WITH_PARTS = (*_TEXTS, "simulate", "base", "seeds", "parts")
-_INHERITED = ("simulate", "seeds")  # by parts, besides the base
+_INHERITED = ("simulate", "seeds")  # by parts, in addition to the base
 _LABEL = "label"
 _BASE = "base must hold keys such as train.epochs, got"
 _GRID = "grid must hold at least one key with a list of values, as in `model.name: [gcn, gat]`, got"
@@ -334,7 +334,7 @@ def _parts(document: Document, code: FolderCode | None) -> list[Sweep]:
 
 
 def _part(document: Document, name: str, part: Any) -> Document:
-    """A part as a file of its own, whose errors have the lines of the whole file.
+    """A part as a separate file, whose errors have the lines of the whole file.
 
     It inherits `simulate`, `seeds` and `base`, except for keys in its own base and keys that it varies. In a file that
     simulates, a part that trains does not inherit keys of simulations.

@@ -1,4 +1,4 @@
-"""What coroutines may ask of a clock: the time, sleep, and workers that compute; and how a clock runs them.
+"""The contract of clocks: time, sleep, workers, and the execution of coroutines.
 
 `dorylax.clock.real` and `dorylax.clock.virtual` are the two clocks; `dorylax.clock.task_loop` drives tasks, finds failures
 and closes loops.
@@ -24,11 +24,11 @@ _NAMED = 12  # tasks that a DeadlockError's text names
 @final
 @dataclass(frozen=True, slots=True)
 class Timed(Generic[T]):
-    """What a worker computed, and when.
+    """The result of a worker, with its start and end.
 
     Attributes:
-        value: what the work returned.
-        start, end: when the worker was busy with it, in seconds on the clock.
+        value: Result of the work.
+        start, end: Times on the clock, in seconds.
     """
 
     value: T
@@ -37,11 +37,7 @@ class Timed(Generic[T]):
 
 
 class Request(NamedTuple, Generic[T]):
-    """Something for workers to do.
-
-    Attributes:
-        work, seconds, order, effort: as of `Workers.run`.
-    """
+    """A request to workers; attributes are the arguments of `Workers.run`."""
 
     work: Callable[[], T]
     seconds: Duration
@@ -51,10 +47,10 @@ class Request(NamedTuple, Generic[T]):
 
 @final
 class DeadlockError(DorylaxError, RuntimeError):
-    """Every task waits and nothing will ever happen. Only the virtual clock can know that.
+    """Every task waits, and no event is left. Only the virtual clock detects this.
 
     Attributes:
-        tasks: the names of the tasks that wait, sorted.
+        tasks: Names of the waiting tasks, sorted.
     """
 
     def __init__(self, tasks: Iterable[str]) -> None:
@@ -77,40 +73,39 @@ class Workers(ABC):
     async def run(
         self, work: Callable[[], T], *, seconds: Duration, order: tuple[int, ...], effort: int | None = None
     ) -> Timed[T]:
-        """Does `work` as soon as a worker is free.
+        """Run `work` on the next free worker.
 
         Cancelling the awaiting task gives up its place in the queue. Work that has begun in a thread finishes, and keeps
         its worker until then, but its result is lost.
 
         Args:
-            work: what to compute.
-            seconds: how long it takes on the virtual clock, ≥ 0, or what it takes of what is shared there; the real clock
-                takes as long as it takes.
-            order: who goes first on the virtual clock where two things end at the same time: the smaller tuple.
-            effort: operations and bytes that it takes, an estimate; None: nobody knows.
+            work: The computation.
+            seconds: Duration on the virtual clock (≥ 0), or amounts of shared resources; unused on the real clock.
+            order: Order of simultaneous events on the virtual clock, the smallest tuple first.
+            effort: Estimated operations and bytes; None if unknown.
 
         Returns:
             The value of `work()` with its start and end.
 
         Raises:
             ValueError: `seconds` is negative or not finite.
-            BaseException: whatever `work` raises; the worker is then free at once.
+            BaseException: An exception of `work`, which frees the worker.
         """
 
     async def run_all(
         self, requests: Sequence[Request[T]], ended: Callable[[int, Timed[T] | None], None]
     ) -> list[Timed[T]]:
-        """Does several things, each as soon as a worker is free, in this order.
+        """Run several requests, each on the next free worker, in this order.
 
         Args:
-            requests: what to do.
-            ended: told of each when it is over: which it was, and what came of it; None where it failed or was given up.
+            requests: The requests.
+            ended: Called at the end of each with its place and its result, or None if it failed or was cancelled.
 
         Returns:
-            What came of each, in their order.
+            The results, in the order of the requests.
 
         Raises:
-            ValueError, BaseException: as `run`, the first.
+            ValueError, BaseException: The first error, as for `run`.
         """
 
         async def one(place: int, request: Request[T]) -> Timed[T]:
@@ -127,44 +122,44 @@ class Workers(ABC):
 
     @abstractmethod
     async def end(self) -> None:
-        """Ends them, once they have done what they have begun; what waits for one of them has been cancelled."""
+        """End the workers after their current work; waiting requests have been cancelled."""
 
 
 class Clock(ABC):
-    """Time, and an asyncio loop of its own on which tasks live in it.
+    """Time, and an asyncio loop whose tasks use this time.
 
     A clock may be used as a context manager, which closes it. It is not thread-safe: one thread at a time calls it.
 
     Attributes:
-        kind: whether time is real or virtual.
+        kind: "real" or "virtual".
     """
 
     kind: Literal["real", "virtual"]
 
     @abstractmethod
     def now(self) -> float:
-        """Seconds on this clock."""
+        """Time in seconds."""
 
     @abstractmethod
     async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
-        """Waits.
+        """Sleep.
 
         Args:
-            seconds: how long, ≥ 0; on the virtual clock also what is taken meanwhile of what is shared.
-            order: who goes first on the virtual clock where two things happen at the same time: the smaller tuple.
+            seconds: Duration (≥ 0); on the virtual clock also amounts of shared resources.
+            order: Order of simultaneous events on the virtual clock, the smallest tuple first.
 
         Raises:
             ValueError: `seconds` is negative or not finite.
         """
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
-        """Calls something later, on the loop; what it raises stops the run. Closing the clock before gives it up.
+        """Call a function later, on the loop; its exceptions stop the run. Closing the clock cancels the call.
 
         Args:
-            seconds: how much later; as of `sleep`.
-            order: likewise.
-            call: what to call.
-            name: of what waits, in errors.
+            seconds: Delay, as for `sleep`.
+            order: As for `sleep`.
+            call: The function.
+            name: Name of the waiting task in errors.
 
         Raises:
             ValueError: `seconds` is negative or not finite.
@@ -179,56 +174,56 @@ class Clock(ABC):
 
     @abstractmethod
     def workers(self, name: str, slots: int) -> Workers:
-        """New workers; `close` ends them.
+        """Make workers, which `close` ends.
 
         Args:
-            name: their name, for threads and errors.
-            slots: how many there are.
+            name: Name for threads and errors.
+            slots: Number of workers.
 
         Raises:
-            ValueError: fewer than 1 slot.
+            ValueError: `slots` < 1.
         """
 
     @abstractmethod
     def run(self, awaitable: Awaitable[T]) -> T:
-        """Lets all tasks of this clock run until `awaitable` is done; the others then stay where they are.
+        """Run all tasks of this clock until `awaitable` is done; the others are then suspended.
 
         Works where the calling thread already runs an asyncio loop, as in a notebook: the clock's loop then runs in
         another thread, for which the caller waits.
 
         Args:
-            awaitable: a coroutine, or a task or future of this clock.
+            awaitable: A coroutine, or a task or future of this clock.
 
         Returns:
             The result of `awaitable`.
 
         Raises:
-            BaseException: whatever `awaitable` raises.
-            Exception: the first exception that ends a task made by `spawn`, as soon as it happens, even if another task
-                awaits that one; or one that asyncio would only have logged. The coroutine given is then cancelled.
-            DeadlockError: on the virtual clock, nothing will ever happen again.
-            RuntimeError: the clock is closed, or this is called from one of its own tasks.
+            BaseException: An exception of `awaitable`.
+            Exception: The first exception that ends a task made by `spawn`, immediately, even if another task awaits that
+                one; or one that asyncio would only have logged. `awaitable` is then cancelled.
+            DeadlockError: No event is left on the virtual clock.
+            RuntimeError: The clock is closed, or the caller is one of its tasks.
         """
 
     @abstractmethod
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Makes a task, which starts in the next (or the present) `run`.
+        """Make a task, which starts in the next (or the present) `run`.
 
         Args:
-            coroutine: what it does.
-            name: its name in errors.
+            coroutine: The coroutine of the task.
+            name: Name in errors.
 
         Raises:
-            RuntimeError: the clock is closed.
+            RuntimeError: The clock is closed.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Cancels all tasks and waits for them, ends the workers, closes the loop. A second call does nothing.
+        """Cancel all tasks and wait for them, end the workers, and close the loop. A second call has no effect.
 
         Raises:
-            Exception: the first that a task raised instead of ending when it was cancelled; everything is closed anyway.
-            RuntimeError: this is called from one of the clock's own tasks.
+            Exception: The first exception of a cancelled task; everything is closed nevertheless.
+            RuntimeError: The caller is a task of the clock.
         """
 
     def __enter__(self) -> Clock:
@@ -241,6 +236,6 @@ class Clock(ABC):
 
 
 def check_slots(name: str, slots: int) -> None:
-    """Refuses workers that could never work, with a ValueError."""
+    """Raise a ValueError if there is no slot."""
     if slots < 1:
         raise ValueError(f"workers {name!r} need at least 1 slot, got {slots}")

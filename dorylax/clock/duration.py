@@ -1,4 +1,4 @@
-"""How long something takes on the virtual clock: so many seconds, or as long as others leave it of what is shared."""
+"""Durations on the virtual clock: fixed seconds, or amounts of shared resources."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any, NamedTuple, Protocol, final
 
 
 class Shared(Protocol):
-    """Something that several tasks use at the same time: a network, the memory of a server, its cores."""
+    """A resource with concurrent users: a network, the memory of a server, its cores."""
 
     def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Any:
-        """Begins to use it.
+        """Start a use.
 
         Args:
-            amount: of which unit, whoever has made it says; > 0.
-            kind: which kind of use this is; each has a speed of its own.
-            order: who goes first where two are done at the same time.
-            served: called when the amount is served.
+            amount: Amount (> 0), in the resource's unit.
+            kind: Kind of the use; each has a separate speed.
+            order: Order of uses that end at the same time.
+            served: Called when the amount is served.
 
         Returns:
-            What `give_up` takes.
+            The use, for `give_up`.
         """
         ...
 
     def give_up(self, use: Any) -> None:
-        """Gives up the rest of a use; nothing happens if it is served."""
+        """Give up the rest of a use, unless it is served."""
         ...
 
 
 class Use(NamedTuple):
-    """An amount of something shared, or of several things at once.
+    """A simultaneous use of one or more shared resources.
 
     Attributes:
-        of: what is used; what is in it twice, by two at a time.
-        amount: how much of each, > 0.
-        kind: which kind of use this is.
+        of: The resources; a resource may occur twice, for two users.
+        amount: Amount of each (> 0).
+        kind: Kind of the use.
     """
 
     of: tuple[Shared, ...]
@@ -44,46 +44,46 @@ class Use(NamedTuple):
 
 
 Part = float | tuple[Use, ...]
-"""Seconds, or uses that begin together: the part is over when all are served."""
+"""Seconds, or uses that start together; the part ends when all are served."""
 
 Duration = float | tuple[Part, ...]
-"""Seconds, or parts one after the other."""
+"""Seconds, or a sequence of parts."""
 
 
 def check_duration(duration: Duration) -> None:
-    """Refuses what is not a duration, with a ValueError."""
+    """Raise a ValueError unless the argument is a duration."""
     for part in duration if isinstance(duration, tuple) else (duration,):
         if not isinstance(part, tuple) and not 0 <= part < math.inf:
             raise ValueError(f"seconds must be finite and ≥ 0, got {part}")
 
 
 class Waker(Protocol):
-    """Where time comes from: the loop of a clock.
+    """The source of time: the loop of a clock.
 
     Attributes:
-        now: seconds.
+        now: Time in seconds.
     """
 
     now: float
 
     def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> int:
-        """Calls `happen` at that time, unless what it returns is forgotten before."""
+        """Call `happen` at that time, unless the returned event is forgotten before."""
         ...
 
     def forget(self, event: int) -> None:
-        """An event is not to happen; nothing changes if it has."""
+        """Cancel an event, unless it has happened."""
         ...
 
 
 @final
 class Passing:
-    """Something that takes its time, part by part.
+    """The passing of a duration, part by part.
 
     Args:
-        duration: checked.
-        order: of the events at the ends of its parts.
-        waker: tells when seconds are over.
-        over: called when the last part is over.
+        duration: A checked duration.
+        order: Order of the events at the ends of its parts.
+        waker: Source of time.
+        over: Called at the end of the last part.
     """
 
     __slots__ = ("_event", "_missing", "_order", "_over", "_part", "_parts", "_uses", "_waker")
@@ -95,13 +95,13 @@ class Passing:
             return
         self._parts = iter(duration)
         self._order, self._over = order, over
-        self._event = 0  # that has happened, or never will
-        self._part: tuple[Use, ...] = ()  # that goes on, and what it uses
+        self._event = 0  # an event that has happened, or never will
+        self._part: tuple[Use, ...] = ()  # the current one
         self._missing = 0
         self._go_on()
 
     def give_up(self) -> None:
-        """Uses nothing any more, and is never over."""
+        """Give up all uses; `over` is then never called."""
         self._waker.forget(self._event)
         if self._uses:
             every = [one for of, _, _ in self._part for one in of]
@@ -126,5 +126,5 @@ class Passing:
     def _served(self) -> None:
         self._missing -= 1
         if not self._missing:
-            self._uses = []  # they know of this, and are not to form a circle with it
+            self._uses = []  # avoids a reference cycle
             self._go_on()

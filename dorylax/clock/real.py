@@ -1,4 +1,4 @@
-"""Real time: work runs in threads, sleep sleeps."""
+"""Real time: work runs in threads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RealClock(Clock):
     """Seconds since the clock was made, by the machine's monotonic clock.
 
     Args:
-        initializer: called first in every thread that the clock makes: what belongs to a thread is not inherited.
-        one_core: whether that is all that the process has (`Threads`).
+        initializer: Called first in every thread that the clock makes, because threads do not inherit thread-local state.
+        one_core: Whether the process has only one core (`Threads`).
     """
 
     kind: Literal["real", "virtual"] = "real"
@@ -34,39 +34,39 @@ class RealClock(Clock):
         self._pools: list[Threads] = []
 
     def now(self) -> float:
-        """As `Clock.now`."""
+        """See `Clock.now`."""
         return time.perf_counter() - self._origin
 
     async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:  # noqa: ARG002
-        """As `Clock.sleep`."""
+        """See `Clock.sleep`."""
         if isinstance(seconds, tuple):
             raise TypeError("only the virtual clock knows what is shared: the real one sleeps for seconds")
         check_duration(seconds)
         await asyncio.sleep(seconds)
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
-        """As `Clock.after`; at once without a task."""
+        """See `Clock.after`; at once without a task."""
         if seconds == 0.0 and not self._loop.is_closed():
             self._loop.call_soon(self._tasks.call, call)
         else:
             super().after(seconds, order, call, name=name)
 
     def workers(self, name: str, slots: int) -> Workers:
-        """As `Clock.workers`."""
+        """See `Clock.workers`."""
         threads = Threads(name, slots, self.now, self._initializer, one_core=self._one_core)
         self._pools.append(threads)
         return threads
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """As `Clock.run`."""
+        """See `Clock.run`."""
         return self._tasks.run(awaitable)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """As `Clock.spawn`."""
+        """See `Clock.spawn`."""
         return self._tasks.spawn(coroutine, name)
 
     def close(self) -> None:
-        """As `Clock.close`."""
+        """See `Clock.close`."""
         self._tasks.close(self._end_workers)
 
     def _end_workers(self) -> None:

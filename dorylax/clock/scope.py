@@ -1,4 +1,4 @@
-"""A part of a clock that can be given up: its tasks and workers end, and the clock goes on."""
+"""A part of a clock whose tasks and workers can be ended while the clock continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClockScope(Clock):
     """Shows the time of another clock, and makes tasks and workers there.
 
     Args:
-        clock: the other one, which runs and is closed by whoever has made it.
+        clock: The other clock, which its owner runs and closes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -28,25 +28,25 @@ class ClockScope(Clock):
         self._abandoned = False
 
     def now(self) -> float:
-        """As `Clock.now`."""
+        """See `Clock.now`."""
         return self._clock.now()
 
     async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
-        """As `Clock.sleep`."""
+        """See `Clock.sleep`."""
         await self._clock.sleep(seconds, order)
 
     def workers(self, name: str, slots: int) -> Workers:
-        """As `Clock.workers`; `abandon` ends them."""
+        """See `Clock.workers`; `abandon` ends them."""
         found = self._clock.workers(name, slots)
         self._workers.append(found)
         return found
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """As `Clock.run`."""
+        """See `Clock.run`."""
         return self._clock.run(awaitable)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """As `Clock.spawn`; `abandon` cancels it, also where it was abandoned before: whoever still asks is late."""
+        """See `Clock.spawn`; `abandon` cancels it, also an earlier one."""
         task = self._clock.spawn(coroutine, name=name)
         if self._abandoned:
             task.cancel()
@@ -55,14 +55,14 @@ class ClockScope(Clock):
         return task
 
     def cancel(self) -> None:
-        """Cancels all tasks."""
+        """Cancel all tasks."""
         for task in sorted(self._tasks, key=asyncio.Task.get_name):
             task.cancel()
 
     async def abandon(self) -> None:
-        """Cancels all tasks, waits for them, and ends the workers once they have done what they have begun."""
+        """Cancel all tasks, wait for them, and end the workers after their current work."""
         self._abandoned = True
-        while self._tasks:  # cleaning up may make new ones
+        while self._tasks:  # clean-up may make new ones
             self.cancel()
             await asyncio.wait(self._tasks)
         for workers in self._workers:
@@ -70,4 +70,4 @@ class ClockScope(Clock):
         self._workers.clear()
 
     def close(self) -> None:
-        """Nothing: the other clock ends what is left."""
+        """Do nothing, because the other clock closes everything."""

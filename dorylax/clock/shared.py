@@ -1,4 +1,4 @@
-"""What tasks share on the virtual clock: `Sharing`, with an event when the next of them is served."""
+"""Shared resources on the virtual clock: `Sharing`, with an event at the end of the next use."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class VirtualShared:
     """See `Shared`.
 
     Args:
-        loop: of the clock.
-        speeds: who is served how fast.
-        kinds: how many kinds of uses there are.
+        loop: Loop of the clock.
+        speeds: Speeds of uses.
+        kinds: Number of kinds of uses.
     """
 
     def __init__(self, loop: VirtualLoop, speeds: Speeds, kinds: int) -> None:
         self._loop = loop
         self._sharing = Sharing(speeds, kinds)
-        # When somebody is to be served, and what happens then. While others come it gets later: an event that is too early
-        # asks again, which costs less than to cancel it each time.
+        # End of the next use, and its event. New uses delay the end: an event that is too early is repeated, which costs
+        # less than a cancellation each time.
         self._due: tuple[float, tuple[int, ...]] | None = None
         self._event = 0
-        # Whether speeds have changed, perhaps not for the last time at this moment: who is next is asked when it is over.
+        # Whether speeds have changed at this moment; the next use is looked up at its end, after all changes.
         self._changing = False
 
     def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Job:
@@ -44,7 +44,7 @@ class VirtualShared:
             self._loop.before_next(self._expect)
 
     def _expect(self) -> None:
-        """Waits for the end of whatever is served next."""
+        """Schedule the end of the next use."""
         self._changing = False
         due, found = self._due, self._sharing.next()
         if due is not None:

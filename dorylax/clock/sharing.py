@@ -1,7 +1,7 @@
-"""Processor sharing: amounts of work that are served at the same time. Pure: it is told the time.
+"""Processor sharing: concurrent service of amounts of work, as a pure function of the time.
 
-All jobs of a kind go at one speed, so each is done when its kind has come a certain way, however often the speed changes
-in between: a job that comes or goes changes two numbers, not all jobs.
+All jobs of a kind have the same speed. A job is therefore done when its kind has reached a certain progress, regardless of
+changes of speed in between: a new or ended job changes two numbers, not all jobs.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import final
 
 Speeds = Callable[[Sequence[int]], Sequence[float]]
-"""How many jobs of each kind there are → units per second that each job of a kind is served, > 0 where there are some.
-Pure; asked after every change, with a tuple."""
+"""Number of jobs of each kind → units per second of each job of a kind, > 0 for kinds with jobs. A pure function, called
+with a tuple after every change."""
 
 Order = tuple[int, ...]
 
 Job = tuple[float, Order, int, int, Callable[[], object]]
-"""An amount that is being served: the way that its kind will have come at its end, its order, a number of its own, its kind,
-and `served` as of `Sharing.add`. Jobs of a kind end in this order."""
+"""An amount in service: the progress of its kind at its end, its order, a unique number, its kind, and `served` of
+`Sharing.add`. Jobs of a kind end in this order."""
 
 
 def _nothing() -> None:
@@ -28,34 +28,34 @@ def _nothing() -> None:
 
 @final
 class Sharing:
-    """Jobs that share something. Times that it is told never go back.
+    """Jobs that share a resource. Times of successive calls never decrease.
 
     Args:
-        speeds: who is served how fast.
-        kinds: how many kinds of jobs there are.
+        speeds: Speeds of jobs.
+        kinds: Number of kinds of jobs.
     """
 
     def __init__(self, speeds: Speeds, kinds: int = 1) -> None:
         self._speeds_of = speeds
-        self._speeds: Sequence[float] | None = None  # of the counts; None: to be asked for
-        self._found: tuple[float, Order] | None = None  # what is done next, if no job has come or gone since
-        self._next_kind = 0  # of that
-        self._way = [0.0] * kinds  # units that a job of the kind has been served that was there all along
+        self._speeds: Sequence[float] | None = None  # of the counts; None: unknown
+        self._found: tuple[float, Order] | None = None  # end of the next job; None: unknown
+        self._next_kind = 0  # kind of that job
+        self._way = [0.0] * kinds  # progress of each kind, in units
         self._jobs: list[list[Job]] = [[] for _ in range(kinds)]  # a heap of each kind
         self._now, self._sequence = 0.0, 0
 
     def add(self, now: float, amount: float, kind: int, order: Order, served: Callable[[], object] = _nothing) -> Job:
-        """Begins to serve a job.
+        """Start a job.
 
         Args:
-            now: seconds.
-            amount: units, > 0 and finite.
-            kind: which kind of job it is.
-            order: who goes first where two are done at the same time: the smaller tuple.
-            served: kept with the job, for whoever finishes it.
+            now: Time in seconds.
+            amount: Units (> 0, finite).
+            kind: Kind of the job.
+            order: Order of jobs that end at the same time, the smallest tuple first.
+            served: Kept with the job, for the caller of `finish`.
 
         Raises:
-            ValueError: an amount that is none.
+            ValueError: The amount is out of range.
         """
         if not 0 < amount < math.inf:
             raise ValueError(f"an amount must be finite and > 0, got {amount}")
@@ -68,7 +68,7 @@ class Sharing:
         return job
 
     def remove(self, now: float, job: Job) -> bool:
-        """Gives up a job; False if it is done or given up already."""
+        """Remove a job; return False if it is done or removed already."""
         jobs = self._jobs[job[3]]
         if job not in jobs:
             return False
@@ -82,7 +82,7 @@ class Sharing:
         return True
 
     def next(self) -> tuple[float, Order] | None:
-        """When the next job is done if none comes or goes before, and its order; None where there is none."""
+        """End and order of the next job, if no other job starts or is removed before; None without jobs."""
         if self._found is not None:
             return self._found
         speeds, best = self._speeds, None
@@ -99,7 +99,7 @@ class Sharing:
         return best
 
     def finish(self) -> Job:
-        """Ends the next job, at the time that `next` has said."""
+        """End the next job, at the time of `next`."""
         found = self._found or self.next()
         assert found is not None, "there is no job"
         when, kind = found[0], self._next_kind
@@ -107,8 +107,8 @@ class Sharing:
             self._pass_to(when)
         jobs = self._jobs[kind]
         job = heapq.heappop(jobs)
-        # Exactly, so that jobs which are done together are done at the same time. With none left, from 0 again: a long run
-        # would lose digits; and who begins anew knows nothing of before.
+        # Exact progress, so that jobs with the same end are done at the same time. Without jobs it restarts at 0, because a
+        # long run would lose digits.
         self._way[kind] = job[0] if jobs else 0.0
         self._speeds = self._found = None
         return job

@@ -1,4 +1,4 @@
-"""Tasks on an asyncio loop that runs for a while at a time: until something is done, or until the first failure."""
+"""Tasks on an asyncio loop that runs until an awaitable is done, or until the first failure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 @final
 class TaskLoop:
-    """Owns a loop and its tasks; does what a clock does besides keeping time (`Clock.run`, `spawn`, `close`).
+    """A loop and its tasks: the implementation of `Clock.run`, `spawn` and `close`.
 
     Args:
-        loop: a fresh loop, closed by `close`.
-        initializer: called first in a thread that is made to run the loop.
+        loop: A new loop, closed by `close`.
+        initializer: Called first in a thread that runs the loop.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, initializer: Callable[[], None] | None = None) -> None:
@@ -29,7 +29,7 @@ class TaskLoop:
         loop.set_exception_handler(self._unhandled)
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """As `Clock.run`."""
+        """See `Clock.run`."""
         if refused := self._refusal("run"):
             if inspect.iscoroutine(awaitable):
                 awaitable.close()
@@ -37,7 +37,7 @@ class TaskLoop:
         return self._beside_a_running_loop(lambda: self._run(awaitable))
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None) -> asyncio.Task[T]:
-        """As `Clock.spawn`."""
+        """See `Clock.spawn`."""
         if self._closed:
             coroutine.close()
             raise RuntimeError("the clock is closed, no task can be spawned on it")
@@ -47,12 +47,12 @@ class TaskLoop:
         return task
 
     def call(self, call: Callable[[], object]) -> None:
-        """Calls something, unless closing has begun: nothing new begins then."""
+        """Call a function, unless the clock is closing."""
         if not self._closed:
             call()
 
     def close(self, end_workers: Callable[[], None]) -> None:
-        """As `Clock.close`; calls `end_workers` when no task is left, before the loop closes."""
+        """See `Clock.close`; calls `end_workers` when no task is left, before the loop closes."""
         if self._closed:
             return
         if refused := self._refusal("closed"):
@@ -74,7 +74,7 @@ class TaskLoop:
         return main.result()
 
     def _abandon(self, main: asyncio.Future[T], awaitable: Awaitable[T]) -> None:
-        """Nobody will take the result of `main`."""
+        """Drop the result of `main`."""
         if main.done():
             if not main.cancelled():
                 main.exception()  # or asyncio would log it as never retrieved
@@ -82,7 +82,7 @@ class TaskLoop:
             main.cancel()
 
     def _until_done(self, future: asyncio.Future[Any]) -> None:
-        """Runs the loop until `future` is done or, unless closing, a failure is known."""
+        """Run the loop until `future` is done or, unless closing, a task has failed."""
         future.add_done_callback(self._stop)
         try:
             while not future.done() and (self._closed or self._failure is None):
@@ -92,7 +92,7 @@ class TaskLoop:
 
     def _close(self, end_workers: Callable[[], None]) -> None:
         try:
-            # Clean-up may make tasks of its own.
+            # Clean-up may make further tasks.
             while tasks := sorted(asyncio.all_tasks(self._loop), key=asyncio.Task.get_name):
                 for task in tasks:
                     task.cancel()
@@ -114,12 +114,12 @@ class TaskLoop:
         if task.cancelled():
             return
         error = task.exception()
-        # KeyboardInterrupt and SystemExit have already left the loop on their own.
+        # KeyboardInterrupt and SystemExit have already left the loop.
         if isinstance(error, Exception):
             self._fail(error)
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio would only log: an exception in a callback, or in a task that nobody awaits."""
+        """Fail on errors that asyncio would only log: those of callbacks, and of tasks without awaiting tasks."""
         if loop.is_closed():
             loop.default_exception_handler(context)
         else:

@@ -1,8 +1,8 @@
-"""Workers that are threads: work goes to one of them and its result back to the loop with as little as possible between.
+"""Workers that are threads, with a short way from the loop to a thread and back.
 
-A pipeline of small tasks hands over thousands of times a second. `loop.run_in_executor` makes two futures each time, with
-locks and copies between the two; here there is one, and threads share only the queue. That halves the time of a round trip
-(benchmarks/pipeline.py shows what is left).
+A pipeline of small tasks calls workers thousands of times a second. `loop.run_in_executor` makes two futures per call, with
+locks and copies between them. Here a call has one future, and threads share only the queue, which halves the time of a round
+trip (benchmarks/pipeline.py measures it).
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from dorylax.clock.duration import Duration, check_duration
 T = TypeVar("T")
 
 MOST_IN_LOOP = 1 << 23
-"""Operations and bytes: of a millisecond or two, for which messages that come may wait."""
+"""Operations and bytes of a millisecond or two, for which incoming messages may wait."""
 
 Request = Callable[[BaseException | None], None]
-"""What a thread calls for a request, with an error if the thread cannot work."""
+"""Called by a thread for a request, with an error if the thread cannot work."""
 
 
 @final
 class Threads(Workers):
-    """At most `slots` threads, started as they are needed, that end with `close` or with the process.
+    """At most `slots` threads, started on demand, that end with `close` or with the process.
 
-    Requests come from one loop at a time. Where there is one thread, and its process has one core, the loop does what
-    takes little itself while the thread has nothing to do: they could only take turns, and to hand over takes as long.
+    Requests come from one loop at a time. With one thread on one core, the loop runs small tasks itself while the thread is
+    idle: the two could only take turns, and a call of the thread takes as long as a small task.
 
     Args:
-        name: of the workers, and what the names of the threads begin with.
-        slots: how many threads there are.
-        now: the time, in seconds.
-        initializer: called first in every thread.
-        one_core: whether the process has no more than that.
+        name: Name of the workers, and prefix of the names of the threads.
+        slots: Maximum number of threads.
+        now: Returns the time in seconds.
+        initializer: Called first in every thread.
+        one_core: Whether the process has only one core.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Threads(Workers):
         self._now, self._initializer = now, initializer
         self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._open = 0  # requests that have not been answered; the loop alone counts them
+        self._open = 0  # open requests; only the loop counts them
 
     async def run(
         self,
@@ -66,10 +66,10 @@ class Threads(Workers):
         order: tuple[int, ...],  # noqa: ARG002
         effort: int | None = None,
     ) -> Timed[T]:
-        """As `Workers.run`."""
+        """See `Workers.run`."""
         check_duration(seconds)
         if effort is not None and effort <= self._most_in_loop:
-            await asyncio.sleep(0)  # what is to be sent goes first
+            await asyncio.sleep(0)  # pending messages go first
             if not self._open:
                 start = self._now()
                 value = work()
@@ -93,7 +93,7 @@ class Threads(Workers):
                     start = self._now()
                     value = work()
                     timed = Timed(value, start, self._now())
-            except BaseException as raised:  # it goes to whoever asked
+            except BaseException as raised:  # it goes to the caller
                 error = raised
             loop.call_soon_threadsafe(answer, timed, error)
 
@@ -104,11 +104,11 @@ class Threads(Workers):
         return await future
 
     async def end(self) -> None:
-        """As `Workers.end`; other tasks go on meanwhile."""
+        """See `Workers.end`; other tasks continue meanwhile."""
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
-        """Waits for work that has begun and drops the rest."""
+        """Wait for work that has started, and drop the rest."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._requests.get_nowait()
@@ -118,7 +118,7 @@ class Threads(Workers):
             thread.join()
 
     def _start(self) -> None:
-        # As daemons: the process ends even if somebody has forgotten to close the clock.
+        # Daemons let the process end without `close`.
         name = f"{self.name} {len(self._threads)}"
         thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._threads.append(thread)
@@ -129,9 +129,9 @@ class Threads(Workers):
         try:
             if self._initializer is not None:
                 self._initializer()
-        except BaseException as raised:  # every request of this thread is answered with it
+        except BaseException as raised:  # it fails every request of this thread
             failure = raised
         request: Request | None
         while (request := self._requests.get()) is not None:
             request(failure)
-            del request  # an idle thread keeps nobody's arrays
+            del request  # so that an idle thread keeps no arrays alive

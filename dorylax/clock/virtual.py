@@ -1,7 +1,6 @@
-"""Virtual time: every task computes its real numbers, in the loop, but takes the time that it is said to take.
+"""Virtual time: tasks compute their real numbers in the loop, and last as long as the caller says.
 
-The order of events follows only from the coroutines, the seconds and the orders: not from the machine, its load, or hash
-seeds.
+The order of events depends only on the coroutines, the seconds and the orders: not on the machine, its load, or hash seeds.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ T = TypeVar("T")
 
 @final
 class VirtualClock(Clock):
-    """A clock whose time jumps to the next event, without waiting, when nothing is left to do.
+    """A clock whose time jumps to the next event once all ready tasks have run.
 
-    Events at the same time happen by their `order`, then in the sequence in which they were asked for. This clock has no
-    I/O and no threads.
+    Simultaneous events happen by their `order`, then in the sequence of the requests. This clock has neither I/O nor
+    threads.
 
     Args:
-        start: the time it begins with, in seconds.
-        initializer: called first in every thread that the clock makes (`Clock.run`), as for `RealClock`.
+        start: Initial time in seconds.
+        initializer: Called first in every thread that the clock makes (`Clock.run`), as for `RealClock`.
     """
 
     kind: Literal["real", "virtual"] = "virtual"
@@ -41,27 +40,27 @@ class VirtualClock(Clock):
         self._tasks = TaskLoop(self._loop, initializer)
 
     def now(self) -> float:
-        """As `Clock.now`."""
+        """See `Clock.now`."""
         return self._loop.now
 
     def jump(self, to: float) -> None:
-        """Moves the time, if nothing is due before: a resumed run continues at the time at which it stopped.
+        """Move the time forward: a resumed run continues at the time at which it stopped.
 
         Args:
-            to: the new time, in seconds, not before the present.
+            to: New time in seconds.
 
         Raises:
-            ValueError: it lies before the present, or something is due before it.
+            ValueError: It lies before the present, or an event is due before it.
         """
         self._loop.jump(to)
 
     async def sleep(self, seconds: Duration, order: tuple[int, ...]) -> None:
-        """As `Clock.sleep`."""
+        """See `Clock.sleep`."""
         check_duration(seconds)
         await _passed(self._loop, seconds, order)
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:  # noqa: ARG002
-        """As `Clock.after`, without a task."""
+        """See `Clock.after`, without a task."""
         check_duration(seconds)
         called = partial(self._tasks.call, call)
         if isinstance(seconds, tuple):
@@ -70,33 +69,33 @@ class VirtualClock(Clock):
             self._loop.happen_at(self._loop.now + seconds, order, called)
 
     def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
-        """Something that tasks share from now on.
+        """Make a shared resource.
 
         Args:
-            speeds: who is served how fast; see `dorylax.clock.sharing`.
-            kinds: how many kinds of uses there are.
+            speeds: Speeds of its uses; see `dorylax.clock.sharing`.
+            kinds: Number of kinds of uses.
         """
         return VirtualShared(self._loop, speeds, kinds)
 
     def workers(self, name: str, slots: int) -> Workers:
-        """As `Clock.workers`."""
+        """See `Clock.workers`."""
         return _VirtualWorkers(name, slots, self._loop)
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """As `Clock.run`."""
+        """See `Clock.run`."""
         return self._tasks.run(awaitable)
 
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """As `Clock.spawn`."""
+        """See `Clock.spawn`."""
         return self._tasks.spawn(coroutine, name)
 
     def close(self) -> None:
-        """As `Clock.close`."""
+        """See `Clock.close`."""
         self._tasks.close(end_workers=lambda: None)
 
 
 async def _passed(loop: VirtualLoop, duration: Duration, order: tuple[int, ...]) -> None:
-    """Waits for as long as something takes."""
+    """Wait for a duration."""
     over: asyncio.Future[None] = loop.create_future()
     passing = Passing(duration, order, loop, partial(over.set_result, None))
     try:
@@ -108,14 +107,14 @@ async def _passed(loop: VirtualLoop, duration: Duration, order: tuple[int, ...])
 
 @final
 class _VirtualWorkers(Workers):
-    """Counts free workers. The work is done at its virtual start."""
+    """Counts free workers. Work runs at its virtual start."""
 
     def __init__(self, name: str, slots: int, loop: VirtualLoop) -> None:
         check_slots(name, slots)
         self.name, self.slots = name, slots
         self.loop = loop
         self._free = slots
-        # Of those who wait: done if cancelled, or what does not wait for itself.
+        # Waiting requests; futures of cancelled ones are done.
         self._queue: deque[asyncio.Future[None] | _Doing[Any]] = deque()
 
     async def run(
@@ -139,7 +138,7 @@ class _VirtualWorkers(Workers):
     async def run_all(
         self, requests: Sequence[Request[T]], ended: Callable[[int, Timed[T] | None], None]
     ) -> list[Timed[T]]:
-        """As `Workers.run_all`, without a task for each."""
+        """See `Workers.run_all`, without a task for each."""
         for request in requests:
             check_duration(request.seconds)
         every: _Several[T] = _Several(self.loop.create_future(), [None] * len(requests), ended)
@@ -159,10 +158,10 @@ class _VirtualWorkers(Workers):
         return [timed for timed in every.found if timed is not None]
 
     async def end(self) -> None:
-        """As `Workers.end`: nothing is left of those who were cancelled."""
+        """See `Workers.end`; there are no threads to end."""
 
     def give_back(self) -> None:
-        """Hands the worker to the first who waits, so that nobody can overtake."""
+        """Give the worker to the first waiting request, so that none can overtake."""
         while self._queue:
             turn = self._queue.popleft()
             if isinstance(turn, _Doing):
@@ -184,18 +183,18 @@ class _VirtualWorkers(Workers):
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was handed a worker at the moment it was cancelled
+            if not turn.cancelled():  # it got a worker at the moment of the cancellation
                 self.give_back()
             raise
 
 
 class _Several(Generic[T]):
-    """Requests that somebody waits for.
+    """Requests of one call of `Workers.run_all`.
 
     Args:
-        done: fulfilled when the last of them is over, or the first has failed.
-        found: what came of each.
-        ended: as of `Workers.run_all`.
+        done: Fulfilled when the last of them is over, or the first has failed.
+        found: Results.
+        ended: As for `Workers.run_all`.
     """
 
     __slots__ = ("done", "ended", "found", "left")
@@ -224,7 +223,7 @@ class _Doing(Generic[T]):
         self._passing: Passing | None = None
 
     def begin(self) -> None:
-        """Has a worker."""
+        """Start on a worker."""
         if self.state == "over":  # given up when it was called
             return
         work, seconds, order, _ = self._request
@@ -240,7 +239,7 @@ class _Doing(Generic[T]):
             self._passing = Passing(seconds, order, loop, self._passed)
 
     def give_up(self) -> None:
-        """Nobody waits for it any more."""
+        """Cancel the request."""
         if self.state == "busy" and self._passing is not None:
             self._passing.give_up()
         if self.state == "waiting":

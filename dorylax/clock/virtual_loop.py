@@ -1,8 +1,8 @@
 """An asyncio loop whose time jumps from event to event and never passes by itself.
 
-asyncio asks its selector to wait for what comes from outside. Nothing does: this loop has no I/O. So the selector runs
-whatever is ready, takes the next event, sets the time to the event's, makes it happen, and returns to asyncio only when the
-loop is to stop. asyncio's timers (`asyncio.sleep`, `asyncio.timeout`) are events like others.
+asyncio's selector waits for I/O. This loop has none, so its selector runs all ready callbacks, takes the next event, sets
+the time to that of the event, runs it, and returns to asyncio only when the loop stops. asyncio's timers (`asyncio.sleep`,
+`asyncio.timeout`) are ordinary events.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Ts = TypeVarTuple("Ts")
 
 @final
 class _Timer(asyncio.TimerHandle):
-    """Of asyncio's `call_at`.
+    """The handle of asyncio's `call_at`.
 
     Attributes:
-        forget: cancels the event that it has been made.
+        forget: Cancels its event.
     """
 
     __slots__ = ("forget",)
@@ -34,31 +34,30 @@ class _Timer(asyncio.TimerHandle):
     forget: Callable[[], None]
 
     def cancel(self) -> None:
-        """As asyncio's."""
+        """See `asyncio`."""
         self.forget()
         super().cancel()
 
 
 @final
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """The loop. One event happens at a time, and all that becomes ready by it runs before the next one.
+    """The loop. One event happens at a time, and all callbacks that it makes ready run before the next one.
 
-    It keeps what is ready itself: asyncio's way round its own loop takes longer than most of what happens here.
+    It has a separate queue of ready callbacks: an iteration of asyncio's loop takes longer than most callbacks here.
 
     Args:
-        start: the time it begins with, in seconds.
+        start: Initial time in seconds.
 
     Attributes:
-        now: as `time`, without a call.
-        before_next: calls something once all that this moment brings has happened, before the next event, in the order of
-            asking.
+        now: `time` without a call.
+        before_next: Calls a function after all callbacks of this moment, before the next event, in the order of requests.
     """
 
     def __init__(self, start: float) -> None:
         self._ready_to_run = deque[asyncio.Handle]()
         super().__init__(_JumpingSelector(self._run_events))
         self.now = start
-        # When, which goes first at that time (order, then sequence); and, by sequence, what, unless it was cancelled.
+        # Time, order and number of each event; and the functions of events that are not cancelled, by number.
         self._events: list[tuple[float, tuple[int, ...], int]] = []
         self._happen: dict[int, Callable[[], object]] = {}
         self._sequence = 0
@@ -67,14 +66,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._is_to_stop = self._was_closed = False
 
     def time(self) -> float:
-        """Virtual seconds: exactly the time of the event that happened last."""
+        """Virtual seconds: exactly the time of the last event."""
         return self.now
 
     def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> int:
-        """Calls `happen` at `when`, in seconds. What it raises ends the run.
+        """Call `happen` at `when`, in seconds; its exceptions end the run.
 
         Returns:
-            The event: what `forget` takes.
+            The event, for `forget`.
         """
         self._sequence = event = self._sequence + 1
         self._happen[event] = happen
@@ -82,11 +81,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return event
 
     def forget(self, event: int) -> None:
-        """An event is not to happen; nothing changes if it has."""
+        """Cancel an event, unless it has happened."""
         self._happen.pop(event, None)
 
     def jump(self, to: float) -> None:
-        """Moves the time to `to`; see `VirtualClock.jump`."""
+        """Move the time to `to`; see `VirtualClock.jump`."""
         while self._before:
             self._before.popleft()()
         due = min((when for when, _, event in self._events if event in self._happen), default=to)
@@ -97,7 +96,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's, which `call_later` uses too. At equal times timers come before what has an order."""
+        """See `asyncio`; `call_later` uses it too. Timers come before other events of the same time."""
         handle = _Timer(when, callback, args, self, context)
         event = self.happen_at(when, (), partial(self.call_soon, callback, *args, context=context))
         handle.forget = partial(self.forget, event)
@@ -106,7 +105,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """As asyncio's, which futures and tasks use too."""
+        """See `asyncio`; futures and tasks use it too."""
         if self._was_closed:
             raise RuntimeError("the loop is closed, nothing can be called on it")
         handle = asyncio.Handle(callback, args, self, context)
@@ -116,23 +115,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     call_soon_threadsafe = call_soon
 
     def stop(self) -> None:
-        """As asyncio's."""
+        """See `asyncio`."""
         self._is_to_stop = True
         super().stop()
 
     def close(self) -> None:
-        """As asyncio's."""
+        """See `asyncio`."""
         super().close()
         self._was_closed = True
         self._ready_to_run.clear()
 
     def _run_events(self) -> None:
-        """Runs what is ready and then lets the next event happen, until the loop is to stop."""
+        """Run ready callbacks and then the next event, until the loop stops."""
         ready, before, events, happens = self._ready_to_run, self._before, self._events, self._happen
         pop = heapq.heappop
         while True:
             while ready or self._is_to_stop:
-                for _ in range(len(ready)):  # what these make ready does not run before a stop, as with asyncio
+                for _ in range(len(ready)):  # new callbacks do not run before a stop, as with asyncio
                     handle = ready.popleft()
                     if not handle._cancelled:
                         handle._run()

@@ -1,4 +1,4 @@
-"""What servers and functions take and cost: clusters, the virtual clock's time model, the bill (docs/clock.md)."""
+"""Time and cost of servers and functions: clusters, the virtual clock's time model, the bill (docs/clock.md)."""
 
 from dorylax.cost.bill import Bill, Calls
 from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters

@@ -1,4 +1,4 @@
-"""What a run costs: every server for as long as the run takes, functions by what they ran."""
+"""The cost of a run: servers by the duration of the run, functions by their calls."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _HOUR = 3600.0  # seconds
 @final
 @dataclass
 class Calls:
-    """Counts calls of functions. Whole numbers, so that the order in which calls end changes nothing.
+    """Counts of calls of functions, in whole numbers, so that the order of calls does not matter.
 
     Attributes:
-        requests: how many there were.
-        milliseconds: what they are billed as in all, each rounded up.
+        requests: Number of calls.
+        milliseconds: Billed milliseconds of all calls, each rounded up.
     """
 
     requests: int = 0
     milliseconds: int = 0
 
     def add(self, seconds: float) -> None:
-        """Counts a call, lost ones too.
+        """Count a call; lost calls count too.
 
         Args:
-            seconds: how long it took, ≥ 0. The request's own time may be in it: an upper bound of what is billed.
+            seconds: Duration of the call (≥ 0), possibly with the request's time: an upper bound of the billed time.
         """
         self.requests += 1
         self.milliseconds += Function.billed_milliseconds(seconds)
@@ -40,10 +40,10 @@ class Bill:
     """Amounts, and US dollars for each.
 
     Attributes:
-        graph_server_seconds, parameter_server_seconds: summed over the servers.
-        gb_seconds: of functions: memory times time.
-        requests: calls of functions.
-        graph_servers, parameter_servers, function_time, function_requests: dollars for these, in this order.
+        graph_server_seconds, parameter_server_seconds: Seconds, summed over the servers.
+        gb_seconds: Memory times time of functions.
+        requests: Number of calls of functions.
+        graph_servers, parameter_servers, function_time, function_requests: Dollars for these, in this order.
     """
 
     graph_server_seconds: float
@@ -57,17 +57,14 @@ class Bill:
 
     @classmethod
     def of(cls, cluster: Cluster, *, seconds: float, graph_servers: int, parameter_servers: int, calls: Calls) -> Bill:
-        """Adds up.
-
-        Servers are rented from the beginning to the end, whatever they do. (The paper leaves parameter servers out; this
-        does not.)
+        """The bill of a run, with parameter servers, which the paper omits; servers are rented for the whole run.
 
         Args:
-            cluster: what was rented.
-            seconds: how long the run took.
-            graph_servers: how many there were.
-            parameter_servers: likewise.
-            calls: what functions did.
+            cluster: The rented machines.
+            seconds: Duration of the run.
+            graph_servers: Number of graph servers.
+            parameter_servers: Number of parameter servers.
+            calls: Calls of functions.
         """
         graph_seconds, parameter_seconds = seconds * graph_servers, seconds * parameter_servers
         gb_seconds = calls.milliseconds / 1e3 * cluster.function.memory_mb / 1024
@@ -84,13 +81,13 @@ class Bill:
 
     @property
     def total(self) -> float:
-        """US dollars in all."""
+        """Sum in US dollars."""
         return self.graph_servers + self.parameter_servers + self.function_time + self.function_requests
 
     def value(self, seconds: float) -> float | None:
-        """Value, 1/(T·C) per second and dollar (Dorylus, OSDI '21, section 7); None where nothing was spent.
+        """Value, 1/(T·C) per second and dollar (Dorylus, OSDI '21, section 7); None for a run without cost.
 
         Args:
-            seconds: T, how long the run took.
+            seconds: T, the duration of the run.
         """
         return 1 / (seconds * self.total) if seconds * self.total > 0 else None

@@ -1,4 +1,4 @@
-"""What a cluster consists of, and the clusters known by name. How many servers there are, the pipeline decides."""
+"""Clusters: types of servers and functions. The pipeline decides on the number of servers."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ _MEGABIT = 1e6 / 8  # bytes
 @final
 @dataclass(frozen=True)
 class Cluster:
-    """What a pipeline runs on.
+    """The rented machines of a pipeline.
 
     Attributes:
-        name: what it is called.
-        graph_server: what graph servers are.
-        parameter_server: what parameter servers are.
-        function: what does tensor tasks.
-        functions: functions that a graph server keeps busy at a time, at most; 0: it does all tasks itself.
-        latency: seconds until the first byte of a message between servers arrives.
-        prices_as_of: when its prices were looked up, year and month; for the reader of a bill.
-        contention: whether tasks slow each other down: messages and functions on a server's network, threads on its cores
+        name: Name of the cluster.
+        graph_server: Type of the graph servers.
+        parameter_server: Type of the parameter servers.
+        function: Type of the functions that run tensor tasks.
+        functions: Maximum number of concurrent functions per graph server; 0: servers run all tasks.
+        latency: Seconds until the first byte of a message between servers arrives.
+        prices_as_of: Year and month of the prices, for readers of a bill.
+        contention: Whether tasks slow each other down: messages and functions on a server's network, threads on its cores
             and its memory, functions among themselves; and whether functions start cold.
-        measured: what was measured on its machine; None where nobody has.
-        one_machine: how all servers and workers share one machine; None where each has its own. Only with contention.
+        measured: Measurements of its machine; None without any.
+        one_machine: Division of one machine among all servers and workers; None if each has its own machine. Needs
+            contention.
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Cluster:
 
     @property
     def ships(self) -> bool:
-        """Whether what tensor tasks read and write travels to workers and back."""
+        """Whether the rows of tensor tasks travel to workers and back."""
         return self.functions > 0 and (self.one_machine is None or self.one_machine.workers > 0)
 
 

@@ -27,21 +27,21 @@ Part = TypeVar("Part", Cluster, Function, Gpu, Instance, Variation)
 Where = tuple[str, ...]
 _UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu", "memory", "row_latency")
 _OPTIONAL = ("variation", *_UNSHARED)
-"""Keys that a description of a server may leave out: it then has the default cluster's variation, and shares nothing."""
+"""Optional keys of a server's description: by default it has the default cluster's variation, and shares nothing."""
 _UNWRITTEN = ("one_machine",)
-"""What a run decides, and no file."""
+"""Keys that runs set, and no file."""
 _TYPES = {kind.__name__: words for kind, words in TYPE_WORDS.items()}
 
 
 def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     """A known cluster by its name, or the one that a YAML file describes (docs/clock.md).
 
-    What ends in `.yaml` or `.yml`, or has a folder in it, is a file.
+    Names that end in `.yaml` or `.yml`, or contain a folder, are files.
 
     Raises:
-        ClusterError: no such cluster; or a file that is unreadable, has an unknown or missing key, or a value out of range:
-            names file, line and key.
-        OSError: the machine fails to read the file.
+        ClusterError: There is no such cluster, or the file is unreadable, has an unknown or missing key, or a value out of
+            range; names file, line and key.
+        OSError: The machine fails to read the file.
     """
     given = os.fspath(name_or_path)
     if given in (known := clusters()):
@@ -66,15 +66,15 @@ def _read(path: Path) -> Cluster:
 
 
 def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
-    """A cluster of which some things are other.
+    """A copy of a cluster with changes.
 
     Args:
-        cluster: as it is.
-        changes: by dotted key of its description: `{"functions": 50, "function.variation.sigma": 0.5}`. A server's name
-            replaces it by the known type of that name.
+        cluster: The cluster.
+        changes: Values by dotted key of its description: `{"functions": 50, "function.variation.sigma": 0.5}`. A server's
+            name replaces it by the known type of that name.
 
     Raises:
-        ClusterError: an unknown key, or a value of the wrong type or out of range.
+        ClusterError: A key is unknown, or a value has the wrong type or is out of range.
     """
     nested: dict[str, Any] = {}
     for key, value in changes.items():
@@ -98,7 +98,7 @@ def _cluster(value: Any) -> Cluster:
 
 
 def _based(base: Cluster, value: dict[str, Any], *, named: bool) -> Cluster:
-    """A cluster; what is left out is as in `base`. Where it need not be named, a server without a name is as there, too."""
+    """A cluster; missing keys are those of `base`. Unless names are required, so are those of a server without a name."""
     values = _mapping(value, (), Cluster)
     for key in ("graph_server", "parameter_server"):
         if key in values:
@@ -170,7 +170,7 @@ def _mapping(value: Any, where: Where, kind: type[Part]) -> dict[str, Any]:
 
 
 def _typed(value: Any, kind: str, where: Where) -> Any:
-    """A value as its type, where that is not a section."""
+    """A value in its type; sections are returned unchanged."""
     if kind == "float" and type(value) is int:
         return float(value)
     if kind in _TYPES and type(value).__name__ != kind:

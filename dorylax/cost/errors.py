@@ -1,4 +1,4 @@
-"""What a wrong cluster description says, and the check that all its parts share."""
+"""The error of cluster descriptions, and the check of bounds."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dorylax.errors import DorylaxError
 
 @final
 class ClusterError(DorylaxError, ValueError):
-    """A cluster that cannot be; its text is one line for the user.
+    """An invalid cluster; its text is one line for the user.
 
     Attributes:
-        key: the dotted key that is wrong, `graph_server.threads`; empty where it is none.
-        problem: what is wrong with it.
+        key: The wrong dotted key, `graph_server.threads`; empty if there is none.
+        problem: The problem with its value.
     """
 
     def __init__(self, key: str, problem: str, where: str = "") -> None:
@@ -23,10 +23,10 @@ class ClusterError(DorylaxError, ValueError):
 
 
 def check_bounds(owner: object, key: str, least: float, *, above: bool = False, below: float = math.inf) -> None:
-    """Checks that a field is finite, ≥ `least` (> `least` if `above`) and < `below`.
+    """Check that a field is finite, ≥ `least` (> `least` if `above`) and < `below`.
 
     Raises:
-        ClusterError: it is not.
+        ClusterError: It is not.
     """
     value: float | int = getattr(owner, key)
     if not (value > least or (value == least and not above)) or not value < below:

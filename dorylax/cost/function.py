@@ -1,4 +1,4 @@
-"""Serverless functions (AWS Lambda): what they can do and what they cost."""
+"""Serverless functions (AWS Lambda): their speed and price."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _MEMORY_MB = (128, 10240)
 @final
 @dataclass(frozen=True)
 class Function:
-    """A serverless function that does tensor tasks.
+    """A serverless function that runs tensor tasks.
 
     Attributes:
-        memory_mb: megabytes (2^20 bytes) of memory, 128 … 10240; the share of the processor goes with it.
-        flops: floating-point operations per second of one whole virtual CPU.
-        network_bandwidth: bytes per second, in and out together; with contention the next two hold in its place.
-        lone_bandwidth: bytes per second, in and out together, of one that no other of its graph server sends or fetches
-            beside.
-        crowding: the bandwidth of each of n is `lone_bandwidth` · n ** -crowding, ≥ 0.
-        cold_start: seconds until one can work that has not run before; only with contention, as the next.
-        keep_warm: seconds that one waits for its next call before it is ended.
-        overhead: seconds of each call that are neither arithmetic nor data: the request and its answer.
+        memory_mb: Megabytes (2^20 bytes) of memory, 128 … 10240; the share of the processor is proportional.
+        flops: Floating-point operations per second of one whole virtual CPU.
+        network_bandwidth: Bytes per second, in and out together, without contention.
+        lone_bandwidth: Bytes per second, in and out together, of a function without concurrent transfers of its graph
+            server; used with contention.
+        crowding: The bandwidth of each of n functions is `lone_bandwidth` · n ** -crowding (≥ 0); used with contention.
+        cold_start: Seconds until a new function can work; used with contention.
+        keep_warm: Seconds that an idle function is kept; used with contention.
+        overhead: Seconds of each call that are neither arithmetic nor data: the request and the response.
         price_per_gb_second: US dollars for 2^30 bytes of memory during a second.
-        price_per_million_requests: US dollars.
-        variation: how the durations of its calls differ.
+        price_per_million_requests: US dollars for a million calls.
+        variation: Spread of the durations of its calls.
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     memory_mb: int
@@ -62,15 +62,15 @@ class Function:
 
     @property
     def virtual_cpus(self) -> float:
-        """Its share of processors; 1 at `FULL_CPU_MB`."""
+        """Share of a processor; 1 at `FULL_CPU_MB`."""
         return self.memory_mb / FULL_CPU_MB
 
     def bandwidth_among(self, calls: int) -> float:
-        """Bytes per second of each of so many calls, ≥ 1, that send or fetch at the same time."""
+        """Bytes per second of each of so many (≥ 1) concurrent transfers."""
         return float(self.lone_bandwidth * calls**-self.crowding)
 
     @staticmethod
     def billed_milliseconds(seconds: float) -> int:
-        """What a call of this many seconds is billed as: milliseconds, rounded up."""
+        """Billed milliseconds of a call of this many seconds, rounded up."""
         # To a nanosecond first: 2.007 · 1000 is a hair more than 2007.
         return math.ceil(round(seconds * 1e3, 6))

@@ -1,4 +1,4 @@
-"""The servers of a run as far as tasks share them: made when they are first used, on one virtual clock."""
+"""Shared resources of the servers of a run on one virtual clock, made on first use."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from dorylax.cost.instance import Instance
 from dorylax.cost.warm_pool import WarmPool
 
 Place = tuple[str, int]
-"""Which server: its kind, "graph" or "parameter", and which of that kind, from 0."""
+"""A server: its kind, "graph" or "parameter", and its number among that kind, from 0."""
 
 MESSAGES, FUNCTIONS = range(2)
 """Kinds of uses of a network."""
 
 _REMEMBERED = 2**14
-"""Of how many numbers of tasks the speeds are remembered: the same come again and again."""
+"""Size of the cache of speeds by numbers of tasks, which recur."""
 
 
 def network(bandwidth: float, function: Function, peers: int) -> Speeds:
-    """One direction of a server's network: equal shares of connections, but functions get no more than they can take.
+    """One direction of a server's network: equal shares for connections, limited by the bandwidth of functions.
 
     All messages to a peer share one connection; each function has its own.
 
     Args:
-        bandwidth: bytes per second.
-        function: whose traffic is of the kind `FUNCTIONS`.
-        peers: other servers, ≥ 1.
+        bandwidth: Bytes per second.
+        function: The function whose traffic is of the kind `FUNCTIONS`.
+        peers: Number of other servers (≥ 1).
     """
 
     def speeds(counts: Sequence[int]) -> tuple[float, float]:
@@ -68,12 +68,12 @@ def pcie(bandwidth: float) -> Speeds:
 
 @final
 class Machines:
-    """What tasks on a cluster with contention share.
+    """Resources shared by tasks on a cluster with contention.
 
     Args:
-        cluster: what is rented.
-        clock: of the run.
-        servers: how many there are, of both kinds.
+        cluster: The rented machines.
+        clock: Clock of the run.
+        servers: Number of servers of both kinds.
     """
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, servers: int) -> None:
@@ -83,11 +83,11 @@ class Machines:
         self._pools: dict[int, WarmPool] = {}
 
     def instance(self, place: Place) -> Instance:
-        """What kind of server it is."""
+        """Type of a server."""
         return self._cluster.graph_server if place[0] == "graph" else self._cluster.parameter_server
 
     def between(self, sender: Place, receiver: Place) -> tuple[tuple[Shared, ...], float]:
-        """What a message uses, all at once, and bytes per second where it is alone."""
+        """Resources that a message uses simultaneously, and its bytes per second without other traffic."""
         ways, speeds = [self.out(sender), self.into(receiver)], []
         for place, way in ((sender, self.pcie("out", sender)), (receiver, self.pcie("into", receiver))):
             instance = self.instance(place)
@@ -122,13 +122,13 @@ class Machines:
         return self._shared("memory", place, lambda: memory(self.instance(place)))
 
     def pcie(self, way: Literal["out", "into"], place: Place) -> Shared | None:
-        """One direction of a server's way to its GPU; None where it has none."""
+        """One direction between a server and its GPU; None without a GPU."""
         gpu = self.instance(place).gpu
         return None if gpu is None else self._shared(f"pcie {way}", place, lambda: pcie(gpu.pcie_bandwidth))
 
     @property
     def passing(self) -> Shared:
-        """Serves seconds, to everybody one per second: time that passes beside something that others slow down."""
+        """Serves one second per second to each user: time that passes during a part that shares resources."""
         return self._shared("seconds", ("function", 0), lambda: lambda _: (1.0,))
 
     def environments(self, server: int) -> WarmPool:

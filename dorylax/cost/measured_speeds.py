@@ -1,4 +1,4 @@
-"""What a machine was measured to take for what its description has one speed for."""
+"""Speeds of a measured machine, which depend on the sizes of tasks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class RowsRead(NamedTuple):
     """Rows that a task reads along edges.
 
     Attributes:
-        row_bytes: of one.
-        held_bytes: of all different ones: caches hold few of them, and not many.
+        row_bytes: Bytes of a row.
+        held_bytes: Bytes of all distinct rows, which decide whether caches hold them.
     """
 
     row_bytes: int
@@ -29,12 +29,12 @@ class RowsRead(NamedTuple):
 class MeasuredSpeeds:
     """Seconds of tasks on a measured machine that does nothing else.
 
-    How fast rows are read along edges lies between what was measured: the logarithm is linear in those of width and size,
-    and constant beyond the outermost.
+    The speed of reading rows along edges is interpolated between measurements: its logarithm is linear in those of width and
+    size, and constant beyond the outermost.
 
     Args:
-        measured: of the machine.
-        described: what was made of it.
+        measured: Measurements of the machine.
+        described: Its description as an instance.
     """
 
     def __init__(self, measured: Measured, described: Instance) -> None:
@@ -43,10 +43,10 @@ class MeasuredSpeeds:
         self._products[described.threads] = described.flops * described.threads
         self._threads = described.threads
         self._alone = _AlongEdges(_gathers(measured, 1))
-        # None: the machine is taken to have more threads than were measured, or fewer.
+        # None if the description has another number of threads than the measurements.
         together = _gathers(measured, described.threads)
         self._together = _AlongEdges(together) if together else None
-        # How many times as long a thread takes by the description's speeds while all threads do the same.
+        # Slowdown of a thread, at the description's speeds, while all threads do the same.
         self._computing = described.lift(1) / described.lift(described.threads)
         asked = described.threads * described.memory_bandwidth * described.lift(1)
         self._reading = max(self._computing, asked / (described.total_memory_bandwidth or math.inf))
@@ -54,23 +54,23 @@ class MeasuredSpeeds:
         self._stages: dict[int, tuple[float, float, float]] = {}
 
     def reading(self, bytes: float, rows: RowsRead | None) -> float:
-        """Of one thread that reads.
+        """Seconds of one thread that reads.
 
         Args:
-            bytes: how much.
-            rows: which rows along edges; None where it is copied from one place to another.
+            bytes: Number of bytes.
+            rows: Rows along edges; None for a copy from one place to another.
         """
         return bytes / (self._copied if rows is None else self._alone.speed(rows))
 
     def held_back(self, rows: RowsRead | None) -> float:
-        """What part of the time of one thread that reads gets longer where memory serves others too, 0 … 1.
+        """Share of a reading thread's time that grows if memory serves other threads, 0 … 1.
 
-        Caches are not shared as memory is: of rows that they hold, all threads together read more than memory gives. The
-        part is such that a thread takes as long as was measured while all others read such rows too; the rest gets longer as
-        arithmetic does, where threads share cores.
+        Caches are not shared as memory is: all threads together read cached rows faster than memory delivers them. With this
+        share a thread takes the measured time while all others read such rows; the rest grows as arithmetic does, if
+        threads share cores.
 
         Args:
-            rows: as of `reading`.
+            rows: As for `reading`.
         """
         if rows is None or self._together is None or self._reading == self._computing:
             return 1.0
@@ -78,13 +78,13 @@ class MeasuredSpeeds:
         return min(max(0.0, (measured - self._computing) / (self._reading - self._computing)), 1.0)
 
     def stage(self, flops: float, elementwise: float, bytes: float, threads: int) -> float:
-        """Of a stage that XLA computes.
+        """Seconds of a stage that XLA computes.
 
         Args:
-            flops: its operations.
-            elementwise: of these, those that are not of products of matrices.
-            bytes: of its operands and results.
-            threads: of XLA.
+            flops: Its operations.
+            elementwise: Operations outside matrix products, a part of `flops`.
+            bytes: Bytes of its operands and results.
+            threads: Threads of XLA.
         """
         found = self._stages.get(threads)
         if found is None:
@@ -94,22 +94,22 @@ class MeasuredSpeeds:
         return (flops - elementwise) / products + elementwise / others + bytes / moved
 
     def _by(self, kind: str, threads: int) -> float:
-        """By so many threads together; of the numbers that were measured, the nearest says how fast each is."""
+        """Speed of so many threads together, from the measurement with the nearest number of threads."""
         nearest = min(self._measured.of(kind), key=lambda one: abs(int(one.point["threads"]) - threads))
         return threads * nearest.median / int(nearest.point["threads"])
 
 
 @final
 class _AlongEdges:
-    """How fast rows are read along edges by so many threads together.
+    """Speed of reading rows along edges.
 
     Args:
-        speeds: bytes per second, by the bytes of a row and of all rows.
+        speeds: Bytes per second, by the bytes of a row and of all rows.
     """
 
     def __init__(self, speeds: Mapping[tuple[float, float], float]) -> None:
         widths, self._sizes = (sorted({key[place] for key in speeds}) for place in (0, 1))
-        # Of what somebody has measured besides, what has all sizes.
+        # Additional widths count if all sizes were measured for them.
         self._widths = [width for width in widths if all((width, size) in speeds for size in self._sizes)]
         self._logs = {key: math.log(speed) for key, speed in speeds.items()}
 

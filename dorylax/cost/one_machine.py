@@ -1,4 +1,4 @@
-"""Servers and workers that are threads and processes of one machine: what they share, and what of a call is left there."""
+"""Resources shared by servers and workers that are threads and processes of one machine."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from dorylax.cost.errors import check_bounds
 from dorylax.cost.instance import Instance
 
 PASSING, READING, TENSOR = range(3)
-"""Kinds of uses of a machine's cores: in seconds of one thread, bytes that one reads, seconds of a tensor task's threads."""
+"""Kinds of uses of a machine's cores: seconds of a thread, bytes that it reads, seconds of a tensor task's threads."""
 
 
 @final
 @dataclass(frozen=True)
 class OneMachine:
-    """How the parts of a run share one machine, which is what the cluster's graph server is.
+    """The division of one machine, the cluster's graph server, among the parts of a run.
 
     Attributes:
-        tensor_threads: with how many threads a tensor task computes, ≥ 1.
-        workers: processes for tensor tasks; 0: threads of servers do them, on rows where they lie.
-        processes: whether servers are processes, and messages between them are copied.
-        request_seconds: seconds that each request of a worker waits, its link being slowed down.
-        graph_slowdown: how many times as long graph tasks take as was measured by themselves, but for what is around them.
-        tensor_slowdown: likewise tensor tasks.
-        message_wait: seconds until a message between processes gets its turn, at either end together.
-        link_bandwidth: bytes per second of a worker's link, both ways together; 0: no limit.
+        tensor_threads: Threads of a tensor task (≥ 1).
+        workers: Processes for tensor tasks; 0 if threads of servers run them on rows in place.
+        processes: Whether servers are processes, which copy messages.
+        request_seconds: Artificial delay of each request of a worker, in seconds.
+        graph_slowdown: Ratio of the time of graph tasks to that of the same work alone, without task overhead.
+        tensor_slowdown: The same ratio for tensor tasks.
+        message_wait: Seconds until a message between processes is handled, at both ends together.
+        link_bandwidth: Bytes per second of a worker's link in both directions together; 0 for no limit.
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     tensor_threads: int
@@ -56,11 +56,11 @@ class OneMachine:
 
 
 def cores(instance: Instance, tensor_threads: int) -> Speeds:
-    """How fast all is that goes on, by kind: where there are more threads than cores, they take turns.
+    """Speeds by kind of use. If there are more threads than cores, they take turns.
 
     Args:
-        instance: the machine.
-        tensor_threads: with how many a tensor task computes.
+        instance: The machine.
+        tensor_threads: Threads of a tensor task.
     """
     total = instance.total_memory_bandwidth
 

@@ -1,4 +1,4 @@
-"""How the durations of equal tasks differ."""
+"""The spread of the durations of equal tasks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Variation:
     """A duration is its median times a lognormal factor, and some are stragglers on top.
 
     Attributes:
-        sigma: standard deviation of the factor's logarithm, ≥ 0; the factor's median is 1.
-        straggler_probability: share of the tasks that straggle, in [0, 1).
-        straggler_factor: how many times as long those take, ≥ 1.
+        sigma: Standard deviation of the factor's logarithm (≥ 0); the factor's median is 1.
+        straggler_probability: Share of straggling tasks, in [0, 1).
+        straggler_factor: Ratio of their duration to that of others (≥ 1).
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     sigma: float
@@ -42,15 +42,12 @@ class Variation:
         check_bounds(self, "straggler_factor", 1.0)
 
     def factor(self, seed: int, kind: str, key: tuple[int, ...]) -> float:
-        """What multiplies a task's median duration, > 0.
-
-        A pure function of its arguments: nothing is remembered, so neither the order of the calls nor what else is asked
-        for matters. Draws of different arguments are independent.
+        """Factor (> 0) of a task's median duration: a pure function of its arguments, independent for different ones.
 
         Args:
-            seed: of the run.
-            kind: what kind of task it is, so that kinds may use equal keys.
-            key: which task it is.
+            seed: Seed of the run.
+            kind: Kind of the task, so that kinds may use equal keys.
+            key: Identity of the task.
         """
         if not self.sigma and not self.straggler_probability:
             return 1.0
@@ -65,5 +62,5 @@ class Variation:
 
 @functools.cache
 def _numbers(count: int) -> str:
-    """A format of so many whole numbers; a simulation draws ten thousands a second, and joining texts takes longer."""
+    """A format of so many whole numbers, which is faster than joining texts; simulations draw ten thousands a second."""
     return ",".join(["%d"] * count)

@@ -1,4 +1,4 @@
-"""Which calls of functions find an environment that is warm. Pure: it is told the time."""
+"""Warm environments of functions, as pure functions of the time."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import final
 
 @final
 class WarmPool:
-    """The environments of a graph server's functions. The one that ran last is used first, so that others may end.
+    """The environments of a graph server's functions. The last used one is used first, so that others may end.
 
     Args:
-        keep_warm: seconds that an environment waits for its next call.
+        keep_warm: Seconds that an idle environment is kept.
     """
 
     def __init__(self, keep_warm: float) -> None:
@@ -18,11 +18,7 @@ class WarmPool:
         self._idle: list[float] = []  # since when, ascending
 
     def begin(self, now: float) -> bool:
-        """A call begins.
-
-        Returns:
-            Whether its environment has to be made first.
-        """
+        """Begin a call; return whether it starts a new environment."""
         if self._idle and now - self._idle[-1] <= self._keep_warm:
             self._idle.pop()
             return False
@@ -30,13 +26,13 @@ class WarmPool:
         return True
 
     def end(self, now: float) -> None:
-        """A call ends; times never go back."""
+        """End a call; times are monotonic."""
         self._idle.append(now)
 
     def state(self) -> list[float]:
-        """Since when environments wait, for a checkpoint; no call is running."""
+        """Times since which environments are idle, for a checkpoint between calls."""
         return list(self._idle)
 
     def restore(self, state: list[float]) -> None:
-        """Goes on from what `state` gave."""
+        """Restore the result of `state`."""
         self._idle = [float(since) for since in state]

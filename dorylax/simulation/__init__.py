@@ -1,5 +1,5 @@
-"""What runs would take and cost that nobody has rented machines for: scenarios, their simulation, the paper's evaluation.
+"""Time and cost of runs before machines are rented: scenarios, their simulation, the paper's evaluation.
 
-`scenario` says what is simulated, `run` simulates it on values without numbers (`dorylax.pipeline.timing`), `result` holds
-what comes of it, and `catalogue` knows scenarios by name.
+`scenario` describes a simulation, `run` runs it on abstract arrays (`dorylax.pipeline.timing`), and `result` holds its time
+and cost.
 """

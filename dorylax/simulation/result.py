@@ -1,4 +1,4 @@
-"""What comes of a simulation: seconds, dollars, what was busy, and which tasks took how long."""
+"""The result of a simulation: seconds, dollars, utilization, and the time of tasks."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dorylax.observers.progress import dollars, duration
 from dorylax.simulation.scenario import Backend
 
 _IDLE = 0.5
-"""Share of the time below which nothing is a bottleneck."""
+"""Utilization below which a resource is no bottleneck."""
 
 
 class Task(NamedTuple):
-    """All tasks of a name in the epochs that were simulated.
+    """All tasks of a name in the simulated epochs.
 
     Attributes:
         name: GA, AV, SC, ….
-        resource: who did them: "graph", "tensor", "network" or "parameters".
-        number: how many there were.
-        seconds: of all together.
+        resource: Resource that ran them: "graph", "tensor", "network" or "parameters".
+        number: Number of tasks.
+        seconds: Seconds of all together.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Task(NamedTuple):
 
 
 class Utilisation(NamedTuple):
-    """Shares of what is rented that were busy in the epochs that were simulated, 0 to 1.
+    """Busy shares of the rented resources in the simulated epochs, 0 to 1.
 
     Attributes:
-        graph_servers: of the threads of graph servers, or of their GPUs.
-        functions: of the calls that may run at a time; 0 where there are none.
-        parameter_servers: of the one thread of each that computes.
-        network: of the bandwidth of graph servers, in the direction in which more is sent.
+        graph_servers: Share of the threads of graph servers, or of their GPUs.
+        functions: Share of the allowed concurrent calls; 0 without functions.
+        parameter_servers: Share of each server's computing thread.
+        network: Share of the bandwidth of graph servers, in the busier direction.
     """
 
     graph_servers: float
@@ -47,7 +47,7 @@ class Utilisation(NamedTuple):
 
     @property
     def bottleneck(self) -> tuple[str, float]:
-        """The part that was busy most, and its share."""
+        """The busiest resource, and its share."""
         name, share = max(self._asdict().items(), key=lambda part: part[1])
         return name.replace("_", " "), share
 
@@ -57,21 +57,21 @@ class Utilisation(NamedTuple):
 class Simulated:
     """A run of which some epochs were simulated.
 
-    The first epochs differ from others: functions start cold, ghosts are filled, and where intervals may run ahead they
-    spread over several epochs. Those that were not simulated are taken to be as the mean of the others that were, or as the
-    last where there are none.
+    The first epochs differ from later ones: functions start cold, ghosts are filled, and intervals that may run ahead spread
+    over several epochs. Epochs that were not simulated count as the mean of the simulated later ones, or as the last one if
+    there are none.
 
     Attributes:
-        name, backend: of the scenario.
-        cluster: what it ran on.
-        servers, parameter_servers, intervals: how many; intervals of each server.
-        prepare: seconds before the first epoch, for what is computed once.
-        epochs: seconds of each epoch that was simulated.
-        settling: how many first epochs differ from later ones, ≥ 1.
-        calls: of functions before the first epoch, and in each epoch.
-        total_epochs: of the whole run.
-        tasks: what was done, what took longest first.
-        utilisation: what was busy.
+        name, backend: Name and backend of the scenario.
+        cluster: The rented machines.
+        servers, parameter_servers, intervals: Numbers of servers, and of intervals per server.
+        prepare: Seconds before the first epoch.
+        epochs: Seconds of each simulated epoch.
+        settling: Number of first epochs that differ from later ones (≥ 1).
+        calls: Calls of functions before the first epoch, and in each epoch.
+        total_epochs: Number of epochs of the whole run.
+        tasks: Tasks by name, the longest first.
+        utilisation: Busy shares.
     """
 
     name: str
@@ -90,18 +90,18 @@ class Simulated:
 
     @property
     def epoch(self) -> float:
-        """Seconds of an epoch that is not one of the first."""
+        """Seconds of a later epoch."""
         return self._later(self.epochs)
 
     @property
     def seconds(self) -> float:
-        """Of the whole run."""
+        """Seconds of the whole run."""
         known = self.epochs[: self.total_epochs]
         return self.prepare + sum(known) + (self.total_epochs - len(known)) * self.epoch
 
     @property
     def bill(self) -> Bill:
-        """Of the whole run."""
+        """Bill of the whole run."""
         prepared, *each = self.calls
         known = each[: self.total_epochs]
         missing = self.total_epochs - len(known)
@@ -121,16 +121,16 @@ class Simulated:
 
     @property
     def value(self) -> float | None:
-        """1/(T·C) of the whole run, per second and dollar; None where it costs nothing."""
+        """1/(T·C) of the whole run, per second and dollar; None for a run without cost."""
         return self.bill.value(self.seconds)
 
     def _later(self, numbers: Sequence[float | int]) -> float:
-        """What is taken for epochs that were not simulated."""
+        """The number for epochs that were not simulated."""
         later = numbers[self.settling :] or numbers[-1:]
         return sum(later) / len(later)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The result as JSON values."""
         bill = self.bill
         return {
             "name": self.name,
@@ -161,11 +161,7 @@ class Simulated:
 
 
 def finding(found: Sequence[Simulated]) -> str:
-    """The result of simulating a scenario on some backends, in one sentence.
-
-    Args:
-        found: One or more.
-    """
+    """The results of a scenario on some backends (at least one), in one sentence."""
     best, fastest = min(found, key=lambda one: one.bill.total), min(found, key=lambda one: one.seconds)
     part, share = best.utilisation.bottleneck
     which = f"the cheapest of {len(found)} backends is {best.backend}" if len(found) > 1 else f"on {best.backend}"

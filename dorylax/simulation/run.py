@@ -1,4 +1,4 @@
-"""Simulates scenarios: the engine on the virtual clock, on values without numbers."""
+"""Simulates scenarios: the engine on the virtual clock, on abstract arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dorylax.trainer.from_config import build_model
 from dorylax.trainer.step.objective import Objective
 
 _OBJECTS = 1_000_000
-"""New objects between two searches for garbage."""
+"""New objects between two garbage collections."""
 
 
 def simulate(
@@ -43,20 +43,20 @@ def simulate(
     trace: Trace | None = None,
     on_epoch: Callable[[int], None] | None = None,
 ) -> Simulated:
-    """What a run would take and cost.
+    """Simulate the time and cost of a run.
 
     Args:
-        scenario: the run.
-        epochs: how many to simulate, ≥ 1; no more than the run has. None: two more than it takes to settle.
-        inputs: of earlier simulations, where they may have something in common; None: of none.
-        trace: called with the span of every task.
-        on_epoch: called after each epoch with how many there have been.
+        scenario: The run.
+        epochs: Number of epochs to simulate (≥ 1), at most those of the run. None: two more than it takes to settle.
+        inputs: Cache of inputs, to share between simulations; None for none.
+        trace: Called with the span of every task.
+        on_epoch: Called after each epoch with the number of finished epochs.
 
     Raises:
-        ConfigError: the configuration does not fit the graph.
-        ScenarioError: it does not fit the memory of its servers, GPUs or functions.
-        SplitError: the model cannot be split.
-        ValueError, OSError: the data set cannot be loaded.
+        ConfigError: The configuration does not fit the graph.
+        ScenarioError: The run does not fit the memory of its servers, GPUs or functions.
+        SplitError: The model cannot be split.
+        ValueError, OSError: The data set cannot be loaded.
     """
     config, pipeline = scenario.config, scenario.pipeline
     first = settling(pipeline)
@@ -100,12 +100,12 @@ def simulate(
 def pipeline_of(
     scenario: Scenario, pipeline: PipelineConfig, inputs: Inputs | None = None
 ) -> tuple[Pipeline, DataShape]:
-    """The pipeline that is simulated, and the sizes of its data.
+    """The simulated pipeline, and the sizes of its data; errors as `simulate`.
 
     Args:
-        scenario: the run.
-        pipeline: how it runs.
-        inputs: of earlier simulations, as of `simulate`, whose errors it raises.
+        scenario: The run.
+        pipeline: Configuration of the pipeline.
+        inputs: Cache of inputs, as for `simulate`.
     """
     data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
     made = timed_pipeline(
@@ -122,13 +122,13 @@ def pipeline_of(
 
 @contextlib.contextmanager
 def rarely_collected() -> Iterator[None]:
-    """Makes Python's search for circular garbage rare, and leaves existing objects out of it.
+    """Collect garbage rarely in the body, and exclude existing objects from it.
 
-    A simulation makes hundreds of thousands of small objects a second, hardly any in circles. With Python's defaults, each
-    700 of them begin a search, also through JAX's hundred thousands: half of the time of a simulation.
+    A simulation makes hundreds of thousands of small objects a second, hardly any in cycles. By default, Python searches for
+    cycles after each 700 of them, also through JAX's hundred thousands of objects: half of the time of a simulation.
     """
     before = gc.get_threshold()
-    if not before[0]:  # somebody has switched it off
+    if not before[0]:  # it is off
         yield
         return
     gc.freeze()
@@ -141,9 +141,9 @@ def rarely_collected() -> Iterator[None]:
 
 
 def settling(pipeline: PipelineConfig) -> int:
-    """How many of the first epochs differ from later ones.
+    """Number of first epochs that differ from later ones.
 
-    In the first functions start cold. Intervals that may run ahead are all in the same epoch at first, and spread in as many
+    Functions start cold in the first epoch. Intervals that may run ahead start in the same epoch, and spread during as many
     epochs as they may be apart.
     """
     return 1 + (pipeline.staleness or 0)
@@ -151,10 +151,10 @@ def settling(pipeline: PipelineConfig) -> int:
 
 @final
 class Tally:
-    """Adds up spans by name.
+    """Sums of spans by name.
 
     Args:
-        trace: told of each span too.
+        trace: Called with each span too.
     """
 
     def __init__(self, trace: Trace | None) -> None:
@@ -162,7 +162,7 @@ class Tally:
         self._counts, self._seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
 
     def add(self, span: Span) -> None:
-        """Takes a span. Messages to all servers count together."""
+        """Add a span. Messages to all servers count together."""
         key = (span.name.partition(" → ")[0], span.resource)
         self._counts[key] += 1
         self._seconds[key] += span.end - span.start
@@ -170,25 +170,25 @@ class Tally:
             self._trace(span)
 
     def clear(self) -> None:
-        """Forgets what was before."""
+        """Remove all spans."""
         self._counts.clear()
         self._seconds.clear()
 
     def tasks(self) -> tuple[Task, ...]:
-        """What there was, what took longest first."""
+        """The tasks, the longest first."""
         found = [Task(*key, count, self._seconds[key]) for key, count in self._counts.items()]
         return tuple(sorted(found, key=lambda task: (-task.seconds, task.name)))
 
 
 def check_memory(made: Pipeline, shape: DataShape) -> None:
-    """Refuses a pipeline whose servers, or their GPUs, or functions do not hold their peaks (docs/memory.md).
+    """Refuse a pipeline whose servers, GPUs or functions have too little memory for their peaks (docs/memory.md).
 
     Args:
         made: The pipeline.
         shape: Sizes of its data.
 
     Raises:
-        ScenarioError: Says what is needed, and what there is.
+        ScenarioError: The memory does not suffice; names both sizes.
     """
     cluster, plan = made.prices, made.prepared.plan
     assert cluster is not None

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Receives the events of runs; several may be under way at once."""
+    """Receives the events of runs; several runs may be under way."""
 
     def begins(self, run: Run) -> None:
         """A run loads its data and compiles."""
 
     def started(self, run: Run, total_epochs: int, first_epoch: int) -> None:
-        """It begins to train."""
+        """The run begins to train."""
 
     def epoch(self, run: Run, record: EpochRecord) -> None:
         """It has trained an epoch. Runs on other machines leave some out."""

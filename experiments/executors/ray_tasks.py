@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import queue
 import time
@@ -46,6 +47,7 @@ TRIES = 5
 _PASSED_ON = ("DORYLAX_", "JAX_", "XLA_")
 _ON_RAY = "ray"
 _LOOK_SECONDS = 60.0  # for a node to answer the check
+_IDLE_SECONDS = 60.0  # without a running run, before a warning
 _GRACE_SECONDS = 60.0
 _TURN_SECONDS = 0.2
 
@@ -178,9 +180,15 @@ class RayTasks:
         actor = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Events)
         self._events = actor.options(scheduling_strategy=here).remote()
         self._hear("", self._events.take.remote())
-        todo = list(reversed(runs))
+        todo, idle = list(reversed(runs)), time.monotonic()
         try:
             while todo or self._running:
+                if self._running.keys() & self._nodes.keys():
+                    idle = time.monotonic()
+                elif time.monotonic() - idle > _IDLE_SECONDS:
+                    needed = self._surroundings.threads
+                    print_error(f"warning: nothing runs: a run needs {needed} free CPUs on one node of the cluster")
+                    idle = math.inf  # one warning suffices
                 while todo and len(self._running) < self._most:
                     yield from self._submit(todo.pop())
                 yield from self._listen()

@@ -54,7 +54,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, title: str, rows: Iterable[Mapping[str, str]], note: str = "") -> Table:
-        """A table whose columns are the rows' keys; columns without any value are left out."""
+        """A table whose columns are the rows' keys; columns without any value are omitted."""
         frame = pandas.DataFrame(list(rows)).fillna(_DASH)
         return cls(title, frame.loc[:, [not frame[name].isin([_DASH, ""]).all() for name in frame]], note)
 
@@ -71,7 +71,7 @@ class Table(NamedTuple):
 
 
 def verdict_table(title: str, groups: Sequence[Group], findings: Sequence[Finding]) -> Table:
-    """The verdict on each variant: ratios of what it needs, the difference of accuracies, and a word.
+    """The verdict on each variant, with its ratios to the baseline and the difference of accuracies.
 
     Args:
         title: Heading.
@@ -86,7 +86,7 @@ def verdict_table(title: str, groups: Sequence[Group], findings: Sequence[Findin
 
 
 def group_verdicts(groups: Sequence[Group]) -> Table:
-    """The same verdicts in each group, the worst first."""
+    """The verdicts in each group, the worst first."""
     entries = [(group, one) for group in groups for one in group.findings]
     entries.sort(key=lambda entry: (not entry[1].failed, -(entry[1].badness or 0.0)))
     rows = [{"group": group.name, **_verdict_row(one, group)} for group, one in entries]

@@ -178,7 +178,7 @@ def points_table(title: str, search: Search, points: Sequence[Point], picked: Po
 
     Args:
         title: Heading.
-        search: The search that knows them.
+        search: The search with their results.
         points: In the order of the rows.
         picked: The marked point; None for no mark.
     """
