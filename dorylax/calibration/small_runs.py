@@ -58,7 +58,7 @@ class Small(NamedTuple):
                 yield run.run_epoch().seconds, spans
 
 
-WORKER = TensorConfig(backend="local", workers=1)
+WORKER = TensorConfig(backend="local", placement="functions", workers=1)
 TINY = Small("tiny", 16, 16)
 """Its tasks compute next to nothing."""
 

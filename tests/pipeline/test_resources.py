@@ -67,7 +67,7 @@ def test_servers_begin_no_more_together_than_the_backend_has_room_for(
         return made[-1]
 
     monkeypatch.setattr(tensor_calls, "InlineBackend", counted)
-    tensor = TensorConfig(slots=4, autotune=autotune)
+    tensor = TensorConfig(placement="functions", slots=4, autotune=autotune)
     config = PipelineConfig(servers=2, intervals=8, clock="virtual", tensor=tensor)
     pipeline, parts = make_pipeline("gcn", messy_data(), config)
     with contextlib.closing(pipeline.start(parts.params, None, parts.state)) as run:

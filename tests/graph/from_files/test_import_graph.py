@@ -604,9 +604,9 @@ def test_objects_of_s3(tmp_path, monkeypatch):
         def __init__(self, location):
             self.location = location
 
-        def download(self, name, path):
+        def copy_to(self, name, file):
             asked.append((str(self.location), name))
-            path.write_text("0 1\n1 2\n")
+            file.write(b"0 1\n1 2\n")
 
         def close(self):
             asked.append("closed")
