@@ -15,7 +15,13 @@ from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 from dorylax.trainer import Trainer
 
 SIZES = GraphSizes(10_000, 200_000, 64, 10)
-SETTINGS = {"model.hidden_features": 16, "pipeline.servers": 3, "pipeline.intervals": 4, "train.epochs": 10, "tensor.placement": "functions"}
+SETTINGS = {
+    "model.hidden_features": 16,
+    "pipeline.servers": 3,
+    "pipeline.intervals": 4,
+    "train.epochs": 10,
+    "tensor.placement": "functions",
+}
 
 
 def scenario(graph: GraphSizes | None = SIZES, **settings) -> Scenario:
