@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
-from dorylax.terminal.output import print_table
+from dorylax.terminal.output import print_rows
 
 if TYPE_CHECKING:
     from dorylax.serverless.deploy.found import Found
@@ -54,10 +53,9 @@ def plan_content(actions: Sequence[Action], wanted: Wanted) -> dict[str, Any]:
 
 def show_plan(actions: Sequence[Action], names: Names) -> None:
     """Print the steps of a plan."""
-    table = _table("step", "what", "name", "why", title=_where(names))
-    for action in actions:
-        table.add_row(action.verb, action.kind, action.name, action.reason)
-    print_table(table)
+    columns = ("step", "what", "name", "why")
+    rows = [(action.verb, action.kind, action.name, action.reason) for action in actions]
+    print_rows(columns, rows, _where(names), left=columns)
 
 
 def show_policies(wanted: Wanted) -> None:
@@ -77,51 +75,41 @@ def show_policies(wanted: Wanted) -> None:
 
 def show_status(names: Names, found: Found) -> None:
     """Print the existing resources."""
-    table = _table("what", "state", title=_where(names))
-    function = found.function
+    function, rows = found.function, list[tuple[str, str]]()
     if function is None:
-        table.add_row("function", "not there")
+        rows.append(("function", "not there"))
     else:
         problem = f": {function.problem}" if function.problem else ""
         reserved = function.reserved_concurrency
-        table.add_row("function", f"{function.state}, last update {function.update}{problem}")
-        table.add_row("image", function.image)
-        table.add_row("digest", function.digest or "–")
-        table.add_row("memory", f"{function.memory_mb} MB, {function.architecture}")
-        table.add_row("time-out", f"{function.timeout_seconds} s")
-        table.add_row("VPC", ", ".join((*function.subnets, *function.security_groups)) or "none")
-        table.add_row("concurrency", "none reserved" if reserved is None else f"{reserved} reserved")
-        table.add_row("changed", function.modified)
+        rows += [
+            ("function", f"{function.state}, last update {function.update}{problem}"),
+            ("image", function.image),
+            ("digest", function.digest or "–"),
+            ("memory", f"{function.memory_mb} MB, {function.architecture}"),
+            ("time-out", f"{function.timeout_seconds} s"),
+            ("VPC", ", ".join((*function.subnets, *function.security_groups)) or "none"),
+            ("concurrency", "none reserved" if reserved is None else f"{reserved} reserved"),
+            ("changed", function.modified),
+        ]
     for name, there in (("role", found.role), ("log group", found.log_group)):
-        table.add_row(name, "not there" if there is None else "there")
+        rows.append((name, "not there" if there is None else "there"))
     images = "not there" if found.repository is None else f"there, {len(found.repository.images)} images"
-    table.add_row("repository", images)
+    rows.append(("repository", images))
     if found.artefacts:
-        table.add_row("artefacts", f"{found.artefacts} stages")
+        rows.append(("artefacts", f"{found.artefacts} stages"))
     if foreign := found.foreign(names):
-        table.add_row("not of this deployment", ", ".join(foreign))
-    print_table(table)
+        rows.append(("not of this deployment", ", ".join(foreign)))
+    print_rows(("what", "state"), rows, _where(names), left=("what", "state"))
 
 
 def show_size(size: RootSize, tag: str) -> None:
     """Print the contents of an image by size."""
-    table = _table("what", "MB", title=f"image {tag}, without its base")
-    for part, nbytes in size.parts.items():
-        if nbytes >= _SHOWN_BYTES:
-            table.add_row(part, f"{nbytes / 1e6:,.1f}")
+    rows = [(part, f"{nbytes / 1e6:,.1f}") for part, nbytes in size.parts.items() if nbytes >= _SHOWN_BYTES]
     others = [nbytes for nbytes in size.parts.values() if nbytes < _SHOWN_BYTES]
-    table.add_row(f"{len(others)} others", f"{sum(others) / 1e6:,.1f}")
-    table.add_section()
-    table.add_row(f"{size.files:,} files", f"{size.nbytes / 1e6:,.1f}")
-    print_table(table)
+    rows.append((f"{len(others)} others", f"{sum(others) / 1e6:,.1f}"))
+    total = (f"{size.files:,} files", f"{size.nbytes / 1e6:,.1f}")
+    print_rows(("what", "MB"), rows, f"image {tag}, without its base", total=total)
 
 
 def _where(names: Names) -> str:
     return f"{names.name} in {names.region}, account {names.account}"
-
-
-def _table(*columns: str, title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold", justify="right" if column == "MB" else "left")
-    return table

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 import click
-from rich.table import Table
 
-from dorylax.terminal.output import print_json, print_table, printable
+from dorylax.terminal.output import print_json, print_rows, printable
 
 
 @click.command()
@@ -21,15 +20,10 @@ def datasets(as_json: bool) -> None:
         content = {"schema": 1, "datasets": [dataclasses.asdict(entry) for entry in entries]}
         print_json(content)
         return
-    table = Table()
-    table.add_column("data.name", no_wrap=True)
-    table.add_column("data.size", no_wrap=True)
-    for name in ("vertices", "edges", "features", "classes"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("comes from", no_wrap=True)
-    table.add_column("what it is")
+    columns = ("data.name", "data.size", "vertices", "edges", "features", "classes", "comes from", "what it is")
+    rows = []
     for entry in entries:
         numbers = ["–"] * 4 if entry.size is None else [f"{value:,}" for value in dataclasses.astuple(entry.size)]
-        table.add_row(printable(entry.name), entry.size_name or "", *numbers, entry.origin, entry.summary)
-    print_table(table)
+        rows.append([printable(entry.name), entry.size_name or "", *numbers, entry.origin, entry.summary])
+    print_rows(columns, rows, left=(*columns[:2], *columns[-2:]))
     click.echo(f"downloads are kept in {cache_directory()}; a path of a folder is taken as it is")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from dorylax.cli.budget import Memory, memory_option
 from dorylax.cli.overrides import collect, configured, data_option
@@ -26,7 +25,7 @@ from dorylax.store.base import Storage
 from dorylax.store.local import LocalStorage
 from dorylax.store.places import open_storage
 from dorylax.terminal.failures import told_if_interrupted
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.output import print_json, print_rows
 
 if TYPE_CHECKING:
     from dorylax.config.schema import ModelConfig
@@ -219,16 +218,11 @@ def _content(
 def _show(content: Mapping[str, Any]) -> None:
     """Print a row per server, then common results."""
     title = f"{content['data']} on {content['servers']} servers: {content['method']}, even in {content['balance']}"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    columns = ("vertices", "in-edges", "ghosts in", "ghosts out", "received per epoch", "sent per epoch")
-    for name in ("server", *columns):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("server", "vertices", "in-edges", "ghosts in", "ghosts out", "received per epoch", "sent per epoch")
     keys = ("vertices", "edges", "ghosts_in", "ghosts_out", "received_bytes", "sent_bytes")
-    for server, values in enumerate(zip(*(content[key] for key in keys), strict=True)):
-        table.add_row(str(server), *_cells(values))
-    table.add_section()
-    table.add_row("all", *_cells([sum(content[key]) for key in keys]), style="bold")
-    print_table(table)
+    values = enumerate(zip(*(content[key] for key in keys), strict=True))
+    rows = [[str(server), *_cells(numbers)] for server, numbers in values]
+    print_rows(columns, rows, title, left=(), total=["all", *_cells([sum(content[key]) for key in keys])])
     least, most = content["interval_vertices"]
     size = f"{least:,}" if least == most else f"{least:,} … {most:,}"
     click.echo(

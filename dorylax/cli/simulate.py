@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from dorylax.cli.what_if import search_grid
 from dorylax.memory.process_limits import check_process
@@ -16,7 +15,7 @@ from dorylax.observers.progress import bar
 from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.terminal.files import OUTPUT, will_read
-from dorylax.terminal.output import percent, print_json, print_table
+from dorylax.terminal.output import percent, print_json, print_rows
 
 if TYPE_CHECKING:
     from dorylax.simulation.paper import Row
@@ -214,39 +213,33 @@ def _simulated(scenario: Scenario, epochs: int | None, trace: Path | None) -> Si
 
 
 def _show(title: str, found: Sequence[Simulated]) -> None:
-    first = found[0]
-    table = Table(
-        title=f"{title}: {first.total_epochs} epochs on {first.servers} servers, prices of {first.cluster.prices_as_of}",
-        title_justify="left",
-        title_style="bold",
-    )
     columns = ("an epoch", "in all", "functions", "graph servers", "parameter servers", "dollars", "value", "busy")
-    for column in ("backend", "graph server", *columns):
-        table.add_column(column, justify="left" if column in ("backend", "graph server") else "right")
+    rows = []
     for one in found:
-        bill, value, busy = one.bill, one.value, one.utilisation
+        bill, busy = one.bill, one.utilisation
         dollars = (bill.function_time + bill.function_requests, bill.graph_servers, bill.parameter_servers, bill.total)
-        table.add_row(
-            one.backend,
-            one.cluster.graph_server.name,
-            f"{one.epoch:.3g} s",
-            f"{one.seconds:,.1f} s",
-            *(f"{amount:.4f}" for amount in dollars),
-            "–" if value is None else f"{value:.3g}",
-            f"{percent(busy.graph_servers)} graph, {percent(busy.functions)} functions, "
-            f"{percent(busy.parameter_servers)} parameters, {percent(busy.network)} network",
+        cells = [one.backend, one.cluster.graph_server.name, f"{one.epoch:.3g} s", f"{one.seconds:,.1f} s"]
+        cells += [f"{amount:.4f}" for amount in dollars]
+        cells.append("–" if one.value is None else f"{one.value:.3g}")
+        rows.append(
+            [
+                *cells,
+                f"{percent(busy.graph_servers)} graph, {percent(busy.functions)} functions, "
+                f"{percent(busy.parameter_servers)} parameters, {percent(busy.network)} network",
+            ]
         )
-    print_table(table)
+    first, left = found[0], ("backend", "graph server")
+    title = f"{title}: {first.total_epochs} epochs on {first.servers} servers, prices of {first.cluster.prices_as_of}"
+    print_rows((*left, *columns), rows, title, left=left)
 
 
 def _show_tasks(found: Simulated) -> None:
-    table = Table(title=f"tasks of {len(found.epochs)} epochs on {found.backend}", title_justify="left")
-    for column in ("task", "by", "how many", "seconds each", "seconds together"):
-        table.add_column(column, justify="left" if column in ("task", "by") else "right")
-    for task in found.tasks[:_SHOWN_TASKS]:
-        each = task.seconds / task.number
-        table.add_row(task.name, task.resource, f"{task.number:,}", f"{each:.3g}", f"{task.seconds:,.1f}")
-    print_table(table)
+    rows = [
+        (task.name, task.resource, f"{task.number:,}", f"{task.seconds / task.number:.3g}", f"{task.seconds:,.1f}")
+        for task in found.tasks[:_SHOWN_TASKS]
+    ]
+    columns = ("task", "by", "how many", "seconds each", "seconds together")
+    print_rows(columns, rows, f"tasks of {len(found.epochs)} epochs on {found.backend}", left=columns[:2])
 
 
 def _tables_3_4(epochs: int | None, *, as_json: bool) -> None:
@@ -281,36 +274,25 @@ def _row_content(row: Row, cells: Mapping[Backend, Simulated], missing: Mapping[
 
 
 def _show_rows(contents: Sequence[Mapping[str, Any]]) -> None:
-    ratios = Table(
-        title="Dorylus, tables 3 and 4: time T and value V on functions, relative to servers alone (published, simulated)",
-        title_justify="left",
-        title_style="bold",
-    )
-    epochs = Table(title="simulated epoch × epochs that would take the published time", title_justify="left")
-    for table, columns in ((ratios, ("T CPU", "V CPU", "T GPU", "V GPU")), (epochs, ("functions", "CPU", "GPU"))):
-        table.add_column("row")
-        for column in columns:
-            table.add_column(column, justify="right")
+    ratios, epochs = list[list[str]](), list[list[str]]()
     right = dict.fromkeys(_BACKENDS[1:], 0)
     for content in contents:
-        shown = []
+        ratios.append([content["row"]])
         for other in right:
             published, found = (content["relative"][other][name] for name in ("published", "simulated"))
-            shown += [
+            ratios[-1] += [
                 f"{published[name]:.2f}, {'–' if found is None else f'{found[name]:.2f}'}" for name in ("time", "value")
             ]
             right[other] += found is not None and (found["value"] > 1) == (published["value"] > 1)
-        ratios.add_row(content["row"], *shown)
-        cells = [content["cells"][backend] for backend in _BACKENDS]
-        simulated = [
-            "–"
-            if cell["simulated"] is None
-            else f"{cell['simulated']['epoch_seconds']:.3g} s × {cell['epochs_if_equal']:.0f}"
-            for cell in cells
-        ]
-        epochs.add_row(content["row"], *simulated)
-    print_table(ratios)
-    print_table(epochs)
+        epochs.append([content["row"]])
+        for backend in _BACKENDS:
+            cell = content["cells"][backend]
+            simulated, equal = cell["simulated"], cell["epochs_if_equal"]
+            epochs[-1].append("–" if simulated is None else f"{simulated['epoch_seconds']:.3g} s × {equal:.0f}")
+    title = "Dorylus, tables 3 and 4: time T and value V on functions, relative to servers alone (published, simulated)"
+    print_rows(("row", "T CPU", "V CPU", "T GPU", "V GPU"), ratios, title)
+    title = "simulated epoch × epochs that would take the published time"
+    print_rows(("row", "functions", "CPU", "GPU"), epochs, title)
     for content in contents:
         for backend, reason in content["missing"].items():
             click.echo(f"{content['row']} on {backend} was not simulated: {reason}")
@@ -339,19 +321,16 @@ def _compare(name: str, epochs: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"schema": 1, **content(comparison, rows)})
         return
-    table = Table(title=f"{name}: {comparison.title}", title_justify="left", title_style="bold")
     # Dollars are shown only if the comparison measures them: otherwise the sides may need different numbers of epochs.
     billed = comparison.measure == "dollars"
-    columns = [
-        f"{what}, {side.name}" for what in (("an epoch", "dollars") if billed else ("an epoch",)) for side in sides
-    ]
+    shown = ("an epoch", "dollars") if billed else ("an epoch",)
     ratio = {"epoch_seconds": "time of an epoch, ×", "dollars": "dollars, ×"}[comparison.measure]
-    for column in ("row", *columns, ratio, "published"):
-        table.add_column(column, justify="left" if column == "row" else "right")
+    columns = ["row", *(f"{quantity}, {side.name}" for quantity in shown for side in sides), ratio, "published"]
+    cells = []
     for row, *both in rows:
-        cells = [f"{one.epoch:.3g} s" for one in both]
-        cells += [f"{dollars_of_paper(one):.4f}" for one in both] if billed else []
-        table.add_row(row, *cells, f"{comparison.ratio(*both):.2f}", f"{comparison.published:g}")
-    print_table(table)
+        numbers = [f"{one.epoch:.3g} s" for one in both]
+        numbers += [f"{dollars_of_paper(one):.4f}" for one in both] if billed else []
+        cells.append([row, *numbers, f"{comparison.ratio(*both):.2f}", f"{comparison.published:g}"])
+    print_rows(columns, cells, f"{name}: {comparison.title}")
     if comparison.note:
         click.echo(comparison.note)

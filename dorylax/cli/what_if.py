@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.table import Table
 
 from dorylax.machine import cores
 from dorylax.observers.progress import bar, dollars, duration
 from dorylax.store.durable import write_file
 from dorylax.terminal.failures import INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import will_read
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.output import print_json, print_rows
 from dorylax.terminal.terminations import terminations
 
 if TYPE_CHECKING:
@@ -131,31 +130,26 @@ def _show(search: Search, picked: Point | None, why: str) -> None:
     if not search.known:
         _show_refused(search)
         return
-    any_found = search.known[0][1]
-    table = Table(
-        title=f"{search.name}: {any_found.total_epochs} epochs at {len(search.known)} points, fastest first, prices of "
-        f"{any_found.cluster.prices_as_of}; ● on the Pareto front of time and dollars",
-        title_justify="left",
-        title_style="bold",
-    )
-    for axis in search.grid.axes:
-        table.add_column(axis.replace("_", " "), justify="right")
-    for column in ("time", "an epoch", "cost", "functions", "graph servers", "parameter servers", "value", ""):
-        table.add_column(column, justify="left" if not column else "right")
-    front = set(search.front)
-    for point, found in sorted(search.known, key=lambda one: one[1].seconds):
+    axes, front = search.grid.axes, set(search.front)
+    points = sorted(search.known, key=lambda one: one[1].seconds)
+    rows = []
+    for point, found in points:
         bill = found.bill
         parts = (bill.total, bill.function_time + bill.function_requests, bill.graph_servers, bill.parameter_servers)
-        table.add_row(
-            *(_cell(axis, getattr(point, axis)) for axis in search.grid.axes),
-            duration(found.seconds),
-            duration(found.epoch),
-            *(dollars(part) if part else "–" for part in parts),
-            "–" if found.value is None else f"{found.value:.3g}",
-            "●" * (point in front) + " picked" * (point == picked),
-            style="bold" if point in front else None,
-        )
-    print_table(table)
+        cells = [_cell(axis, getattr(point, axis)) for axis in axes]
+        cells += [duration(found.seconds), duration(found.epoch), *(dollars(part) if part else "–" for part in parts)]
+        cells.append("–" if found.value is None else f"{found.value:.3g}")
+        rows.append([*cells, "●" * (point in front) + " picked" * (point == picked)])
+    some = points[0][1]
+    columns = ("time", "an epoch", "cost", "functions", "graph servers", "parameter servers", "value", "")
+    print_rows(
+        [*(axis.replace("_", " ") for axis in axes), *columns],
+        rows,
+        f"{search.name}: {some.total_epochs} epochs at {len(points)} points, fastest first, prices of "
+        f"{some.cluster.prices_as_of}; ● on the Pareto front of time and dollars",
+        left=("",),
+        bold=[number for number, (point, _) in enumerate(points) if point in front],
+    )
     _show_refused(search)
     if picked is not None:
         click.echo(f"picked, {why}: {search.priced(picked)}")

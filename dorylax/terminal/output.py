@@ -1,10 +1,10 @@
-"""How results are printed: tables for people, one JSON object for programs."""
+"""Printed results: tables for people, one JSON object for programs."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -15,7 +15,7 @@ from dorylax.settings.errors import CONTROL
 from dorylax.store.durable import json_text
 
 _WIDTH = 200
-"""At least, where the output is no terminal, for titles and notes."""
+"""Least width outside terminals, for titles and notes."""
 
 
 def print_table(table: Table, width: int | None = None) -> None:
@@ -34,8 +34,39 @@ def print_table(table: Table, width: int | None = None) -> None:
     console.print(table)
 
 
+def print_rows(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    title: str | None = None,
+    *,
+    left: Collection[str] | None = None,
+    bold: Collection[int] = (),
+    total: Sequence[str] | None = None,
+) -> None:
+    """Print a table of text.
+
+    Args:
+        columns: Titles of the columns.
+        rows: Cells of each row.
+        title: Title of the table.
+        left: Columns on the left [default: the first]; numbers are on the right.
+        bold: Numbers of rows in bold type.
+        total: A bold row below a line, such as the sums.
+    """
+    table = Table(title=title, title_justify="left", title_style="bold")
+    left = columns[:1] if left is None else left
+    for column in columns:
+        table.add_column(column, justify="left" if column in left else "right", overflow="fold")
+    for number, row in enumerate(rows):
+        table.add_row(*row, style="bold" if number in bold else None)
+    if total is not None:
+        table.add_section()
+        table.add_row(*total, style="bold")
+    print_table(table)
+
+
 def print_json(content: Mapping[str, Any]) -> None:
-    """Prints one JSON object, strict: no NaN."""
+    """Print one JSON object, strict: no NaN."""
     click.echo(json_text(content, getattr(sys.stdout, "encoding", None) or "utf-8"))
 
 
