@@ -28,7 +28,10 @@ OPEN_BELOW = 0.1
 CLOSE_ABOVE = 0.2
 """An open gate closes when |q| rises above this value."""
 PATIENCE = 8
-"""Successive updates with |q| below `OPEN_BELOW` that a gate needs to open again, doubled each time that it has closed."""
+"""Successive updates with |q| below `OPEN_BELOW` that a gate needs to open, doubled each time that it has closed.
+
+An early opening does harm even if it lasts for an epoch: where the curvature is high, training then takes another path.
+"""
 DECAY = 0.9
 """Decay of the mean gradient per update: the momentum of Adam's and SGD's usual settings."""
 
@@ -85,7 +88,7 @@ class StabilityGate:
             np.full((WINDOW, 2), np.nan),
             np.int64(0),
             np.int64(0),
-            np.int64(1),
+            np.int64(PATIENCE),
             np.bool_(False),
         )
 
@@ -125,7 +128,7 @@ class StabilityGate:
             return new._replace(calm=calm, open=np.bool_(calm >= last.needed))
         if curvature <= CLOSE_ABOVE:
             return new._replace(calm=calm)
-        return new._replace(calm=calm, needed=np.maximum(PATIENCE, 2 * last.needed), open=np.bool_(False))
+        return new._replace(calm=calm, needed=2 * last.needed, open=np.bool_(False))
 
 
 def _product(a: np.ndarray, b: np.ndarray) -> np.float64:

@@ -22,12 +22,12 @@ def decisions(weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) ->
         weights: `[n + 1, P]`, before the first update and after each.
         gradients: `[n, P]`, of each update.
     """
-    found, calm, needed, is_open = list[Decision](), 0, 1, False
+    found, calm, needed, is_open = list[Decision](), 0, 8, False
     for newest in range(len(gradients)):
         curvature = _curvature(weights, gradients, newest)
         calm = calm + 1 if abs(curvature) < 0.1 else 0
         if is_open and not abs(curvature) <= 0.2:
-            is_open, needed = False, max(8, 2 * needed)
+            is_open, needed = False, 2 * needed
         elif not is_open:
             is_open = calm >= needed
         found.append(Decision(curvature, is_open))

@@ -23,6 +23,8 @@ from dorylax.serverless.config import TensorConfig
 
 UNKNOWN = WINDOW + 1
 """Updates after which q is still unknown: it needs two moves besides those of the window."""
+CLOSED = UNKNOWN + PATIENCE - 1
+"""Updates after which a gate is still closed whatever they are."""
 compilation = one_compilation(40, 40)
 
 
@@ -95,9 +97,9 @@ def test_it_decides_as_its_replica_does(name: str, noise: float) -> None:
 
 def test_training_begins_closed_and_opens_once_the_curvature_is_known() -> None:
     flat = np.full(10, -0.5)
-    weights = [np.arange(10) - 0.01 * k * flat for k in range(13)]
-    found = followed(weights, [flat] * 12)
-    assert "".join("-+"[int(one.open)] for one in found) == "-" * UNKNOWN + "+" * (12 - UNKNOWN)
+    weights = [np.arange(10) - 0.01 * k * flat for k in range(21)]
+    found = followed(weights, [flat] * 20)
+    assert "".join("-+"[int(one.open)] for one in found) == "-" * CLOSED + "+" * (20 - CLOSED)
     assert found[-1].quotient == pytest.approx(0, abs=1e-6)
 
 
@@ -106,8 +108,8 @@ def test_short_steps_open_it_and_long_ones_do_not(name: str) -> None:
     """Whatever the optimizer's preconditioner is. Long steps swing, but for RMSprop's, which shrink with the first one."""
     start = np.full(2, 0.01)
     for rate, expected in ((1e-4, True), (0.4, False))[: 1 if name == "rmsprop" else 2]:
-        weights, gradients = trained(OPTIMIZERS[name](rate), np.array([5.0, 6.0]), start, 20)
-        states = [bool(one.open) for one in followed(weights, gradients)[UNKNOWN + 1 :]]
+        weights, gradients = trained(OPTIMIZERS[name](rate), np.array([5.0, 6.0]), start, 30)
+        states = [bool(one.open) for one in followed(weights, gradients)[CLOSED + 1 :]]
         assert states == [expected] * len(states), rate
 
 
@@ -137,9 +139,9 @@ def test_noise_of_gradients_is_no_curvature() -> None:
 def test_it_closes_above_one_value_and_opens_below_a_lower_one() -> None:
     low, between, high = OPEN_BELOW / 2, (OPEN_BELOW + CLOSE_ABOVE) / 2, 1.5 * CLOSE_ABOVE
     assert given([between] * 20) == "-" * 20
-    assert given([low] * 8 + [between] * 12) == "-" * (WINDOW - 1) + "+" * (21 - WINDOW)
-    found = given([low] * 8 + [high] * 8)
-    assert found.startswith("-" * (WINDOW - 1) + "+" * 4)
+    assert given([low] * 16 + [between] * 12) == "-" * (CLOSED - 2) + "+" * (30 - CLOSED)
+    found = given([low] * 16 + [high] * 8)
+    assert found.startswith("-" * (CLOSED - 2) + "+" * 4)
     assert found.endswith("-" * 4)
 
 
@@ -148,24 +150,24 @@ def test_each_closing_doubles_the_calm_that_opens_it_again() -> None:
     found = given(([0.05] * 50 + [1.0] * 6) * 3)
     pauses = [len(part) for part in found.split("+") if part]
     assert len(pauses) == 4
-    assert pauses[0] == WINDOW - 1
-    assert pauses[2] - pauses[1] == PATIENCE
+    assert pauses[0] == CLOSED - 2
+    assert pauses[2] - pauses[1] == 2 * PATIENCE
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_large_curvature_closes_it_whatever_its_sign(sign: int) -> None:
-    found = given([0.0] * 8 + [sign * 0.6] * 6)
+    found = given([0.0] * 16 + [sign * 0.6] * 6)
     assert "+" in found
     assert found.endswith("--")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
 def test_without_a_measurement_it_is_closed(value: float) -> None:
-    weights = [np.arange(10) * (1.0 + k) for k in range(12)]
-    found = followed(weights, [np.full(10, -1.0)] * 10 + [np.full(10, value)])
+    weights = [np.arange(10) * (1.0 + k) for k in range(20)]
+    found = followed(weights, [np.full(10, -1.0)] * 18 + [np.full(10, value)])
     assert found[-2].open
     assert not found[-1].open
-    assert not any(one.open for one in followed([np.zeros(10)] * 12, [np.zeros(10)] * 11)), "nothing moves"
+    assert not any(one.open for one in followed([np.zeros(10)] * 20, [np.zeros(10)] * 19)), "nothing moves"
 
 
 @pytest.mark.parametrize("options", [{}, {"predict_weights": "none"}, {"staleness": 0}, {"stability_gate": False}])
