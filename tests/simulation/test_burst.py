@@ -14,6 +14,7 @@ from dorylax.simulation.stand_ins import extra_servers, simulate_burst
 
 SIZES = GraphSizes(10_000, 200_000, 64, 10)
 SETTINGS = {"model.hidden_features": 16, "pipeline.servers": 2, "pipeline.intervals": 4, "train.epochs": 10}
+SETTINGS["tensor.placement"] = "functions"
 
 
 def scenario(cluster: str = "default") -> Scenario:

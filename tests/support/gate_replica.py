@@ -15,14 +15,15 @@ class Decision(NamedTuple):
     is_open: bool
 
 
-def decisions(weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray]) -> list[Decision]:
+def decisions(weights: Sequence[np.ndarray], gradients: Sequence[np.ndarray], *, patience: int = 8) -> list[Decision]:
     """Replays the gate.
 
     Args:
         weights: `[n + 1, P]`, before the first update and after each.
         gradients: `[n, P]`, of each update.
+        patience: Calm updates that open the gate at first.
     """
-    found, calm, needed, is_open = list[Decision](), 0, 8, False
+    found, calm, needed, is_open = list[Decision](), 0, patience, False
     for newest in range(len(gradients)):
         curvature = _curvature(weights, gradients, newest)
         calm = calm + 1 if abs(curvature) < 0.1 else 0

@@ -24,7 +24,7 @@ from dorylax.pipeline.buffers import MergeBuffer, Reads, RowBuffer
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.graph_server import GraphServer, Job
-from dorylax.pipeline.parameters import ParameterClient, Pulled
+from dorylax.pipeline.parameters import ParameterClient, Pulled, stability
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.timeline import Span
 from dorylax.serverless.config import TensorConfig
@@ -290,11 +290,12 @@ def test_a_replay_has_the_losses_of_the_run(case: Case) -> None:
     assert distance(case, recorded(case).schedule) < TOLERANCE[case.dtype]
 
 
-def test_a_replay_has_the_gate_of_the_run() -> None:
+def test_a_replay_has_the_gate_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Curvatures follow from the replay's own weights and gradients, and so does the pace of every interval."""
-    run = recorded(GATED)
+    monkeypatch.setattr(stability, "PATIENCE", 1)  # so that it opens and closes within a short run
+    run = recorded.__wrapped__(GATED)
     replay = Replay(run.problem, run.schedule, GATED.prediction, MODELS[GATED.model])
-    expected = [one.is_open for one in decisions(*replay.path(EPOCHS))]
+    expected = [one.is_open for one in decisions(*replay.path(EPOCHS), patience=1)]
     assert run.gates == ["open" if is_open else "closed" for is_open in expected]
     assert 0 < expected.count(True) < EPOCHS - 5
     open_at = [False, *expected]

@@ -52,7 +52,7 @@ def actors(ray: Any) -> list[Any]:
 
 def config(ray_cluster: RayCluster, **options: Any) -> PipelineConfig:
     of_ray = options.pop("ray", {})
-    given = {"servers": 2, "intervals": 2, "hosts": "ray", "ray": ray_cluster.config(**of_ray)}
+    given = {"servers": 2, "intervals": 2, "hosts": "ray", "ray": ray_cluster.config(**{"timeout": 110.0, **of_ray})}
     return PipelineConfig(**given | options)
 
 
