@@ -79,6 +79,8 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
 def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
     """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
     file = stored_path(config.data.name)
+    if file is not None and file.is_dir():  # a data set's folder: its largest array tells the most
+        file = max((one for one in file.iterdir() if one.is_file()), key=lambda one: one.stat().st_size, default=None)
     if file is None or not file.is_file():
         return {}
     found = StreamedSpeed(gather_seconds(streams.width, streams.layouts.training.num_vertices), disk_bandwidth(file))

@@ -18,7 +18,7 @@ from dorylax.simulation.search import Search, what_if
 def search() -> Search:
     base = Scenario.of(
         "a <small> one",
-        {"model.hidden_features": 8, "train.epochs": 20, "pipeline.mode": "async"},
+        {"model.hidden_features": 8, "train.epochs": 20, "pipeline.mode": "async", "tensor.placement": "functions"},
         graph=GraphSizes(2000, 40_000, 30, 4),
     )
     return what_if(base, "servers=1|2|1500,functions=4,staleness=0|1,backend=functions|cpu|gpu", epochs=3)
