@@ -9,7 +9,8 @@ seconds · dollars^weight, at weight 0 (time alone) and 1 (the inverse of value)
 have spread and cold starts are over. The last line is the largest loss of auto against the better of both.
 
 **Measured.** On the real clock, local workers behind a link with a latency and a bandwidth. Synchronous training: the three
-pipelines live at a time and take turns, an epoch each; medians over all but the first four turns.
+pipelines live at a time and take turns, an epoch each, in an order that rotates, since an epoch after one of functions finds
+colder caches; medians over all but the first four turns.
 """
 
 from __future__ import annotations
@@ -95,9 +96,10 @@ def measured(settings: argparse.Namespace) -> dict[str, float]:
             made = pipeline(data, settings, {"mode": "pipe"}, placement=place, price_weight=0.0)
             runs[place] = made.start(made.parts.params, None, made.parts.state)
         for epoch in range(settings.turns):
-            for place, run in runs.items():
-                run.barrier(epoch + 1)
-                seconds[place].append(run.run_epoch().seconds)
+            for turn in range(len(PLACES)):
+                place = PLACES[(epoch + turn) % len(PLACES)]
+                runs[place].barrier(epoch + 1)
+                seconds[place].append(runs[place].run_epoch().seconds)
     finally:
         for run in runs.values():
             run.close()
