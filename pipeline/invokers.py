@@ -10,8 +10,7 @@ from dorylax.ray_cluster.connection import node_address
 from dorylax.serverless.backends.base import Invoker
 from dorylax.serverless.backends.catalogue import BACKENDS
 from dorylax.serverless.config import TensorConfig
-from dorylax.serverless.data.connections import AHEAD, Capacity
-from dorylax.serverless.data.descriptors import raise_limit
+from dorylax.serverless.data.connections import AHEAD, Capacity, raise_limit
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.server import DataServer
 from dorylax.settings.errors import ConfigError

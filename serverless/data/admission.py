@@ -13,10 +13,12 @@ from typing import final
 import zmq
 from zmq.utils import z85
 
-from dorylax.serverless.data import protocol
 from dorylax.serverless.data.keys import RunKeys
 
 ZAP_ADDRESS = "inproc://zeromq.zap.01"
+USER = b"dorylax"
+"""The user name of workers over ipc; the token is the password."""
+
 _FRAMES_BEFORE_CREDENTIALS = 8
 _FAILURES = (zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 EVENTS = (
@@ -50,7 +52,7 @@ def protect(socket: zmq.Socket[bytes], keys: RunKeys, transport: str) -> None:
 def identify(socket: zmq.Socket[bytes], keys: RunKeys, address: str) -> None:
     """Set the credentials of a worker's socket. Call it before connecting."""
     if address.startswith("ipc://"):
-        socket.plain_username = protocol.USER
+        socket.plain_username = USER
         socket.plain_password = keys.token.hex().encode("ascii")
         return
     socket.curve_serverkey = keys.server_public
@@ -69,7 +71,7 @@ def answer(request: Sequence[bytes], keys: RunKeys) -> tuple[list[bytes], str | 
         Frames of the reply, and the reason of a refusal; None for an admitted peer.
     """
     reason = _reason(request, keys)
-    status = (b"200", b"OK", protocol.USER) if reason is None else (b"400", b"not of this run", b"")
+    status = (b"200", b"OK", USER) if reason is None else (b"400", b"not of this run", b"")
     return [*request[:2], b"1.0", request[3] if len(request) > 3 else b"", *status, b""], reason
 
 

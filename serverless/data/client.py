@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 import zmq
 
-from dorylax.serverless.data import protocol
-from dorylax.serverless.data.connection import Connection
-from dorylax.serverless.data.errors import DataError, NotOfferedError
+from dorylax.serverless.data import admission, messages
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.link import Link, SharedLink
-from dorylax.serverless.data.parcel import Parcel
-from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.data.messages import Buffer, Header, Tensors
+from dorylax.serverless.wire.errors import DataError, NotOfferedError, WireError
 
 T = TypeVar("T")
+
+SLOWEST = 1e6
+"""Bytes per second of the slowest link: a large message has a second more for each of these."""
 
 
 @final
@@ -31,10 +33,9 @@ class DataClient:
     Args:
         keys: Keys of the run.
         link: Simulated link; None: full speed.
-        timeout: Seconds without a message after which an attempt counts as lost.
+        timeout: Seconds without a message after which an attempt counts as lost, besides the time that the message needs at
+            `SLOWEST`.
         attempts: Attempts per transfer.
-        chunk_bytes: Bytes per chunk of a put.
-        credit: Limit of chunks in flight.
         max_bytes: Limit of one transfer in bytes.
 
     Raises:
@@ -48,37 +49,38 @@ class DataClient:
         timeout: float = 30.0,
         *,
         attempts: int = 3,
-        chunk_bytes: int = protocol.CHUNK_BYTES,
-        credit: int = protocol.CREDIT,
-        max_bytes: int = protocol.MAX_BYTES,
+        max_bytes: int = messages.MAX_BYTES,
     ) -> None:
-        protocol.check_limits(chunk_bytes, credit, max_bytes)
         if not 0 < timeout <= threading.TIMEOUT_MAX:
             raise ValueError(f"timeout must be > 0 seconds, got {timeout}")
         if attempts < 1:
             raise ValueError(f"attempts must be at least 1, got {attempts}")
-        self._keys = keys
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes must be at least 1, got {max_bytes}")
+        self._keys, self._timeout, self._attempts, self._max_bytes = keys, timeout, attempts, max_bytes
         self._link = SharedLink(link if link is not None else Link())
-        self._timeout = timeout
-        self._attempts = attempts
-        self._chunk_bytes = chunk_bytes
-        self._credit = credit
-        self._max_bytes = max_bytes
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._lock = threading.Lock()
-        self._idle: dict[str, list[Connection]] = {}
+        self._idle: dict[str, list[_Connection]] = {}
         self._busy = 0
         self._closed = False
 
     def get(self, address: str, name: str) -> tuple[np.ndarray, ...]:
-        """Return arrays offered by a server, aligned to 64 bytes.
+        """Return arrays offered by a server, writable and aligned to 64 bytes.
 
         Raises:
             NotOfferedError: The server has no offer under the name.
-            DataError: All attempts failed, or the server refuses.
+            DataError: All attempts failed, the server refuses, or the arrays exceed `max_bytes`.
             RuntimeError: The client is closed.
         """
-        return self._repeat(address, f"{name!r} could not be got", lambda connection: connection.get(name))
+
+        def act(connection: _Connection) -> tuple[np.ndarray, ...]:
+            self._link.request()
+            arrays = connection.get(name, self._max_bytes)
+            self._link.carry(sum(array.nbytes for array in arrays))
+            return arrays
+
+        return self._repeat(address, f"{name!r} could not be got", act)
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
         """Send arrays to a server and wait for its acknowledgement, which also follows late and repeated puts.
@@ -93,10 +95,14 @@ class DataClient:
             DataError: All attempts failed, or the server refuses.
             RuntimeError: The client is closed.
         """
-        parcel = Parcel(arrays, self._chunk_bytes, self._max_bytes)
-        self._repeat(
-            address, f"{name!r} could not be put", lambda connection: connection.put(name, parcel, self._chunk_bytes)
-        )
+        tensors = Tensors.of(arrays, self._max_bytes)
+
+        def act(connection: _Connection) -> None:
+            self._link.request()
+            self._link.carry(tensors.nbytes)
+            connection.put(name, tensors)
+
+        self._repeat(address, f"{name!r} could not be put", act)
 
     def close(self) -> None:
         """Close all connections; busy ones close after their calls. A second call does nothing."""
@@ -117,7 +123,7 @@ class DataClient:
     ) -> None:
         self.close()
 
-    def _repeat(self, address: str, failure: str, act: Callable[[Connection], T]) -> T:
+    def _repeat(self, address: str, failure: str, act: Callable[[_Connection], T]) -> T:
         for attempt in range(1, self._attempts + 1):
             try:
                 return self._once(address, act)
@@ -126,7 +132,7 @@ class DataClient:
                     raise DataError(f"{failure} at {address}, tried {attempt} times; the last time: {error}") from error
         raise AssertionError("there is at least one attempt")
 
-    def _once(self, address: str, act: Callable[[Connection], T]) -> T:
+    def _once(self, address: str, act: Callable[[_Connection], T]) -> T:
         connection = self._take(address)
         fine = False
         try:
@@ -139,16 +145,16 @@ class DataClient:
             self._give(address, connection, keep=fine)
         return result
 
-    def _take(self, address: str) -> Connection:
+    def _take(self, address: str) -> _Connection:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the data client is closed")
             idle = self._idle.get(address)
-            connection = idle.pop() if idle else self._connect(address)
+            connection = _Connection(self._context, address, self._keys, self._timeout) if not idle else idle.pop()
             self._busy += 1
             return connection
 
-    def _give(self, address: str, connection: Connection, *, keep: bool) -> None:
+    def _give(self, address: str, connection: _Connection, *, keep: bool) -> None:
         with self._lock:
             self._busy -= 1
             if keep and not self._closed:
@@ -159,13 +165,108 @@ class DataClient:
             if self._closed and not self._busy:
                 self._context.term()
 
-    def _connect(self, address: str) -> Connection:
-        return Connection(
-            self._context,
-            address,
-            self._keys,
-            self._link,
-            timeout=self._timeout,
-            credit=self._credit,
-            max_bytes=self._max_bytes,
-        )
+
+@final
+class _Connection:
+    """A socket, for one transfer at a time. Its state is undefined after an error: close it and create another.
+
+    Args:
+        context: Context of ZeroMQ.
+        address: Address of the server.
+        keys: Keys of the run.
+        timeout: See `DataClient`.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, keys: RunKeys, timeout: float) -> None:
+        self._address, self._run, self._timeout = address, keys.run, timeout
+        self._number = 0
+        self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
+        try:
+            self._socket.linger = 0
+            self._socket.maxmsgsize = messages.FRAME_BYTES
+            admission.identify(self._socket, keys, address)
+            self._socket.connect(address)
+        except zmq.ZMQError as error:
+            self.close()
+            raise DataError(f"cannot connect to {address!r}: {error}") from error
+
+    def close(self) -> None:
+        """Close the socket and drop unsent messages."""
+        self._socket.close()
+
+    def get(self, name: str, max_bytes: int) -> tuple[np.ndarray, ...]:
+        """Try once to get arrays.
+
+        Raises:
+            ConnectionError, WireError: The attempt failed.
+            NotOfferedError, DataError: See `DataClient.get`.
+        """
+        self._ask(messages.GET, name)
+        header, contents = self._receive(0)
+        if header.nbytes > max_bytes:
+            raise DataError(
+                f"{name!r} cannot be got from {self._address}: a transfer must have at most {max_bytes} bytes, got "
+                f"{header.nbytes}"
+            )
+        if header.kind == messages.COMING:
+            header, contents = self._receive(header.nbytes)
+        if header.kind == messages.ABSENT:
+            raise NotOfferedError(f"{self._address} offers nothing as {name!r}: it was answered or withdrawn")
+        if header.kind != messages.TENSORS:
+            raise ConnectionError(f"got {header.kind!r}, expected tensors")
+        return messages.decode_tensors(header, contents, max_bytes)
+
+    def put(self, name: str, tensors: Tensors) -> None:
+        """Try once to put arrays.
+
+        Raises:
+            ConnectionError, WireError: The attempt failed.
+            DataError: See `DataClient.put`.
+        """
+        self._ask(messages.PUT, name, tensors)
+        header, _ = self._receive(tensors.nbytes)
+        if header.kind != messages.DONE:
+            raise ConnectionError(f"got {header.kind!r}, expected the end of a put")
+
+    def _ask(self, kind: str, name: str, tensors: Tensors | None = None) -> None:
+        self._number += 1
+        specs, frames = ((), []) if tensors is None else (tensors.specs, tensors.frames)
+        parts: list[Any] = [Header(self._run, kind, self._number, name, specs).encode(), *frames]
+        give_up = time.monotonic() + self._timeout
+        while True:
+            try:
+                self._socket.send_multipart(parts, zmq.NOBLOCK, copy=False)
+                return
+            except zmq.Again:  # the socket is reconnecting
+                self._wait(zmq.POLLOUT, give_up)
+
+    def _receive(self, nbytes: int) -> tuple[Header, list[Buffer]]:
+        """Return the next message of this transfer, for which `nbytes` are on their way.
+
+        Raises:
+            ConnectionError, WireError: No message arrives, or it is unreadable.
+            DataError: The server refuses the transfer.
+        """
+        give_up = time.monotonic() + self._timeout + nbytes / SLOWEST
+        while True:
+            self._wait(zmq.POLLIN, give_up)
+            received = self._socket.recv_multipart(copy=False)
+            header = messages.decode_header(received[0].buffer)
+            if header.run != self._run:
+                raise ConnectionError(f"got a message of run {header.run!r}")
+            if header.kind == messages.REFUSED and header.number in (0, self._number):
+                raise DataError(f"{self._address} refuses: {header.text}")
+            if header.number == self._number:  # otherwise it is left of an earlier transfer
+                return header, [frame.buffer for frame in received[1:]]
+
+    def _wait(self, event: int, give_up: float) -> None:
+        """Wait until the socket is ready for `event`.
+
+        Raises:
+            ConnectionError: The socket is not ready by `give_up`.
+        """
+        left = give_up - time.monotonic()
+        if left <= 0 or not self._socket.poll(int(left * 1000) + 1, event):
+            raise ConnectionError(
+                f"no message for {self._timeout:g} s: the server is gone or overloaded, or of another run than the keys"
+            )

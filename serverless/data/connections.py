@@ -1,7 +1,8 @@
-"""Tracks connected peers, and chooses connections to close above the limits. Without sockets."""
+"""Tracks connected peers, and chooses connections to close above the limits of this process. Without sockets."""
 
 from __future__ import annotations
 
+import resource
 from collections import OrderedDict
 from typing import NamedTuple, final
 
@@ -14,6 +15,27 @@ AHEAD = 1_001
 _MOST_STRANGERS = 256
 _FORGIVEN_SECONDS = 1.0
 """Tolerance between ZeroMQ's clock and ours, and between an event and its reading."""
+
+_MOST_DESCRIPTORS = 65_536
+"""Largest raised limit. Hard limits may be in the billions, and some programs iterate over all descriptors."""
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of open files to the hard limit, but at most 65,536; return the resulting limit.
+
+    Later child processes inherit the limit. A second call does nothing.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return _MOST_DESCRIPTORS
+    wanted = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft >= wanted:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError):  # macOS enforces a lower limit than its "unlimited" hard limit
+        return soft
+    return wanted
 
 
 class Connection(NamedTuple):

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, final
 
 import numpy as np
 
-from dorylax.serverless.data import protocol
-from dorylax.serverless.data.arrival import Arrival
-from dorylax.serverless.data.counters import DataCounters
-from dorylax.serverless.data.parcel import Parcel
+from dorylax.serverless.data import messages
+from dorylax.serverless.data.messages import Buffer, Header, Tensors
 from dorylax.serverless.data.refusals import Refusals
-from dorylax.serverless.wire import frames
 from dorylax.serverless.wire.errors import WireError
-from dorylax.serverless.wire.tensors import read_specs
 
 Deliver = Callable[[tuple[np.ndarray, ...]], None]
 
-PROBE_SECONDS = 5.0
-"""Time without a chunk after which the grant is repeated, which detects dead workers."""
-
-ABANDONED_SECONDS = 60.0
-"""Time after which an unfinished put is dropped."""
-
-MOST_UNFINISHED = 4
-"""Limit of concurrent puts per peer. A worker's connection uses only one."""
-
 _LOG = logging.getLogger("dorylax.data")
+
+
+@final
+@dataclasses.dataclass
+class DataCounters:
+    """Counts since the creation of a server. Bytes are those of tensors, without headers.
+
+    Attributes:
+        bytes_sent: Bytes to workers.
+        bytes_received: Bytes of delivered puts.
+        gets: Successful requests for names.
+        puts: Delivered puts.
+        late: Puts without a receiver.
+        duplicates: Puts of an already delivered name.
+        refused: Refused peers and messages.
+    """
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    gets: int = 0
+    puts: int = 0
+    late: int = 0
+    duplicates: int = 0
+    refused: int = 0
 
 
 class Reply(NamedTuple):
@@ -41,70 +51,35 @@ class Reply(NamedTuple):
     nbytes: int = 0
 
 
-class _Offer(NamedTuple):
-    serial: int
-    parcel: Parcel
-
-
-@dataclasses.dataclass(eq=False)
-class _Put:
-    """An unfinished put."""
-
-    name: str
-    arrival: Arrival
-    until: int  # granted chunks: those below this index
-    heard: float  # time of its last message
-    probed: float
-
-
 @final
 class Endpoint:
     """The state behind one address.
 
-    Any thread may call `offer`, `withdraw`, `expect` and `forget`; only the data thread calls the rest.
+    Any thread may call `offer`, `withdraw`, `expect` and `forget`; only the data thread calls `handle`.
 
     Args:
         label: Name in the log.
         run: Id of the run.
         counters: Counters to update.
         refusals: Receives refusals.
-        chunk_bytes: Bytes per sent chunk.
-        credit: Limit of chunks in flight.
         max_bytes: Limit of one transfer in bytes.
     """
 
-    def __init__(
-        self,
-        label: str,
-        run: str,
-        counters: DataCounters,
-        refusals: Refusals,
-        *,
-        chunk_bytes: int,
-        credit: int,
-        max_bytes: int,
-    ) -> None:
+    def __init__(self, label: str, run: str, counters: DataCounters, refusals: Refusals, max_bytes: int) -> None:
         self.label = label
-        self._run = run
-        self._counters = counters
-        self._refusals = refusals
-        self._chunk_bytes = chunk_bytes
-        self._credit = credit
-        self._max_bytes = max_bytes
+        self._run, self._counters, self._refusals, self._max_bytes = run, counters, refusals, max_bytes
         self._lock = threading.Lock()
-        self._serials = itertools.count(protocol.ANY_OFFER + 1)
-        self._offers: dict[str, _Offer] = {}
+        self._offers: dict[str, Tensors] = {}
         self._expected: dict[str, Deliver | None] = {}  # None: delivered
-        self._puts: dict[tuple[bytes, int], _Put] = {}
 
     def offer(self, name: str, arrays: Sequence[np.ndarray]) -> None:
         """See `DataServer.offer`."""
         _check_name(name)
-        offer = _Offer(next(self._serials), Parcel(arrays, self._chunk_bytes, self._max_bytes))
+        tensors = Tensors.of(arrays, self._max_bytes)
         with self._lock:
             if name in self._offers:
                 raise ValueError(f"{name!r} is offered already: withdraw it first")
-            self._offers[name] = offer
+            self._offers[name] = tensors
 
     def withdraw(self, name: str) -> None:
         """See `DataServer.withdraw`."""
@@ -124,212 +99,81 @@ class Endpoint:
         with self._lock:
             self._expected.pop(name, None)
 
-    @property
-    def unfinished(self) -> int:
-        """Number of unfinished puts."""
-        return len(self._puts)
-
-    def handle(self, peer: bytes, message: Sequence[frames.Buffer], now: float) -> list[Reply]:
+    def handle(self, message: Sequence[Buffer]) -> list[Reply]:
         """Return the replies to a message.
 
         Args:
-            peer: Sender of the message.
             message: Frames of the message.
-            now: Time in seconds.
         """
+        number = 0
         try:
             if not message:
                 raise WireError("a message must have a header, got no frames")
-            header = frames.decode_header(message[0])
-        except WireError as error:
-            if error.damaged:
-                self._refuse(error)
-                return [self._reply(protocol.DAMAGED, {})]
-            return self._refused(protocol.NO_TRANSFER, error)
-        transfer = protocol.NO_TRANSFER
-        try:
+            header = messages.decode_header(message[0])
             if header.run != self._run:
                 raise WireError(f"this is run {self._run}, got a message of run {header.run!r}")
-            transfer = header.fields.integer("transfer", least=protocol.NO_TRANSFER + 1)
-            if header.kind == protocol.GET:
-                return self._get(transfer, header)
-            if header.kind == protocol.PUT:
-                return self._put(peer, transfer, header, message[1:], now)
-            if header.kind == protocol.CHUNK:
-                return self._chunk(peer, transfer, header, message[1:], now)
-            raise WireError(f"'kind' must be get, put or chunk, got {header.kind!r}")
+            if not header.number:
+                raise WireError("'number' must be at least 1, got 0")
+            number = header.number
+            if not 0 < len(header.text) <= messages.MAX_NAME:
+                raise WireError(f"a name must have 1 to {messages.MAX_NAME} characters, got {len(header.text)}")
+            if header.kind == messages.GET:
+                return self._get(header, message[1:])
+            if header.kind == messages.PUT:
+                return [self._put(header, message[1:])]
+            raise WireError(f"'kind' must be get or put, got {header.kind!r}")
         except WireError as error:
-            self._puts.pop((peer, transfer), None)
-            return self._refused(transfer, error)
+            self._refusals.add(self.label, str(error))
+            return [self._reply(messages.REFUSED, number, str(error))]
 
-    def drop(self, peer: bytes) -> None:
-        """Drop the puts of a disconnected peer."""
-        for key in [key for key in self._puts if key[0] == peer]:
-            del self._puts[key]
-            _LOG.info("%s: an unfinished put is dropped, its worker is gone", self.label)
-
-    def probe(self, now: float) -> list[tuple[bytes, Reply]]:
-        """Drop abandoned puts, and repeat the grants of idle ones, because sending detects dead peers."""
-        replies = []
-        for (peer, transfer), put in list(self._puts.items()):
-            if now - put.heard >= ABANDONED_SECONDS:
-                del self._puts[peer, transfer]
-                _LOG.info("%s: a put of %s is dropped, unfinished after %.0f s", self.label, put.name, now - put.heard)
-            elif now - put.probed >= PROBE_SECONDS:
-                put.probed = now
-                replies.append((peer, self._grant(transfer, put)))
-        return replies
-
-    def _get(self, transfer: int, header: frames.Header) -> list[Reply]:
-        fields = header.fields
-        name = fields.text("name", limit=protocol.MAX_NAME)
-        serial = fields.integer("offer")
-        first = fields.integer("first")
-        count = fields.integer("count", least=1)
-        fields.end()
-        if header.specs:
-            raise WireError(f"a get must have no tensors, got {len(header.specs)}")
+    def _get(self, header: Header, contents: Sequence[Buffer]) -> list[Reply]:
+        if header.specs or contents:
+            raise WireError(f"a get must have no tensors, got {len(header.specs)} and {len(contents)} frames")
         with self._lock:
-            offer = self._offers.get(name)
-        if offer is None or serial not in (protocol.ANY_OFFER, offer.serial):
-            return [self._reply(protocol.ABSENT, {"transfer": transfer})]
-        replies = []
-        if serial == protocol.ANY_OFFER:
-            self._counters.gets += 1
-            count = min(count, self._credit)
-            layout = {
-                "transfer": transfer,
-                "offer": offer.serial,
-                "chunk_bytes": self._chunk_bytes,
-                "credit": self._credit,
-                "tensors": offer.parcel.layout(),
-            }
-            replies.append(self._reply(protocol.LAYOUT, layout))
-        if count > self._credit:
-            raise WireError(f"'count' must be at most the credit of {self._credit} chunks, got {count}")
-        if first >= offer.parcel.chunks.count:
-            raise WireError(f"'first' must be below {offer.parcel.chunks.count}, got {first}")
-        for index in range(first, min(first + count, offer.parcel.chunks.count)):
-            replies.append(Reply(offer.parcel.message(self._run, transfer, index), offer.parcel.chunk_nbytes(index)))
-        return replies
+            offer = self._offers.get(header.text)
+        if offer is None:
+            return [self._reply(messages.ABSENT, header.number)]
+        self._counters.gets += 1
+        answer = self._reply(messages.TENSORS, header.number, tensors=offer)
+        if offer.nbytes <= messages.PIECE_BYTES:
+            return [answer]
+        coming = Header(self._run, messages.COMING, header.number, "", offer.specs)
+        return [Reply([coming.encode()]), answer]
 
-    def _put(
-        self, peer: bytes, transfer: int, header: frames.Header, contents: Sequence[frames.Buffer], now: float
-    ) -> list[Reply]:
-        fields = header.fields
-        name = fields.text("name", limit=protocol.MAX_NAME)
-        chunk_bytes = fields.integer("chunk_bytes", least=protocol.MIN_CHUNK_BYTES, most=protocol.MAX_CHUNK_BYTES)
-        specs = read_specs(fields, "tensors")
-        fields.end()
-        self._abandon(peer, transfer, name)
-        if (done := self._unwanted(transfer, name)) is not None:
-            return [done]
-        put = _Put(name, Arrival(specs, chunk_bytes, self._max_bytes), 1, now, now)
-        self._puts[peer, transfer] = put
-        return self._store((peer, transfer), put, 0, self._pieces(header, contents))
+    def _put(self, header: Header, contents: Sequence[Buffer]) -> Reply:
+        state = self._state(header.text)
+        if state == messages.ACCEPTED:
+            arrays = messages.decode_tensors(header, contents, self._max_bytes)
+            with self._lock:
+                deliver = self._expected.get(header.text)
+                if deliver is not None:
+                    self._expected[header.text] = None
+            if deliver is None:  # forgotten meanwhile
+                state = self._state(header.text)
+            else:
+                self._counters.puts += 1
+                self._counters.bytes_received += header.nbytes
+                try:
+                    deliver(arrays)
+                except Exception:
+                    _LOG.exception("%s: what was put as %s could not be delivered", self.label, header.text)
+        self._counters.duplicates += state == messages.DUPLICATE
+        self._counters.late += state == messages.LATE
+        return self._reply(messages.DONE, header.number, state)
 
-    def _chunk(
-        self, peer: bytes, transfer: int, header: frames.Header, contents: Sequence[frames.Buffer], now: float
-    ) -> list[Reply]:
-        index = header.fields.integer("index")
-        header.fields.end()
-        put = self._puts.get((peer, transfer))
-        if put is None:
-            return [self._reply(protocol.UNKNOWN, {"transfer": transfer})]
-        if index >= put.until:
-            raise WireError(f"'index' must be below the granted {put.until}, got {index}")
-        put.heard = put.probed = now
-        if (done := self._unwanted(transfer, put.name)) is not None:
-            del self._puts[peer, transfer]
-            return [done]
-        return self._store((peer, transfer), put, index, self._pieces(header, contents))
-
-    def _store(
-        self, key: tuple[bytes, int], put: _Put, index: int, pieces: tuple[np.ndarray, ...] | None
-    ) -> list[Reply]:
-        transfer = key[1]
-        if pieces is None:
-            return [self._reply(protocol.AGAIN, {"transfer": transfer, "index": index}), *self._granted(transfer, put)]
-        put.arrival.store(index, pieces)
-        self._counters.bytes_received += sum(piece.nbytes for piece in pieces)
-        if not put.arrival.complete:
-            return self._granted(transfer, put)
-        del self._puts[key]
-        return [self._complete(transfer, put)]
-
-    def _pieces(self, header: frames.Header, contents: Sequence[frames.Buffer]) -> tuple[np.ndarray, ...] | None:
-        """Return the pieces of a chunk; None if they are damaged."""
-        try:
-            return frames.decode_tensors(header, contents, protocol.MAX_CHUNK_BYTES)
-        except WireError as error:
-            if not error.damaged:
-                raise
-            self._refuse(error)
-            return None
-
-    def _complete(self, transfer: int, put: _Put) -> Reply:
+    def _state(self, name: str) -> str:
+        """Return what becomes of a put under a name."""
         with self._lock:
-            deliver = self._expected.get(put.name)
-            if deliver is not None:
-                self._expected[put.name] = None
-        if deliver is None:  # forgotten or delivered meanwhile
-            done = self._unwanted(transfer, put.name)
-            assert done is not None
-            return done
-        self._counters.puts += 1
-        try:
-            deliver(put.arrival.arrays())
-        except Exception:
-            _LOG.exception("%s: what was put as %s could not be delivered", self.label, put.name)
-        return self._done(transfer, protocol.ACCEPTED)
+            if name not in self._expected:
+                return messages.LATE
+            return messages.DUPLICATE if self._expected[name] is None else messages.ACCEPTED
 
-    def _unwanted(self, transfer: int, name: str) -> Reply | None:
-        """Return the reply that ends an unexpected put; None for an expected one."""
-        with self._lock:
-            known = name in self._expected
-            delivered = known and self._expected[name] is None
-        if known and not delivered:
-            return None
-        if delivered:
-            self._counters.duplicates += 1
-            return self._done(transfer, protocol.DUPLICATE)
-        self._counters.late += 1
-        return self._done(transfer, protocol.LATE)
-
-    def _abandon(self, peer: bytes, transfer: int, name: str) -> None:
-        """Drop surplus unfinished puts of a peer that starts another."""
-        mine = [key for key in self._puts if key[0] == peer]
-        again = [key for key in mine if self._puts[key].name == name or key[1] == transfer]
-        others = [key for key in mine if key not in again]
-        for key in again + others[: max(0, len(others) + 1 - MOST_UNFINISHED)]:
-            del self._puts[key]
-
-    def _granted(self, transfer: int, put: _Put) -> list[Reply]:
-        """Grant more chunks if the credit allows it."""
-        until = min(put.arrival.prefix + self._credit, put.arrival.chunks.count)
-        if until <= put.until:
-            return []
-        put.until = until
-        return [self._grant(transfer, put)]
-
-    def _grant(self, transfer: int, put: _Put) -> Reply:
-        # "until" counts from the first chunk, so a repeated grant changes nothing.
-        return self._reply(protocol.GRANT, {"transfer": transfer, "until": put.until})
-
-    def _done(self, transfer: int, state: str) -> Reply:
-        return self._reply(protocol.DONE, {"transfer": transfer, "state": state})
-
-    def _refused(self, transfer: int, error: WireError) -> list[Reply]:
-        self._refuse(error)
-        return [self._reply(protocol.REFUSED, {"transfer": transfer, "reason": str(error)})]
-
-    def _refuse(self, error: WireError) -> None:
-        self._refusals.add(self.label, str(error))
-
-    def _reply(self, kind: str, fields: Mapping[str, Any]) -> Reply:
-        return Reply(frames.encode(self._run, kind, fields))
+    def _reply(self, kind: str, number: int, text: str = "", tensors: Tensors | None = None) -> Reply:
+        specs = () if tensors is None else tensors.specs
+        head = Header(self._run, kind, number, text, specs).encode()
+        return Reply([head]) if tensors is None else Reply([head, *tensors.frames], tensors.nbytes)
 
 
 def _check_name(name: str) -> None:
-    if not 0 < len(name) <= protocol.MAX_NAME:
-        raise ValueError(f"a name must have 1 to {protocol.MAX_NAME} characters, got {len(name)}")
+    if not 0 < len(name) <= messages.MAX_NAME:
+        raise ValueError(f"a name must have 1 to {messages.MAX_NAME} characters, got {len(name)}")

@@ -7,7 +7,6 @@ import errno
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Literal, TypeVar, final
@@ -15,7 +14,7 @@ from typing import Any, Literal, TypeVar, final
 import zmq
 
 from dorylax.own_folder import OwnFolder
-from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data import admission, messages
 from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity
 from dorylax.serverless.data.endpoint import Endpoint, Reply
 from dorylax.serverless.data.keys import RunKeys
@@ -26,7 +25,7 @@ T = TypeVar("T")
 
 _WAKE = "inproc://wake"
 _TURN = 64  # messages of one socket per round
-_LOOK_SECONDS = 1  # period of checks of unfinished puts
+_BACKLOG = 64  # messages queued per peer and direction
 _HEARTBEAT_MS = 10_000
 _LOG = logging.getLogger("dorylax.data")
 
@@ -42,7 +41,6 @@ class Loop:
         folder: For ipc: folder of socket files, removed by `stop`.
         refusals: Receives refused peers.
         capacity: Limits of connections.
-        backlog: Limit of queued messages per peer and direction.
         sent: Called with the bytes of sent tensors.
     """
 
@@ -55,7 +53,6 @@ class Loop:
         folder: OwnFolder | None,
         refusals: Refusals,
         capacity: Capacity,
-        backlog: int,
         sent: Callable[[int], None],
     ) -> None:
         self._keys = keys
@@ -63,7 +60,6 @@ class Loop:
         self._host = host
         self._folder = folder
         self._refusals = refusals
-        self._backlog = backlog
         self._sent = sent
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._watch = Watch(self._context, capacity, refusals)
@@ -83,7 +79,6 @@ class Loop:
         self._listen(self._woken, self._obey)
         self._listen(self._zap, self._admit)
         self._ended = False
-        self._looked = time.monotonic()
         # A daemon, so that a program without `stop` can end; `stop` runs at exit.
         self._thread = threading.Thread(target=self._run, name="dorylax data", daemon=True)
         self._thread.start()
@@ -114,8 +109,8 @@ class Loop:
         try:
             router.linger = 0
             router.router_mandatory = 1
-            router.maxmsgsize = protocol.MAX_FRAME_BYTES
-            router.sndhwm = router.rcvhwm = self._backlog
+            router.maxmsgsize = messages.FRAME_BYTES
+            router.sndhwm = router.rcvhwm = _BACKLOG
             admission.protect(router, self._keys, self._transport)
             router.handshake_ivl = int(HANDSHAKE_SECONDS * 1000)
             router.heartbeat_ivl = _HEARTBEAT_MS
@@ -153,8 +148,7 @@ class Loop:
     def _run(self) -> None:
         try:
             while not self._ended:
-                unfinished = any(endpoint.unfinished for endpoint in self._routers.values())
-                for socket, _ in self._poller.poll(_LOOK_SECONDS * 1000 if unfinished else None):
+                for socket, _ in self._poller.poll():
                     for _ in range(_TURN):
                         try:
                             self._readers[socket]()
@@ -164,7 +158,6 @@ class Loop:
                             # A failing message must not stop the service.
                             _LOG.exception("a message could not be handled")
                 self._watch.cut_surplus()
-                self._look()
         finally:
             self._close()
 
@@ -175,15 +168,6 @@ class Loop:
         self._context.term()
         if self._folder is not None:
             self._folder.remove()
-
-    def _look(self) -> None:
-        now = time.monotonic()
-        if now - self._looked < _LOOK_SECONDS:
-            return
-        self._looked = now
-        for router, endpoint in self._routers.items():
-            for peer, reply in endpoint.probe(now):
-                self._send(router, endpoint, peer, reply)
 
     def _obey(self) -> None:
         self._woken.recv(zmq.NOBLOCK)
@@ -199,7 +183,7 @@ class Loop:
     def _read(self, router: zmq.Socket[bytes], endpoint: Endpoint, monitor: zmq.Socket[bytes]) -> None:
         peer, *message = router.recv_multipart(zmq.NOBLOCK, copy=False)
         self._watch.heard(monitor, peer)
-        for reply in endpoint.handle(peer.bytes, [frame.buffer for frame in message], time.monotonic()):
+        for reply in endpoint.handle([frame.buffer for frame in message]):
             if not self._send(router, endpoint, peer.bytes, reply):
                 break
 
@@ -213,8 +197,7 @@ class Loop:
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
                 raise
-            _LOG.info("%s: a worker is gone, its transfers are dropped", endpoint.label)
-            endpoint.drop(peer)
+            _LOG.info("%s: a worker is gone, its reply is dropped", endpoint.label)
             return False
         self._sent(reply.nbytes)
         return True

@@ -12,13 +12,11 @@ from typing import Literal, final
 import numpy as np
 import zmq
 
-from dorylax.serverless.data import protocol
-from dorylax.serverless.data.connections import Capacity
-from dorylax.serverless.data.counters import DataCounters
-from dorylax.serverless.data.descriptors import raise_limit
-from dorylax.serverless.data.endpoint import Deliver, Endpoint
+from dorylax.serverless.data.connections import Capacity, raise_limit
+from dorylax.serverless.data.endpoint import DataCounters, Deliver, Endpoint
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.data.loop import Loop
+from dorylax.serverless.data.messages import MAX_BYTES
 from dorylax.serverless.data.refusals import Refusals
 from dorylax.serverless.data.socket_folder import make_socket_folder
 
@@ -35,8 +33,6 @@ class DataServer:
         transport: "ipc" on this machine, with sockets in a new folder that only this user can enter, or "tcp" with
             encryption.
         host: For tcp: address of the interface to listen on, at which workers reach it.
-        chunk_bytes: Bytes per chunk, the unit of a transfer.
-        credit: Limit of chunks of one transfer in flight.
         max_bytes: Limit of one transfer in bytes.
 
     Raises:
@@ -50,17 +46,15 @@ class DataServer:
         *,
         transport: Literal["ipc", "tcp"] = "ipc",
         host: str = "127.0.0.1",
-        chunk_bytes: int = protocol.CHUNK_BYTES,
-        credit: int = protocol.CREDIT,
-        max_bytes: int = protocol.MAX_BYTES,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        protocol.check_limits(chunk_bytes, credit, max_bytes)
+        if max_bytes < 1:
+            raise ValueError(f"max_bytes must be at least 1, got {max_bytes}")
         if transport not in ("ipc", "tcp"):
             raise ValueError(f"transport must be 'ipc' or 'tcp', got {transport!r}")
         if transport == "tcp" and keys.server_secret is None:
             raise ValueError("a server over tcp needs the servers' secret key, which RunKeys.to_json leaves out")
-        self._run = keys.run
-        self._limits = {"chunk_bytes": chunk_bytes, "credit": credit, "max_bytes": max_bytes}
+        self._run, self._max_bytes = keys.run, max_bytes
         self._endpoints: dict[str, Endpoint] = {}
         self._numbers = itertools.count()
         self._counters = counters = DataCounters()
@@ -76,7 +70,6 @@ class DataServer:
             folder=make_socket_folder() if transport == "ipc" else None,
             refusals=self._refusals,
             capacity=Capacity.of(raise_limit()),
-            backlog=4 * credit + 16,
             sent=sent,
         )
         # Also called with the last reference and at exit; the thread holds no reference to this object.
@@ -95,7 +88,7 @@ class DataServer:
             RuntimeError: The server is closed.
             OSError: The socket cannot be bound.
         """
-        endpoint = Endpoint(name, self._run, self._counters, self._refusals, **self._limits)
+        endpoint = Endpoint(name, self._run, self._counters, self._refusals, self._max_bytes)
         loop, number = self._loop, next(self._numbers)
         try:
             address = loop.do(lambda: loop.open(endpoint, number))

@@ -15,11 +15,10 @@ from typing import Literal, final
 
 import numpy as np
 
-from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.compute import Inputs, Results, compute_part
 from dorylax.serverless.handler.sandbox import Arrays, Sandbox
 from dorylax.serverless.wire import names
-from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.errors import DataError, WireError
 from dorylax.serverless.wire.event import Answer, Event
 
 _log = logging.getLogger("dorylax.handler")

@@ -12,9 +12,9 @@ import numpy as np
 
 from dorylax.program.artefact import stage_file
 from dorylax.program.artefact.stage_file import Stage, sha256_of
-from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.download import download, shown
 from dorylax.serverless.wire import names
+from dorylax.serverless.wire.errors import DataError
 
 _log = logging.getLogger("dorylax.handler")
 

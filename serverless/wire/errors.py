@@ -1,4 +1,4 @@
-"""Errors of received bytes."""
+"""Errors of messages and transfers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dorylax.errors import DorylaxError
 
 @final
 class WireError(DorylaxError, ValueError):
-    """Bytes or a message that violate the format. The text gives the expectation.
+    """Bytes or a message that violate the format. The text gives the expectation."""
 
-    Attributes:
-        damaged: Whether a checksum shows damage in transit, so that a repeat helps.
-    """
 
-    def __init__(self, text: str, *, damaged: bool = False) -> None:
-        super().__init__(text)
-        self.damaged = damaged
+class DataError(DorylaxError):
+    """All attempts of a transfer failed, or the server refuses it."""
+
+
+@final
+class NotOfferedError(DataError):
+    """The server has no offer under the name: the task is finished or unknown."""

@@ -62,7 +62,7 @@ class TensorSpec:
         return _DTYPES[self.dtype]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields for `read_spec`."""
+        """Return the fields for `read_specs`."""
         return {"dtype": self.dtype, "shape": list(self.shape)}
 
 
@@ -75,15 +75,6 @@ def spec_of(array: np.ndarray) -> TensorSpec:
     return TensorSpec(array.dtype.newbyteorder("=").name, array.shape)
 
 
-def read_spec(fields: Fields) -> TensorSpec:
-    """Read the fields of a spec. The caller reads the other fields and calls `end`.
-
-    Raises:
-        WireError: A field is missing or invalid.
-    """
-    return TensorSpec(fields.text("dtype"), fields.integers("shape"))
-
-
 def read_specs(fields: Fields, name: str) -> tuple[TensorSpec, ...]:
     """Read a list of specs.
 
@@ -94,7 +85,7 @@ def read_specs(fields: Fields, name: str) -> tuple[TensorSpec, ...]:
     for item in fields.objects(name):
         if len(specs) == MAX_TENSORS:
             raise WireError(f"{name!r} must name at most {MAX_TENSORS} tensors")
-        specs.append(read_spec(item))
+        specs.append(TensorSpec(item.text("dtype"), item.integers("shape")))
         item.end()
     return tuple(specs)
 

@@ -20,13 +20,13 @@ from support.local_runs import Run, Undisturbed, check, config, running, undistu
 from support.processes import until
 from support.strangers import stranger
 
-from dorylax.serverless.data import admission, protocol
-from dorylax.serverless.data.connections import Capacity
-from dorylax.serverless.data.descriptors import raise_limit
+from dorylax.serverless.data import admission, messages
+from dorylax.serverless.data.connections import Capacity, raise_limit
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.messages import Header, Tensors
 from dorylax.serverless.data.server import DataServer
 from dorylax.serverless.task import TaskKey
-from dorylax.serverless.wire import frames, names
+from dorylax.serverless.wire import names
 
 EPOCHS = 3
 MOST_EPOCHS = 20  # of all tests of a transport together
@@ -136,10 +136,9 @@ def forged_results(visited: Visited) -> list[list[Any]]:
     """Puts of nonsense under the names of all results that the run is going to expect."""
     epoch = len(visited.run.states)
     keys = [TaskKey(e, k, stage, 0) for e in range(epoch, epoch + EPOCHS) for k in range(6) for stage in (1, 5)]
-    fields = {"transfer": 1, "chunk_bytes": 1024, "tensors": [{"dtype": "float32", "shape": [10, 3]}]}
-    content = [np.full(30, 1e6, np.float32).view(np.uint8)]
+    forged = Tensors.of([np.full((10, 3), 1e6, np.float32)], messages.MAX_BYTES)
     return [
-        frames.encode(visited.keys.run, protocol.PUT, {**fields, "name": name}, content)
+        [Header(visited.keys.run, messages.PUT, 1, name, forged.specs).encode(), *forged.frames]
         for key in keys
         for name in (names.result_rows(key), names.result_sums(key))
     ]

@@ -244,7 +244,7 @@ def remote(
         run=keys.run,
         invoker=invoker,
         # Small chunks, so that artefacts take many.
-        data=DataServer(keys, transport=transport, chunk_bytes=1024, credit=3),
+        data=DataServer(keys, transport=transport),
         references={number: case.reference for number, case in stages().items()},
         artefacts={} if publish else artefacts,
         locate=publish(artefacts) if publish else None,

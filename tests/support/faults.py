@@ -210,41 +210,26 @@ class Tampering:
 
     def __init__(self, share: float, seed: int, most_dropped: int) -> None:
         self._share, self._random, self._most_dropped = share, random.Random(seed), most_dropped
-        self.suffered = dict.fromkeys(("damaged", "answer damaged", "twice", "turned", "dropped"), 0)
+        self.suffered = dict.fromkeys(("twice", "dropped", "answer dropped"), 0)
 
-    def handle(
-        self, original: Callable[..., list[Reply]], end: Endpoint, peer: bytes, message: Sequence[Any], now: float
-    ) -> list[Reply]:
+    def handle(self, original: Callable[..., list[Reply]], end: Endpoint, message: Sequence[Any]) -> list[Reply]:
         if self._random.random() >= self._share:
-            return original(end, peer, message, now)
-        most = {"dropped": self._most_dropped}
+            return original(end, message)
+        most = {"dropped": self._most_dropped, "answer dropped": self._most_dropped}
         kind = _rarest({k: n for k, n in self.suffered.items() if n < most.get(k, n + 1)}, self._random)
         self.suffered[kind] += 1
         if kind == "dropped":
             return []
-        if kind == "damaged":
-            return original(end, peer, self._damaged(message), now)
-        replies = original(end, peer, message, now)
-        if kind == "twice":
-            # A copy: what is read from a message may be kept.
-            return [*replies, *original(end, peer, [bytes(frame) for frame in message], now)]
-        if kind == "turned":
-            return replies[:1] + replies[:0:-1]  # the first is what the others need: a layout
-        return [*replies[:-1], Reply(self._damaged(replies[-1].frames), replies[-1].nbytes)] if replies else []
-
-    def _damaged(self, frames: Sequence[Any]) -> list[bytes]:
-        found = [bytearray(frame) for frame in frames]
-        frame = self._random.choice([frame for frame in found if frame])
-        frame[self._random.randrange(len(frame))] ^= 1 << self._random.randrange(8)
-        return [bytes(one) for one in found]
+        replies = original(end, message)
+        return [*replies, *original(end, message)] if kind == "twice" else []
 
 
 def tamper(patch: pytest.MonkeyPatch, *, share: float, seed: int = 0, most_dropped: int = 3) -> Tampering:
     """Tampers with all messages of servers that are made from now on."""
     tampering, original = Tampering(share, seed, most_dropped), Endpoint.handle
 
-    def handle(end: Endpoint, peer: bytes, message: Sequence[Any], now: float) -> list[Reply]:
-        return tampering.handle(original, end, peer, message, now)
+    def handle(end: Endpoint, message: Sequence[Any]) -> list[Reply]:
+        return tampering.handle(original, end, message)
 
     patch.setattr(endpoint.Endpoint, "handle", handle)
     return tampering

@@ -11,9 +11,9 @@ import numpy as np
 from jax import export
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
-from dorylax.serverless.data.errors import NotOfferedError
 from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
 from dorylax.serverless.wire import names
+from dorylax.serverless.wire.errors import NotOfferedError
 from dorylax.serverless.wire.event import Event
 
 GRAPH, PARAMETERS = "ipc:///graph", "ipc:///parameters"

@@ -9,11 +9,11 @@ import pytest
 import zmq
 from support import leftovers
 
-from dorylax.serverless.data import admission, protocol
+from dorylax.serverless.data import admission, messages
 from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.messages import Header, Tensors
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire import frames
 
 WAIT_MS = 30_000
 
@@ -51,13 +51,12 @@ def servers(nothing_left: Path) -> Iterator[Callable[..., DataServer]]:
 
 @pytest.fixture
 def server(servers: Callable[..., DataServer], keys: RunKeys, transport: str) -> DataServer:
-    """Of small chunks, so that few bytes make many."""
-    return servers(keys, transport=transport, chunk_bytes=1024, credit=3)
+    return servers(keys, transport=transport)
 
 
 @pytest.fixture
 def client(nothing_left: Path, keys: RunKeys) -> Iterator[DataClient]:
-    with DataClient(RunKeys.from_json(keys.to_json()), timeout=30.0, chunk_bytes=1024, credit=4) as client:
+    with DataClient(RunKeys.from_json(keys.to_json()), timeout=30.0) as client:
         yield client
 
 
@@ -72,22 +71,18 @@ class Peer:
         admission.identify(self.socket, keys, address)
         self.socket.connect(address)
 
-    def say(self, kind: str, fields: dict, tensors: Sequence = (), run: str | None = None) -> None:
-        self.send(frames.encode(self.run if run is None else run, kind, fields, tensors))
+    def say(self, kind: str, text: str, number: int = 1, arrays: Sequence = (), run: str | None = None) -> None:
+        outgoing = Tensors.of(arrays, messages.MAX_BYTES)
+        head = Header(self.run if run is None else run, kind, number, text, outgoing.specs).encode()
+        self.send([head, *outgoing.frames])
 
     def send(self, parts: Sequence) -> None:
         self.socket.send_multipart(parts)
 
-    def hear(self) -> tuple[str, dict]:
-        """The kind and the fields of the next message."""
+    def hear(self) -> Header:
+        """The header of the next message."""
         assert self.socket.poll(WAIT_MS), "no answer"
-        header = frames.decode_header(self.socket.recv_multipart()[0])
-        return header.kind, header.fields._left
-
-    def refusal(self) -> str:
-        kind, fields = self.hear()
-        assert kind == protocol.REFUSED
-        return fields["reason"]
+        return messages.decode_header(self.socket.recv_multipart()[0])
 
     def close(self) -> None:
         self.socket.close()

@@ -1,11 +1,14 @@
-"""Who has to go when there are too many, decided without sockets."""
+"""Who has to go when there are too many connections, and how many there may be: decided without sockets."""
 
 from __future__ import annotations
 
+import resource
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity, Connection, Connections
+from dorylax.serverless.data.connections import HANDSHAKE_SECONDS, Capacity, Connection, Connections, raise_limit
 
 A, B = "tcp://127.0.0.1:1", "tcp://127.0.0.1:2"
 LONG = 2 * HANDSHAKE_SECONDS
@@ -97,3 +100,34 @@ def test_half_of_the_descriptors_are_for_others(limit: int):
     assert capacity.strangers + capacity.peers + capacity.others == limit
     assert capacity.others >= limit // 2
     assert 1 <= capacity.strangers <= min(256, capacity.peers)
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "found"),
+    [
+        (1024, 4096, 4096),
+        (1024, 2**30, 65_536),
+        (1024, resource.RLIM_INFINITY, 65_536),
+        (4096, 4096, 4096),
+        (100_000, 200_000, 100_000),  # never lowered
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 65_536),
+    ],
+)
+def test_the_soft_limit_follows_the_hard_one(monkeypatch, soft, hard, found):
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda which, pair: limits.append(pair))
+    assert raise_limit() == found
+    assert limits[-1][1] == hard
+    assert len(limits) == (1 if soft in (found, resource.RLIM_INFINITY) else 2)
+    assert raise_limit() == found
+
+
+@pytest.mark.parametrize("error", [ValueError("current limit exceeds maximum limit"), OSError(22, "Invalid argument")])
+def test_a_system_that_refuses_leaves_it_as_it_is(monkeypatch, error):
+    def refuse(which: int, pair: tuple[int, int]) -> None:
+        raise error
+
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    assert raise_limit() == 256

@@ -1,28 +1,20 @@
-"""An endpoint's answers, message by message, without sockets."""
+"""An endpoint's replies, message by message, without sockets."""
 
 from __future__ import annotations
-
-import logging
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.messages import decode
 
-from dorylax.serverless.data import endpoint as module
-from dorylax.serverless.data import protocol
-from dorylax.serverless.data.counters import DataCounters
-from dorylax.serverless.data.endpoint import Endpoint
-from dorylax.serverless.data.parcel import Parcel
+from dorylax.serverless.data import messages
+from dorylax.serverless.data.endpoint import DataCounters, Endpoint
+from dorylax.serverless.data.messages import Header, Tensors
 from dorylax.serverless.data.refusals import Refusals
-from dorylax.serverless.wire import frames
 
 RUN = "9f"
-CHUNK = 1024
-CREDIT = 3
 LARGE = 1 << 20
-ARRAYS = (np.arange(1000.0), np.ones(3, np.int32))  # 8 chunks
+ARRAYS = (np.arange(1000.0), np.ones(3, np.int32))
 
 
 class Conversation:
@@ -31,36 +23,29 @@ class Conversation:
     def __init__(self, max_bytes: int = LARGE) -> None:
         self.counters = DataCounters()
         self.refusals = Refusals(burst=0)
-        self.endpoint = Endpoint(
-            "graph 0", RUN, self.counters, self.refusals, chunk_bytes=CHUNK, credit=CREDIT, max_bytes=max_bytes
-        )
-        self.now = 0.0
+        self.endpoint = Endpoint("graph 0", RUN, self.counters, self.refusals, max_bytes)
         self.got: list[tuple[np.ndarray, ...]] = []
 
-    def hear(self, parts, peer: bytes = b"a"):
-        replies = self.endpoint.handle(peer, [bytes(part) for part in parts], self.now)
-        return [self.read(reply) for reply in replies]
+    def hear(self, parts) -> list[Header]:
+        """The headers of the replies."""
+        replies = self.endpoint.handle([bytes(part) for part in parts])
+        headers = [messages.decode_header(bytes(reply.frames[0])) for reply in replies]
+        for reply, header in zip(replies, headers, strict=True):
+            if header.kind == messages.TENSORS:
+                arrays = messages.decode_tensors(header, reply.frames[1:], LARGE)
+                assert reply.nbytes == sum(array.nbytes for array in arrays)
+        return headers
 
-    @staticmethod
-    def read(reply):
-        header, tensors = decode([bytes(part) for part in reply.frames])
-        assert reply.nbytes == sum(tensor.nbytes for tensor in tensors)
-        return header.kind, header.fields._left
+    def say(self, kind: str, text: str = "n", number: int = 1, run: str = RUN, arrays=()) -> tuple[str, str]:
+        """The kind and the text of the last reply."""
+        outgoing = Tensors.of(arrays, LARGE)
+        head = Header(run, kind, number, text, outgoing.specs).encode()
+        header = self.hear([head, *outgoing.frames])[-1]
+        assert header.number == (number if run == RUN else 0)
+        return header.kind, header.text
 
-    def say(self, kind: str, peer: bytes = b"a", run: str = RUN, **fields):
-        return self.hear(frames.encode(run, kind, fields), peer)
-
-    def put(self, index: int, peer: bytes = b"a", transfer: int = 1, name: str = "n", damage: bool = False):
-        """Says chunk `index` of a put of ARRAYS."""
-        parcel = Parcel(ARRAYS, CHUNK, LARGE)
-        if index:
-            parts = parcel.message(RUN, transfer, index)
-        else:
-            layout = {"transfer": transfer, "name": name, "chunk_bytes": CHUNK, "tensors": parcel.layout()}
-            parts = parcel.message_with(RUN, protocol.PUT, layout, 0)
-        if damage:
-            parts = [*parts[:-1], bytes([bytes(parts[-1])[0] ^ 1]) + bytes(parts[-1])[1:]]
-        return self.hear(parts, peer)
+    def put(self, name: str = "n") -> tuple[str, str]:
+        return self.say("put", name, arrays=ARRAYS)
 
     def expect(self, name: str = "n") -> None:
         self.endpoint.expect(name, self.got.append)
@@ -71,146 +56,47 @@ def talk() -> Conversation:
     return Conversation()
 
 
-def test_a_get_sends_no_more_than_the_credit_and_each_further_one_a_chunk(talk):
+def test_sizes_come_first_where_tensors_exceed_a_frame(talk, monkeypatch):
     talk.endpoint.offer("n", ARRAYS)
-    replies = talk.say("get", transfer=1, name="n", offer=0, first=0, count=100)
-    assert [kind for kind, _ in replies] == ["layout"] + ["chunk"] * CREDIT
-    serial = replies[0][1]["offer"]
-    assert talk.say("get", transfer=1, name="n", offer=serial, first=7, count=1) == [
-        ("chunk", {"transfer": 1, "index": 7})
-    ]
-    assert talk.counters.gets == 1
-
-
-def test_a_get_that_asks_for_more_than_the_credit_is_refused(talk):
-    talk.endpoint.offer("n", ARRAYS)
-    serial = talk.say("get", transfer=1, name="n", offer=0, first=0, count=1)[0][1]["offer"]
-    ((kind, fields),) = talk.say("get", transfer=1, name="n", offer=serial, first=0, count=CREDIT + 1)
-    assert kind == "refused"
-    assert "at most the credit of 3 chunks, got 4" in fields["reason"]
-
-
-def test_what_was_offered_anew_is_not_mixed_with_what_was_before(talk):
-    talk.endpoint.offer("n", ARRAYS)
-    serial = talk.say("get", transfer=1, name="n", offer=0, first=0, count=1)[0][1]["offer"]
+    get = Header(RUN, "get", 5, "n", ()).encode()
+    assert [header.kind for header in talk.hear([get])] == ["tensors"]
+    monkeypatch.setattr(messages, "PIECE_BYTES", 1024)
     talk.endpoint.withdraw("n")
     talk.endpoint.offer("n", ARRAYS)
-    assert talk.say("get", transfer=1, name="n", offer=serial, first=1, count=1) == [("absent", {"transfer": 1})]
+    coming, tensors = talk.hear([get])
+    assert (coming.kind, coming.number, coming.specs) == ("coming", 5, tensors.specs)
+    assert talk.counters.gets == 2
 
 
-def test_a_put_may_send_as_many_chunks_as_are_granted(talk):
+def test_a_put_is_delivered_once(talk):
     talk.expect()
-    assert talk.put(0) == [("grant", {"transfer": 1, "until": 1 + CREDIT})]
-    assert talk.put(2) == []  # a gap: nothing new
-    assert talk.put(1) == [("grant", {"transfer": 1, "until": 3 + CREDIT})]
-    ((kind, fields),) = talk.put(6)
-    assert kind == "refused"
-    assert "below the granted 6, got 6" in fields["reason"]
-    assert talk.endpoint.unfinished == 0
-    assert talk.got == []
-
-
-def test_a_put_in_order_is_delivered_once(talk):
-    talk.expect()
-    for index in range(7):
-        assert talk.got == []
-        talk.put(index)
-    assert talk.put(7) == [("done", {"transfer": 1, "state": "accepted"})]
+    assert talk.put() == ("done", "accepted")
     (found,) = talk.got
     for one, other in zip(found, ARRAYS, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert talk.put(0, transfer=2) == [("done", {"transfer": 2, "state": "duplicate"})]
+    assert talk.put() == ("done", "duplicate")
     assert len(talk.got) == 1
     assert talk.counters.puts == talk.counters.duplicates == 1
     assert talk.counters.bytes_received == 8012
 
 
-def test_of_two_puts_at_a_time_the_first_complete_one_counts(talk):
+def test_late_puts_are_acknowledged_and_dropped(talk):
+    assert talk.put() == ("done", "late")  # never expected
     talk.expect()
-    talk.put(0, b"a")
-    for index in range(8):
-        talk.put(index, b"b")
-    assert talk.put(1, b"a") == [("done", {"transfer": 1, "state": "duplicate"})]
-    assert len(talk.got) == 1
-    assert talk.endpoint.unfinished == 0
-
-
-def test_late_puts_are_acknowledged_and_dropped_whenever_they_come(talk):
-    late = [("done", {"transfer": 1, "state": "late"})]
-    assert talk.put(0) == late  # never expected
-    talk.expect()
-    talk.put(0)
     talk.endpoint.forget("n")
-    assert talk.put(1) == late  # on the way when forgotten
-    assert talk.put(0) == late
-    assert talk.counters.late == 3
-    assert talk.endpoint.unfinished == 0
+    assert talk.put() == ("done", "late")
+    assert talk.counters.late == 2
     assert talk.got == []
-
-
-def test_a_forgotten_name_may_be_expected_again(talk):
     talk.expect()
-    for index in range(8):
-        talk.put(index)
-    talk.endpoint.forget("n")
+    assert talk.put() == ("done", "accepted")
+
+
+def test_a_name_that_is_forgotten_while_its_put_is_read_is_late(talk, monkeypatch):
     talk.expect()
-    for index in range(8):
-        talk.put(index, transfer=2)
-    assert len(talk.got) == 2
-
-
-@pytest.mark.parametrize("damaged", [0, 2])
-def test_a_damaged_chunk_is_asked_for_again(talk, damaged):
-    talk.expect()
-    for index in range(damaged):
-        talk.put(index)
-    replies = talk.put(damaged, damage=True)
-    assert replies[0] == ("again", {"transfer": 1, "index": damaged})
-    assert talk.refusals.count == 1
-    # Chunk 0 must not be said as a new put: it is a chunk like others now.
-    talk.hear(Parcel(ARRAYS, CHUNK, LARGE).message(RUN, 1, damaged))
-    for index in range(damaged + 1, 8):
-        talk.put(index)
-    np.testing.assert_array_equal(talk.got[0][0], ARRAYS[0])
-
-
-def test_a_put_that_begins_again_replaces_the_unfinished_one(talk):
-    talk.expect()
-    talk.put(0)
-    talk.put(0, transfer=2)
-    assert talk.endpoint.unfinished == 1
-    assert talk.put(1) == [("unknown", {"transfer": 1})]
-
-
-def test_a_peer_has_few_unfinished_puts(talk):
-    for transfer in range(1, 20):
-        talk.expect(f"n{transfer}")
-        talk.put(0, transfer=transfer, name=f"n{transfer}")
-    assert talk.endpoint.unfinished == module.MOST_UNFINISHED
-    assert talk.put(1, transfer=19) != [("unknown", {"transfer": 19})]  # the newest are kept
-    assert talk.put(1, transfer=1) == [("unknown", {"transfer": 1})]
-
-
-def test_a_peer_that_is_gone_leaves_nothing(talk):
-    talk.expect()
-    talk.put(0, b"a")
-    talk.put(0, b"b")
-    talk.endpoint.drop(b"a")
-    assert talk.endpoint.unfinished == 1
-
-
-def test_an_abandoned_put_is_asked_after_and_then_dropped(talk, caplog):
-    talk.expect()
-    talk.put(0)
-    talk.now = module.PROBE_SECONDS
-    ((peer, reply),) = talk.endpoint.probe(talk.now)
-    assert peer == b"a"
-    assert talk.read(reply) == ("grant", {"transfer": 1, "until": 4})
-    assert talk.endpoint.probe(talk.now) == []
-    with caplog.at_level(logging.INFO, "dorylax.data"):
-        assert talk.endpoint.probe(module.ABANDONED_SECONDS) == []
-    assert "unfinished after 60 s" in caplog.text
-    assert talk.endpoint.unfinished == 0
+    decode = messages.decode_tensors
+    monkeypatch.setattr(messages, "decode_tensors", lambda *a: (talk.endpoint.forget("n"), decode(*a))[1])
+    assert talk.put() == ("done", "late")
+    assert talk.got == []
 
 
 def test_what_cannot_be_delivered_is_logged_and_acknowledged(talk, caplog):
@@ -218,19 +104,17 @@ def test_what_cannot_be_delivered_is_logged_and_acknowledged(talk, caplog):
         raise RuntimeError("no room")
 
     talk.endpoint.expect("n", fail)
-    for index in range(7):
-        talk.put(index)
-    assert talk.put(7)[0][1]["state"] == "accepted"
+    assert talk.put() == ("done", "accepted")
     assert "no room" in caplog.text
 
 
-def test_what_is_too_large_takes_no_memory():
+def test_what_is_too_large_is_refused():
     talk = Conversation(max_bytes=8000)
     talk.expect()
-    ((kind, fields),) = talk.put(0)
+    kind, reason = talk.put()
     assert kind == "refused"
-    assert "at most 8000 bytes, got 8012" in fields["reason"]
-    assert talk.endpoint.unfinished == 0
+    assert "at most 8000 bytes, got 8012" in reason
+    assert talk.got == []
 
 
 def test_names_are_offered_and_expected_once(talk):
@@ -242,60 +126,60 @@ def test_names_are_offered_and_expected_once(talk):
         talk.expect()
     talk.endpoint.withdraw("n")
     talk.endpoint.withdraw("n")
+    assert talk.say("get") == ("absent", "")
     talk.endpoint.offer("n", ARRAYS)
     with pytest.raises(ValueError, match="1 to 256 characters"):
         talk.endpoint.offer("n" * 257, ARRAYS)
 
 
-def test_a_message_of_another_run_is_refused(talk):
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"kind": "get", "run": "aa"}, "this is run 9f, got a message of run 'aa'"),
+        ({"kind": "get", "number": 0}, "'number' must be at least 1"),
+        ({"kind": "get", "text": ""}, "1 to 256 characters, got 0"),
+        ({"kind": "put", "text": "x" * 257}, "1 to 256 characters, got 257"),
+        ({"kind": "get", "arrays": ARRAYS}, "a get must have no tensors"),
+        ({"kind": "dance"}, "'kind' must be get or put, got 'dance'"),
+    ],
+)
+def test_malformed_requests_are_refused(talk, message, reason):
     talk.endpoint.offer("n", ARRAYS)
-    ((kind, fields),) = talk.say("get", run="aa", transfer=1, name="n", offer=0, first=0, count=1)
-    assert (kind, fields["transfer"]) == ("refused", 0)
-    assert "this is run 9f" in fields["reason"]
+    talk.expect()
+    kind, text = talk.say(**message)
+    assert kind == "refused"
+    assert reason in text
+    assert talk.refusals.count == 1
+    assert (talk.counters.gets, talk.got) == (0, [])
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=5,
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["get", "put", "done", "?"]),
+            st.sampled_from(["n", "m", ""]),
+            st.integers(0, 3),
+            st.booleans(),
+        ),
+        max_size=6,
+    )
 )
-some_fields = st.dictionaries(
-    st.sampled_from(["transfer", "name", "offer", "first", "count", "index", "chunk_bytes", "tensors"]),
-    st.integers(0, 5) | st.just("n") | st.just(2048) | st.just([{"dtype": "int8", "shape": [5000]}]) | json_values,
-)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["get", "put", "chunk", "layout", "?"]), some_fields), max_size=6))
-def test_whatever_is_said_is_answered_or_refused(messages):
+def test_whatever_is_said_is_answered_or_refused(said):
     """No message raises, and none is delivered that is not complete."""
     talk = Conversation()
     talk.endpoint.offer("n", ARRAYS)
     talk.expect()
-    for kind, fields in messages:
-        talk.hear(frames.encode(RUN, kind, fields))
-        talk.hear(frames.encode(RUN, kind, fields, [np.zeros(3, np.uint8)]))
-    assert all(sum(array.nbytes for array in arrays) in (0, 3) for arrays in talk.got)
+    for kind, text, number, short in said:
+        outgoing = Tensors.of([np.zeros(3, np.uint8)], LARGE)
+        talk.hear([Header(RUN, kind, number, text, outgoing.specs).encode(), *outgoing.frames[short:]])
+    assert all(sum(array.nbytes for array in arrays) == 3 for arrays in talk.got)
 
 
 @example([])
 @given(st.lists(st.binary(max_size=50), max_size=3))
 def test_whatever_bytes_come_are_refused(parts):
     talk = Conversation()
-    ((kind, fields),) = talk.hear(parts)
-    assert kind in ("refused", "damaged")
-    assert parts or "got no frames" in fields["reason"]
+    (header,) = talk.hear(parts)
+    assert (header.kind, header.number) == ("refused", 0)
+    assert parts or "got no frames" in header.text
     assert talk.refusals.count == 1
-
-
-@given(st.permutations(range(8)), st.sets(st.integers(0, 7)))
-def test_a_put_is_right_in_any_order_with_any_damage(order, damaged):
-    """With the credit lifted, so that any order is allowed."""
-    talk = Conversation()
-    talk.endpoint._credit = 100
-    talk.expect()
-    talk.put(0, damage=0 in damaged)
-    for index in (*order, *order):
-        assert len(talk.got) <= 1
-        talk.hear(Parcel(ARRAYS, CHUNK, LARGE).message(RUN, 1, index))
-    (found,) = talk.got
-    np.testing.assert_array_equal(found[0], ARRAYS[0])

@@ -18,12 +18,12 @@ import zmq
 from support.processes import until
 from support.strangers import stranger
 
-from dorylax.serverless.data import protocol
+from dorylax.serverless.data import messages
 from dorylax.serverless.data.client import DataClient
-from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.data.keys import RunKeys
+from dorylax.serverless.data.messages import Header
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire import frames
+from dorylax.serverless.wire.errors import DataError
 
 ROOT = Path(__file__).parents[3]
 ARRAY = np.arange(1000.0)
@@ -87,9 +87,8 @@ def test_a_peer_without_credentials(server, address, keys, caplog):
     peer = context.socket(zmq.DEALER)
     peer.linger = 0
     peer.connect(address)
-    fields = {"transfer": 1, "name": "n", "offer": 0, "first": 0, "count": 1}
     with contextlib.suppress(zmq.Again):  # it may have been turned away already
-        peer.send_multipart(frames.encode(keys.run, protocol.GET, fields), zmq.NOBLOCK)
+        peer.send_multipart([Header(keys.run, messages.GET, 1, "n", ()).encode()], zmq.NOBLOCK)
     refused(server, caplog, "has no credentials of this run, or another mechanism")
     assert not peer.poll(0)
     peer.close()
@@ -110,44 +109,17 @@ def test_a_peer_that_speaks_no_zeromq(server, address, caplog):
     refused(server, caplog, "or one of another kind")
 
 
-GET = {"transfer": 1, "name": "n", "offer": 0, "first": 0, "count": 1}
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({**GET, "surprise": 1}, "unknown keys"),
-        ({**GET, "transfer": 0}, "'transfer' must be"),
-        ({**GET, "name": 7}, "'name' must be a text"),
-        ({**GET, "name": "x" * 1000}, "at most 256 characters"),
-        ({**GET, "first": 10**6}, "'first' must be below"),
-        ({**GET, "count": 0}, "'count' must be"),
-        ({}, "must have 'transfer'"),
-    ],
-)
 @pytest.mark.usefixtures("still_serves")
-def test_malformed_requests(server, address, peer, fields, reason):
-    peer.say(protocol.GET, fields)
-    assert reason in peer.refusal()
-    assert server.counters.refused == 1
-
-
-@pytest.mark.usefixtures("still_serves")
-def test_malformed_frames(server, keys, peer):
+def test_malformed_messages(server, keys, peer):
+    """Each kind of them is in test_endpoint.py; the peer is forgiven."""
     peer.send([b"nonsense"])
-    assert peer.hear() == (protocol.DAMAGED, {})
-    peer.send([b"\x88\xaa\x5e\xb4{}", b"", b""])  # neither
-    assert peer.hear() == (protocol.DAMAGED, {})
-    peer.say("dance", {"transfer": 1})
-    assert "'kind' must be" in peer.refusal()
-    peer.say(protocol.GET, GET, [ARRAY])
-    assert "must have no tensors" in peer.refusal()
-    peer.say(protocol.GET, GET, run="abc")
-    assert f"this is run {keys.run}" in peer.refusal()
-    assert server.counters.refused == 5
+    assert peer.hear()[1:3] == (messages.REFUSED, 0)
+    peer.say(messages.GET, "n", run="abc")
+    assert f"this is run {keys.run}" in peer.hear().text
+    assert server.counters.refused == 2
     assert server.counters.gets == 0
-    peer.say(protocol.GET, GET)
-    assert peer.hear()[0] == protocol.LAYOUT  # it is forgiven
+    peer.say(messages.GET, "n")
+    assert peer.hear().kind == messages.TENSORS
 
 
 @pytest.mark.usefixtures("still_serves")
@@ -155,7 +127,7 @@ def test_a_frame_that_is_too_long_is_never_read(server, peer):
     """ZeroMQ closes the connection when it reads the length; nothing of the message comes."""
     closed = peer.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     try:
-        peer.send([bytes(protocol.MAX_FRAME_BYTES + 1)])
+        peer.send([bytes(messages.FRAME_BYTES + 1)])
         assert closed.poll(30_000), "it was read"
     finally:
         peer.socket.disable_monitor()
@@ -187,12 +159,10 @@ def test_closing_leaves_nothing_and_may_be_repeated(nothing_left, keys, transpor
 def test_closing_in_the_middle_of_transfers(nothing_left, keys, transport, peers):
     server = DataServer(keys, transport=transport)
     address = server.open("graph 0")
-    server.expect(address, "r", lambda arrays: None)
+    server.offer(address, "n", [np.zeros(16 << 20, np.uint8)])
     peer = peers(keys, address)
-    layout = [{"dtype": "uint8", "shape": [5000]}]
-    fields = {"transfer": 1, "name": "r", "chunk_bytes": 1024, "tensors": layout}
-    peer.say(protocol.PUT, fields, [np.zeros(1024, np.uint8)])
-    assert peer.hear()[0] == protocol.GRANT
+    peer.say(messages.GET, "n")
+    assert peer.hear().kind == messages.COMING
     server.close()
 
 
@@ -239,10 +209,6 @@ def test_an_endpoint_that_is_none(servers, keys):
         server.offer("x", "n", [])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"credit": 0}, "credit must be"), ({"chunk_bytes": 1}, "chunk_bytes must be"), ({"max_bytes": 0}, "max_bytes")],
-)
-def test_settings_that_cannot_work(nothing_left, keys, options, message):
-    with pytest.raises(ValueError, match=message):
-        DataServer(keys, **options)
+def test_settings_that_cannot_work(nothing_left, keys):
+    with pytest.raises(ValueError, match="max_bytes must be at least 1, got 0"):
+        DataServer(keys, max_bytes=0)

@@ -10,17 +10,13 @@ import numpy as np
 import pytest
 from support.processes import until
 
-from dorylax.serverless.data import endpoint as endpoint_module
-from dorylax.serverless.data import loop as loop_module
-from dorylax.serverless.data import protocol
+from dorylax.serverless.data import client as client_module
+from dorylax.serverless.data import messages
 from dorylax.serverless.data.client import DataClient
-from dorylax.serverless.data.connection import Connection
-from dorylax.serverless.data.endpoint import Endpoint, Reply
-from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.data.link import Link, SharedLink
 from dorylax.serverless.data.loop import Loop
 from dorylax.serverless.data.server import DataServer
-from dorylax.serverless.wire.errors import WireError
+from dorylax.serverless.wire.errors import DataError, NotOfferedError, WireError
 
 ARRAYS = (
     np.arange(5000.0).reshape(50, 100),
@@ -30,6 +26,7 @@ ARRAYS = (
     np.arange(24).reshape(2, 3, 4).T,
 )
 NBYTES = sum(array.nbytes for array in ARRAYS)
+Connection = client_module._Connection
 
 
 def assert_same(found, wanted=ARRAYS):
@@ -39,7 +36,9 @@ def assert_same(found, wanted=ARRAYS):
         assert one.ctypes.data % 64 == 0 or not one.size
 
 
-def test_there_and_back(server, client):
+@pytest.mark.parametrize("frame_bytes", [1000, messages.PIECE_BYTES])
+def test_there_and_back(server, client, monkeypatch, frame_bytes):
+    monkeypatch.setattr(messages, "PIECE_BYTES", frame_bytes)
     address = server.open("graph 0")
     server.offer(address, "n", ARRAYS)
     got: list[tuple[np.ndarray, ...]] = []
@@ -87,11 +86,7 @@ def test_many_workers_and_threads_at_a_time(server, keys):
         (found,) = client.get(address, f"n{k}")
         client.put(address, f"r{k}", [found + 1])
 
-    with (
-        DataClient(keys, chunk_bytes=1024) as one,
-        DataClient(keys, chunk_bytes=2048) as other,
-        ThreadPoolExecutor(6) as pool,
-    ):
+    with DataClient(keys) as one, DataClient(keys) as other, ThreadPoolExecutor(6) as pool:
         for done in [pool.submit(work, (one, other)[k % 2], k) for k in range(count)]:
             done.result()
     assert {k: set(arrays[0].tolist()) for k, arrays in got.items()} == {k: {k + 1} for k in range(count)}
@@ -101,8 +96,8 @@ def test_a_client_keeps_its_connections(server, client, monkeypatch):
     address = server.open("graph 0")
     server.offer(address, "n", ARRAYS)
     made = []
-    connect = DataClient._connect
-    monkeypatch.setattr(DataClient, "_connect", lambda self, to: made.append(to) or connect(self, to))
+    connect = Connection.__init__
+    monkeypatch.setattr(Connection, "__init__", lambda self, *a: made.append(a[1]) or connect(self, *a))
     for _ in range(5):
         client.get(address, "n")
         with pytest.raises(NotOfferedError):
@@ -111,131 +106,50 @@ def test_a_client_keeps_its_connections(server, client, monkeypatch):
     # One that ended in an error is not used again: who knows what is still on its way.
     with monkeypatch.context() as patch:
         patch.setattr(client, "_attempts", 1)
-        patch.setattr(Connection, "_receive", lambda self: (_ for _ in ()).throw(ConnectionError("gone")))
+        patch.setattr(Connection, "_receive", lambda self, nbytes: (_ for _ in ()).throw(ConnectionError("gone")))
         with pytest.raises(DataError, match="gone"):
             client.get(address, "n")
     assert_same(client.get(address, "n"))
     assert made == [address, address]
 
 
-def damage(part):
-    content = bytearray(bytes(part))
-    content[-1] ^= 1
-    return bytes(content)
-
-
-@pytest.mark.parametrize("whole", [False, True], ids=["a chunk", "its header"])
-def test_damage_on_the_way_to_the_worker_is_repaired(server, client, monkeypatch, whole):
-    address = server.open("graph 0")
-    server.offer(address, "n", ARRAYS)
-    handle = Endpoint.handle
-    left = [3]
-
-    def damaging(self, peer, message, now):
-        replies = handle(self, peer, message, now)
-        for k, reply in enumerate(replies):
-            if reply.nbytes and left[0]:
-                left[0] -= 1
-                place = 0 if whole else -1
-                parts = list(reply.frames)
-                parts[place] = damage(parts[place])
-                replies[k] = Reply(parts, reply.nbytes)
-                break
-        return replies
-
-    monkeypatch.setattr(Endpoint, "handle", damaging)
-    if whole:
-        left[0] = 2  # each costs an attempt, of which there are three
-    assert_same(client.get(address, "n"))
-    assert left == [0]
-    assert server.counters.gets == (3 if whole else 1)
-
-
-@pytest.mark.parametrize("whole", [False, True], ids=["a chunk", "its header"])
-def test_damage_on_the_way_to_the_server_is_repaired(server, client, monkeypatch, whole, caplog):
-    address = server.open("graph 0")
-    got: list[tuple[np.ndarray, ...]] = []
-    server.expect(address, "r", got.append)
-    send = Connection._send
-    left = [2]
-
-    def damaging(self, message):
-        if left[0] and len(message) > 1:
-            left[0] -= 1
-            place = 0 if whole else -1
-            message[place] = damage(message[place])
-        send(self, message)
-
-    monkeypatch.setattr(Connection, "_send", damaging)
-    client.put(address, "r", ARRAYS)
-    assert_same(got[0])
-    assert left == [0]
-    assert server.counters.refused == 2
-    assert "wrong checksum" in caplog.text
-
-
-def test_what_is_left_of_an_earlier_transfer_is_passed_over(server, keys, monkeypatch):
-    """A server may say a grant again just when the put is done."""
-    address = server.open("graph 0")
-    server.offer(address, "n", ARRAYS)
-    server.expect(address, "r", lambda arrays: None)
-    complete = Endpoint._complete
-    handle = Endpoint.handle
-    ended = []
-
-    def completing(self, transfer, put):
-        ended.append(self._grant(transfer, put))
-        return complete(self, transfer, put)
-
-    def repeating(self, peer, message, now):
-        return [*handle(self, peer, message, now), *ended[:1]]
-
-    monkeypatch.setattr(Endpoint, "_complete", completing)
-    monkeypatch.setattr(Endpoint, "handle", repeating)
-    with DataClient(keys, attempts=1, chunk_bytes=1024) as client:
-        client.put(address, "r", ARRAYS)
-        assert ended
-        assert_same(client.get(address, "n"))
-
-
-def test_a_line_that_damages_everything_is_given_up(server, client, monkeypatch):
-    address = server.open("graph 0")
-    server.expect(address, "r", lambda arrays: None)
-    send = Connection._send
-
-    def damaging(self, message):
-        if len(message) > 1:
-            message[-1] = damage(message[-1])
-        send(self, message)
-
-    monkeypatch.setattr(Connection, "_send", damaging)
-    with pytest.raises(DataError, match=r"'r' could not be put at .*, tried 3 times; the last time: 9 chunks"):
-        client.put(address, "r", ARRAYS)
-
-
 def test_answers_that_are_lost_are_asked_for_again(server, keys, monkeypatch):
     """The acknowledgement too: what was put is not delivered twice."""
+    monkeypatch.setattr(messages, "PIECE_BYTES", 1000)
     address = server.open("graph 0")
     got: list[tuple[np.ndarray, ...]] = []
     server.offer(address, "n", ARRAYS)
     server.expect(address, "r", got.append)
     send = Loop._send
-    lost = {protocol.LAYOUT, protocol.DONE}
+    lost = {messages.COMING, messages.TENSORS, messages.DONE}
 
     def losing(self, router, endpoint, peer, reply):
-        kind = next((kind for kind in lost if f'"kind":"{kind}"'.encode() in bytes(reply.frames[0])), None)
-        if kind is None:
+        kind = messages.decode_header(reply.frames[0]).kind
+        if kind not in lost:
             return send(self, router, endpoint, peer, reply)
         lost.discard(kind)
         return False
 
     monkeypatch.setattr(Loop, "_send", losing)
-    with DataClient(keys, timeout=0.3, attempts=20, chunk_bytes=1024) as client:
+    with DataClient(keys, timeout=0.3, attempts=20) as client:
         assert_same(client.get(address, "n"))
         client.put(address, "r", ARRAYS)
     assert len(got) == 1
     assert lost == set()
     assert server.counters.duplicates == 1
+
+
+def test_what_is_left_of_an_earlier_transfer_is_passed_over(server, keys, monkeypatch):
+    """A put whose acknowledgement comes twice."""
+    address = server.open("graph 0")
+    server.offer(address, "n", ARRAYS)
+    server.expect(address, "r", lambda arrays: None)
+    send = Loop._send
+    monkeypatch.setattr(Loop, "_send", lambda self, *a: send(self, *a) and send(self, *a))
+    with DataClient(keys, attempts=1) as client:
+        client.put(address, "r", ARRAYS)
+        assert_same(client.get(address, "n"))
+        assert_same(client.get(address, "n"))
 
 
 def test_a_server_that_is_gone(nothing_left, keys, transport):
@@ -248,23 +162,25 @@ def test_a_server_that_is_gone(nothing_left, keys, transport):
             client.put(address, "n", ARRAYS)
 
 
-def test_an_offer_that_goes_while_it_is_read(server, client, monkeypatch):
-    """The worker hears that the task was answered, and does not wait for more."""
+def test_large_messages_have_more_time(server, keys, monkeypatch):
+    """The sizes come before the tensors, so that a slow link is no dead one."""
+    monkeypatch.setattr(messages, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(client_module, "SLOWEST", NBYTES / 30)
     address = server.open("graph 0")
-    server.offer(address, "n", [np.zeros(5000)])
-    ask = Connection._ask
+    server.offer(address, "n", ARRAYS)
+    send, arrived = Loop._send, threading.Event()
 
-    def withdrawing(self, name, serial, first, count):
-        if first == 10:
-            server.withdraw(address, "n")
-        ask(self, name, serial, first, count)
+    def late(self, router, endpoint, peer, reply):
+        if messages.decode_header(reply.frames[0]).kind == messages.TENSORS:
+            arrived.wait(1.0)
+        return send(self, router, endpoint, peer, reply)
 
-    monkeypatch.setattr(Connection, "_ask", withdrawing)
-    with pytest.raises(NotOfferedError):
-        client.get(address, "n")
+    monkeypatch.setattr(Loop, "_send", late)
+    with DataClient(keys, timeout=0.5, attempts=1) as client:
+        assert_same(client.get(address, "n"))
 
 
-def test_what_is_too_large_for_either_side(servers, keys, transport):
+def test_what_is_too_large_for_either_side(servers, keys, transport, monkeypatch):
     server = servers(keys, transport=transport, max_bytes=10_000)
     address = server.open("graph 0")
     server.expect(address, "r", lambda arrays: None)
@@ -274,28 +190,12 @@ def test_what_is_too_large_for_either_side(servers, keys, transport):
     with DataClient(keys, max_bytes=5000) as client:
         with pytest.raises(WireError, match="at most 5000 bytes"):
             client.put(address, "r", ARRAYS)
-        with pytest.raises(DataError, match="at most 5000 bytes, got 8000"):
-            client.get(address, "n")
+        for frame_bytes in (messages.PIECE_BYTES, 1000):  # by the tensors' header, and by the sizes before them
+            monkeypatch.setattr(messages, "PIECE_BYTES", frame_bytes)
+            with pytest.raises(DataError, match="at most 5000 bytes, got 8000"):
+                client.get(address, "n")
     with DataClient(keys) as client, pytest.raises(DataError, match=r"refuses: .*at most 10000 bytes"):
         client.put(address, "r", ARRAYS)
-
-
-def test_a_worker_that_dies_in_a_put_is_noticed(server, keys, peers, monkeypatch, caplog):
-    """By the grant that is said again: the socket tells that its peer cannot be reached."""
-    caplog.set_level("INFO", "dorylax.data")
-    monkeypatch.setattr(endpoint_module, "PROBE_SECONDS", 0.0)
-    monkeypatch.setattr(loop_module, "_LOOK_SECONDS", 0)
-    address = server.open("graph 0")
-    server.expect(address, "r", lambda arrays: None)
-    peer = peers(keys, address)
-    fields = {"transfer": 1, "name": "r", "chunk_bytes": 1024, "tensors": [{"dtype": "uint8", "shape": [5000]}]}
-    peer.say(protocol.PUT, fields, [np.zeros(1024, np.uint8)])
-    assert peer.hear()[0] == protocol.GRANT
-    endpoint = server._endpoints[address]
-    assert endpoint.unfinished == 1
-    peer.close()
-    until(lambda: endpoint.unfinished == 0)
-    assert "a worker is gone" in caplog.text
 
 
 def test_a_worker_that_asks_and_does_not_read_harms_nobody(servers, keys, transport, peers, caplog):
@@ -303,20 +203,20 @@ def test_a_worker_that_asks_and_does_not_read_harms_nobody(servers, keys, transp
     address = server.open("graph 0")
     server.offer(address, "n", [np.zeros(4 << 20, np.uint8)])
     peer = peers(keys, address)
-    for transfer in range(1, 200):
-        peer.say(protocol.GET, {"transfer": transfer, "name": "n", "offer": 0, "first": 0, "count": 8})
+    for number in range(1, 400):
+        peer.say(messages.GET, "n", number)
     until(lambda: "asks for more than it reads" in caplog.text)
     with DataClient(keys) as client:
         assert client.get(address, "n")[0].nbytes == 4 << 20
 
 
 def test_a_slow_link_is_waited_for(server, keys, monkeypatch):
-    """The sum of all waits is what the link says, however many chunks there are."""
+    """The sum of all waits is the link's."""
     slept: list[float] = []
     address = server.open("graph 0")
     server.offer(address, "n", [np.zeros(1250)])
     server.expect(address, "r", lambda arrays: None)
-    with DataClient(keys, chunk_bytes=1024) as client:
+    with DataClient(keys) as client:
         client._link = SharedLink(Link(0.5, 1e4), now=lambda: sum(slept), sleep=slept.append)
         client.get(address, "n")
         assert sum(slept) == pytest.approx(0.5 + 1.0)
@@ -343,7 +243,7 @@ def test_a_closed_client(keys, server):
 def test_a_client_that_is_closed_in_a_call_lets_it_end(keys, server, monkeypatch):
     address = server.open("graph 0")
     server.offer(address, "n", ARRAYS)
-    client = DataClient(keys, chunk_bytes=1024)
+    client = DataClient(keys)
     began, closed = threading.Event(), threading.Event()
     ask = Connection._ask
 
@@ -367,8 +267,6 @@ def test_a_client_that_is_closed_in_a_call_lets_it_end(keys, server, monkeypatch
     [
         ({"timeout": 0.0}, "timeout must be"),
         ({"attempts": 0}, "attempts must be"),
-        ({"credit": 0}, "credit must be"),
-        ({"chunk_bytes": 1}, "chunk_bytes must be"),
         ({"max_bytes": 0}, "max_bytes must be"),
     ],
 )

@@ -17,14 +17,13 @@ from support.processes import until
 from support.strangers import stranger
 
 from dorylax.serverless.data import loop as loop_module
-from dorylax.serverless.data import protocol, watch
+from dorylax.serverless.data import messages, watch
 from dorylax.serverless.data.connections import Capacity
 from dorylax.serverless.data.server import DataServer
 
 ROOT = Path(__file__).parents[3]
 ARRAY = np.arange(1000.0)
 STRANGERS, PEERS = 4, 3
-GET = {"transfer": 1, "name": "n", "offer": 0, "first": 0, "count": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -73,8 +72,8 @@ def test_a_worker_that_speaks_is_never_cut_for_strangers(server, address, peers,
     peer = peers(keys, address)
     closed = peer.socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
     try:
-        peer.say(protocol.GET, GET)
-        assert peer.hear()[0] == protocol.LAYOUT
+        peer.say(messages.GET, "n")
+        assert peer.hear().kind == messages.TENSORS
         with strangers(address, 3 * STRANGERS) as found:
             until(lambda: sum(map(ended, found)) >= 2 * STRANGERS)
         assert not closed.poll(0)
@@ -86,8 +85,8 @@ def test_a_worker_that_speaks_is_never_cut_for_strangers(server, address, peers,
 def test_of_too_many_peers_the_most_silent_are_cut(address, peers, keys, caplog):
     for _ in range(2 * PEERS):
         peer = peers(keys, address)
-        peer.say(protocol.GET, GET)
-        assert peer.hear()[0] == protocol.LAYOUT
+        peer.say(messages.GET, "n")
+        assert peer.hear().kind == messages.TENSORS
     until(lambda: "the most silent one is cut" in caplog.text)
 
 

@@ -30,12 +30,12 @@ from support.handler_events import (
 )
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
-from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler import handle as handle_module
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.task import OperandSource, ResultTarget
 from dorylax.serverless.wire import names
+from dorylax.serverless.wire.errors import DataError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer, Event
 
 _ROOT = Path(__file__).parents[3]

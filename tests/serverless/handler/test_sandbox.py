@@ -10,9 +10,9 @@ from support.http_store import Store
 
 from dorylax.errors import InputError
 from dorylax.program.artefact.stage_file import sha256_of
-from dorylax.serverless.data.errors import DataError, NotOfferedError
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.wire import names
+from dorylax.serverless.wire.errors import DataError, NotOfferedError
 
 SHA256 = sha256_of(small_stage())
 

@@ -11,8 +11,8 @@ from support.aws import Cloud, cloud
 from support.manual_clock import ManualClock
 
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
-from dorylax.serverless.data.errors import DataError
 from dorylax.serverless.handler.download import download
+from dorylax.serverless.wire.errors import DataError
 from dorylax.settings.errors import ConfigError
 from dorylax.store.aws import AwsError, s3_client
 
