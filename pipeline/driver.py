@@ -12,7 +12,7 @@ import numpy as np
 
 from dorylax.hollow import hollow
 from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type_of, variables
-from dorylax.pipeline.parameters.messages import Complete, Pulled, Sums
+from dorylax.pipeline.parameters.records import Gradient, Pulled, Sums
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import hollow_like
 from dorylax.program.model.base import Tree
@@ -148,12 +148,12 @@ class DrivesEpochs(Protocol):
         """Everything without rows that steps read in an epoch, of one version."""
         ...
 
-    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
-        """An interval's complete gradient, from what its stages have pushed (`parameters.messages.Finish`)."""
+    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
+        """An interval's complete gradient, from what its stages have pushed (`parameters.records.Finish`)."""
         ...
 
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
-        """The state of the next version (`parameters.messages.Advance`)."""
+        """The state of the next version (`parameters.records.Advance`)."""
         ...
 
 
@@ -167,13 +167,13 @@ class Driver(FreeValues):
         super().__init__(plan, functions, constants, streams=streams, seed=seed)
         self._plan, self._functions = plan, functions
 
-    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
         """See `DrivesEpochs`."""
         pushed = [sums[step.index][str(place)] for step in self._plan.epoch for place in range(len(step.sums))]
         given = self._given(params, state, epoch)
         loss, *gradients = self._functions.finish(*given, *self._constants.values(), *pushed)
         statistics = tuple(pushed[place] for place in self._functions.statistics)
-        return Complete(jax.tree.unflatten(self._traced.trees["param"], gradients), float(loss), statistics)
+        return jax.tree.unflatten(self._traced.trees["param"], gradients), float(loss), statistics
 
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
         """See `DrivesEpochs`."""
@@ -205,11 +205,11 @@ class HollowDriver:
         """See `DrivesEpochs`."""
         return self._values
 
-    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Complete:  # noqa: ARG002
+    def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:  # noqa: ARG002
         """See `DrivesEpochs`. Nobody knows the loss."""
         gradients = jax.tree.map(lambda leaf: hollow(leaf.shape, leaf.dtype), params)
         pushed = [sums[stage][place] for stage, place in self._pushed]
-        return Complete(gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics))
+        return gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics)
 
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:  # noqa: ARG002
         """See `DrivesEpochs`."""

@@ -24,7 +24,7 @@ from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import Intervals
 from dorylax.pipeline.interval_data import interval_data
 from dorylax.pipeline.messages import Started
-from dorylax.pipeline.parameters.messages import Pulled
+from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import PreparedPlan
 from dorylax.pipeline.recorder import Recorder

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import final
 
 from dorylax.pipeline.messages import Started, Walked
-from dorylax.pipeline.parameters.messages import Applied, Pair
+from dorylax.pipeline.parameters.records import Applied, Pair
 from dorylax.pipeline.staleness import Allowance, Ledger
 
 Tell = Callable[[Allowance], None]

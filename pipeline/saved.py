@@ -11,7 +11,7 @@ import numpy as np
 
 from dorylax.cost.warm_pool import WarmPool
 from dorylax.pipeline.graph_server import GraphServer
-from dorylax.pipeline.parameters.messages import ServerState
+from dorylax.pipeline.parameters.records import ServerState
 from dorylax.store.arrays import Part, PartsWriter
 
 _PARAMETERS = "parameter servers/"

@@ -18,8 +18,8 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.driver import DrivesEpochs
 from dorylax.pipeline.parameters import Applied, ParameterServers
+from dorylax.pipeline.parameters.compute import ParameterWorkers
 from dorylax.pipeline.parameters.step_counts import uncounted
-from dorylax.pipeline.parameters.workers import ParameterWorkers
 from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.saved import Saved, remembered, stability

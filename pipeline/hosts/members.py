@@ -38,7 +38,7 @@ from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.hosts.spec import MemberSpec, RunSpec
 from dorylax.pipeline.interval_data import MASKS, ROWS, interval_data, row_name, stored_values
 from dorylax.pipeline.parameters import ParameterServers
-from dorylax.pipeline.parameters.messages import Applied
+from dorylax.pipeline.parameters.records import Applied
 from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dorylax.pipeline.parameters.messages import Tree
+from dorylax.pipeline.parameters.records import Tree
 from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.transport.base import Role
 

@@ -29,7 +29,7 @@ from dorylax.pipeline.hosts.messages import (
     Worked,
 )
 from dorylax.pipeline.messages import PartsMessage, RowsMessage, Started, SumsMessage, Walked
-from dorylax.pipeline.parameters.messages import Arrived, Complete, Pulled, Push, Update
+from dorylax.pipeline.parameters.records import Pulled, Push, Step
 from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare, prepare_evaluation
 from dorylax.pipeline.staleness import Allowance
 from dorylax.pipeline.transport.codec import Codec
@@ -41,7 +41,7 @@ from dorylax.store.arrays import Part
 
 _TYPES = (
     *(RowsMessage, SumsMessage, PartsMessage, Started, Walked),
-    *(Pulled, Push, Complete, Arrived, Update),
+    *(Pulled, Push, Step),
     *(News, Told, Allowance, Assembly, Standing, Weights, Beginning, Report, Worked, Evaluate, Evaluated, Part),
 )
 

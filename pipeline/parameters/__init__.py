@@ -2,6 +2,6 @@
 
 from dorylax.pipeline.parameters.client import ParameterClient
 from dorylax.pipeline.parameters.group import ParameterServers
-from dorylax.pipeline.parameters.messages import Applied, Complete, Pulled, ServerState
+from dorylax.pipeline.parameters.records import Applied, Pulled, ServerState
 
-__all__ = ["Applied", "Complete", "ParameterClient", "ParameterServers", "Pulled", "ServerState"]
+__all__ = ["Applied", "ParameterClient", "ParameterServers", "Pulled", "ServerState"]

@@ -6,63 +6,25 @@ What there is to do is decided in `server` and `sequencer`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar, final, runtime_checkable
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, final
 
-from dorylax.pipeline.parameters.messages import Applied, Arrived, Finish, Pulled, ServerState, Tree, Update
+from dorylax.pipeline.parameters.compute import Compute
 from dorylax.pipeline.parameters.prediction import Prediction
-from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
-from dorylax.pipeline.parameters.server import ParameterServer, Whole
+from dorylax.pipeline.parameters.records import Applied, Finish, Pulled, Push, ServerState, Step, Sums, Tree
+from dorylax.pipeline.parameters.sequencer import Sequencer
+from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import StabilityGate
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 
-T = TypeVar("T")
-
 # What the second number (of `order`) of a message or a computation says it is, after the epoch or the version.
 PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY, PREDICT = range(7)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 """Makes a task of a coroutine, and stops the run if it fails: `Clock.spawn`."""
-
-
-@runtime_checkable
-class Compute(Protocol):
-    """Where parameter servers compute: in place, on threads, or for as long as a model of their cost says."""
-
-    async def __call__(
-        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
-    ) -> T:
-        """Does some work of a parameter server.
-
-        Args:
-            server: which one.
-            kind: "finish" (an interval's complete gradient), "update" (an optimizer step) or "predict" (weights to come).
-            work: what to compute; touches nothing that others change.
-            num_bytes: of the parameters.
-            order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`,
-                `(version, PREDICT, ahead)`.
-            epoch: for which it is done.
-
-        Returns:
-            What `work` returns.
-        """
-        ...
-
-
-async def in_place(
-    server: int,  # noqa: ARG001
-    kind: str,  # noqa: ARG001
-    work: Callable[[], T],
-    num_bytes: int,  # noqa: ARG001
-    order: tuple[int, ...],  # noqa: ARG001
-    *,
-    epoch: int,  # noqa: ARG001
-) -> T:
-    """Computes at once, on the event loop."""
-    return work()
 
 
 @final
@@ -136,7 +98,7 @@ class ParameterEndpoint:
                 self._recorder.push(self._index, payload.epoch, sum(int(one.nbytes) for one in payload.sums.values()))
                 whole = self.server.push(payload)
                 if whole is not None:
-                    self._spawn(self._finish(whole))
+                    self._spawn(self._finish(payload, *whole))
             case "arrived":
                 self._arrived(payload)
             case "updates":
@@ -178,67 +140,73 @@ class ParameterEndpoint:
                 self._predicted = same | {key: params}
             return self._predicted[key]
 
-    async def _finish(self, whole: Whole) -> None:
-        interval, epoch = whole.pair
+    async def _finish(self, push: Push, pulled: Pulled, sums: Mapping[int, Sums]) -> None:
+        interval, epoch = push.interval, push.epoch
+
+        def work() -> Step:
+            return Step.of(interval, epoch, self._finish_with(pulled.params, pulled.state, epoch, sums))
+
         order = (epoch, FINISH, interval)
-        complete = await self._compute(
-            self._index, "finish", lambda: whole.finish(self._finish_with), self._num_bytes, order, epoch=epoch
-        )
-        arrived = Arrived(interval, epoch, complete)
+        gradient = await self._compute(self._index, "finish", work, self._num_bytes, order, epoch=epoch)
         if self.sequencer is not None:
-            self._arrived(arrived)
+            self._arrived(gradient)
         else:
-            first, size = Address("parameter", 0), payload_bytes(complete)
+            first, size = Address("parameter", 0), _size(gradient)
             order = (epoch, ARRIVED, interval)
             self._recorder.passed_on(self._index, epoch, size)
-            await deliver(self._transport, self.address, first, "arrived", arrived, num_bytes=size, order=order)
+            await deliver(self._transport, self.address, first, "arrived", gradient, num_bytes=size, order=order)
 
-    def _arrived(self, arrived: Arrived) -> None:
+    def _arrived(self, gradient: Step) -> None:
         if self.sequencer is None:
             raise ValueError(f"parameter server {self._index} does not number gradients: server 0 does")
-        for numbered in self.sequencer.add(arrived):
-            if isinstance(numbered, Applied):
-                self._on_applied(numbered)
+        for found in self.sequencer.add(gradient):
+            if isinstance(found, Applied):
+                self._on_applied(found)
                 continue
-            self.server.receive([numbered.update])
-            forwards = [self._spawn(self._forward(peer, numbered.forward)) for peer in self._peers if numbered.forward]
-            self._spawn(self._apply(self.sequencer, numbered, forwards))
+            step, forward = found
+            self.server.receive([step])
+            forwards = [self._spawn(self._forward(peer, forward)) for peer in self._peers if forward]
+            self._spawn(self._apply(self.sequencer, step, forwards))
 
-    async def _apply(self, sequencer: Sequencer, numbered: Numbered, forwards: Sequence[asyncio.Task[None]]) -> None:
-        await self._reach(numbered.update.number)
-        if numbered.everywhere:
+    async def _apply(self, sequencer: Sequencer, step: Step, forwards: Sequence[asyncio.Task[None]]) -> None:
+        await self._reach(step.number)
+        if step.closes:  # then its gradients count as applied only when all servers have applied it
             await asyncio.gather(*forwards)
-        for applied in sequencer.confirm(numbered.update.number):
+        for applied in sequencer.confirm(step.number):
             self._on_applied(applied)
 
-    async def _forward(self, peer: Address, updates: tuple[Update, ...]) -> None:
-        size = payload_bytes([(update.gradients, update.statistics) for update in updates])
-        order = (updates[-1].number, UPDATES)
-        self._recorder.passed_on(self._index, updates[-1].epoch, size)
-        await deliver(self._transport, self.address, peer, "updates", updates, num_bytes=size, order=order)
+    async def _forward(self, peer: Address, steps: tuple[Step, ...]) -> None:
+        size, order = sum(map(_size, steps)), (steps[-1].number, UPDATES)
+        self._recorder.passed_on(self._index, steps[-1].epoch, size)
+        await deliver(self._transport, self.address, peer, "updates", steps, num_bytes=size, order=order)
 
     async def _reach(self, version: int) -> None:
-        """Applies updates up to a version, waiting for those that have not come."""
+        """Apply steps up to a version, waiting for those that have not come."""
         async with self._turn:
             while self.server.state.version < version:
-                update = self.server.next_update()
-                if update is None:
+                step = self.server.next_step()
+                if step is None:
                     await self._turn.wait()
                     continue
-                self.server.advance(await self._computed(update))
+                self.server.advance(await self._computed(step))
                 self._turn.notify_all()
 
-    async def _computed(self, update: Update) -> ServerState:
+    async def _computed(self, step: Step) -> ServerState:
         last, prediction, gate = self.server.state, self._prediction, self._gate
 
         def work() -> ServerState:
-            new = self._step(last, update)
+            new = self._step(last, step)
             if prediction is not None:
-                new = new._replace(remembered=prediction.remembered(last, update))
+                new = new._replace(remembered=prediction.remembered(last, step))
             if gate is not None and last.stability is not None:
-                stability = gate.after(last.stability, last.params, update.gradients, new.params)
+                stability = gate.after(last.stability, last.params, step.gradients, new.params)
                 new = new._replace(stability=stability)
             return new
 
-        order = (update.number, APPLY)
-        return await self._compute(self._index, "update", work, self._num_bytes, order, epoch=update.epoch)
+        order = (step.number, APPLY)
+        return await self._compute(self._index, "update", work, self._num_bytes, order, epoch=step.epoch)
+
+
+def _size(step: Step) -> int:
+    """Bytes of a step on the network."""
+    return payload_bytes([step.gradients, step.statistics])

@@ -11,9 +11,10 @@ from typing import Any, final
 import jax
 import optax
 
-from dorylax.pipeline.parameters.endpoint import Compute, ParameterEndpoint, Spawn, in_place
-from dorylax.pipeline.parameters.messages import Advance, Applied, Finish, ServerState, Tree
+from dorylax.pipeline.parameters.compute import Compute, in_place
+from dorylax.pipeline.parameters.endpoint import ParameterEndpoint, Spawn
 from dorylax.pipeline.parameters.prediction import choose
+from dorylax.pipeline.parameters.records import Advance, Applied, Finish, ServerState, Tree
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import Stability, StabilityGate

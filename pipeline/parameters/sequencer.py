@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import final
 
-from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete, Update
-from dorylax.pipeline.parameters.policy import (
-    DueStep,
-    Late,
-    LateGradients,
-    PerEpoch,
-    PerInterval,
-    Switching,
-    UpdatePolicy,
-)
+from dorylax.pipeline.parameters.policies import LateGradients, PerEpoch, PerInterval, Switching, UpdatePolicy
+from dorylax.pipeline.parameters.records import Applied, Step
 
-
-class Numbered(NamedTuple):
-    """An update with its place in the order.
-
-    Attributes:
-        update: for all servers.
-        forward: the updates, this one last, that are to be sent to the other servers now; none where later.
-        everywhere: its gradients count as applied only when all servers have applied it; elsewhere when this one has.
-    """
-
-    update: Update
-    forward: tuple[Update, ...]
-    everywhere: bool
+Numbered = tuple[Step, tuple[Step, ...]]
+"""A numbered step, and the steps, this one last, that are to be sent to the other servers now; none where later."""
 
 
 @final
@@ -81,9 +62,9 @@ class Sequencer:
         self._switched = isinstance(self._policy, PerEpoch)
         self._num_intervals, self._sync_every = num_intervals, sync_every
         self._due = [first] * num_intervals  # the epoch of each interval's next gradient
-        self._early: dict[tuple[int, int], Complete] = {}
+        self._early: dict[tuple[int, int], Step] = {}
         self._version = version
-        self._unsent: list[Update] = []
+        self._unsent: list[Step] = []
         self._unconfirmed: dict[int, Applied] = {}
         self._done: set[int] = set()
         self._confirmed = version
@@ -113,27 +94,27 @@ class Sequencer:
         """Goes on as a new one would that has got as far: nothing may be pending."""
         self._policy.forget()
 
-    def add(self, arrived: Arrived) -> list[Numbered | Applied]:
-        """Takes a complete gradient. A repeat gives nothing.
+    def add(self, gradient: Step) -> list[Numbered | Applied]:
+        """Take an interval's gradient. A repeat gives nothing.
 
         Returns:
-            The updates that follow from it, in order; or, where it came too late for a step that has been told of already,
+            The steps that follow from it, in order; or, where it came too late for a step that has been told of already,
             what may be told of it.
         """
-        interval, epoch, complete = arrived
+        ((interval, epoch),) = gradient.pairs
         if epoch < self._due[interval]:
             return []
-        self._early.setdefault((interval, epoch), complete)
+        self._early.setdefault((interval, epoch), gradient)
         found: list[Numbered | Applied] = []
         # A message may overtake another; the epochs of an interval go in order all the same.
         while (pair := (interval, self._due[interval])) in self._early:
-            complete = self._early.pop(pair)
+            gradient = self._early.pop(pair)
             self._due[interval] += 1
-            steps: Sequence[DueStep | Late] = [Late(pair, complete.loss)]
+            steps: Sequence[Step | Applied] = [Applied(0, gradient.pairs, gradient.losses)]
             if pair[1] >= self._contained[interval]:
-                steps = self._policy.add(*pair, complete)
+                steps = self._policy.add(gradient)
             for step in steps:
-                if isinstance(step, DueStep):
+                if isinstance(step, Step):
                     found.append(self._number(step))
                 elif (told := self._late(step)) is not None:
                     found.append(told)
@@ -153,22 +134,20 @@ class Sequencer:
             told.append(self._unconfirmed.pop(self._confirmed))
         return told
 
-    def _number(self, step: DueStep) -> Numbered:
+    def _number(self, step: Step) -> Numbered:
         self._version += 1
-        pairs = () if step.closes_epoch else step.pairs
-        update = Update(self._version, step.epoch, step.gradients, step.loss, step.factor, step.statistics, pairs)
-        self._unconfirmed[update.number] = Applied(update.number, step.pairs, step.losses)
-        everywhere = step.closes_epoch
-        self._unsent.append(update)
-        forward: tuple[Update, ...] = ()
-        if everywhere or len(self._unsent) >= self._sync_every:
+        step = step._replace(number=self._version)
+        self._unconfirmed[step.number] = Applied(step.number, step.pairs, step.losses)
+        self._unsent.append(step)
+        forward: tuple[Step, ...] = ()
+        if step.closes or len(self._unsent) >= self._sync_every:
             forward, self._unsent = tuple(self._unsent), []
-        return Numbered(update, forward, everywhere)
+        return step, forward
 
-    def _late(self, late: Late) -> Applied | None:
+    def _late(self, late: Applied) -> Applied | None:
         """What may be told of it now: nothing before the newest step, which is that of its epoch or a later one."""
         if self._version not in self._unconfirmed:
-            return Applied(self._version, (late.pair,), (late.loss,))
+            return late._replace(version=self._version)
         number, pairs, losses = self._unconfirmed[self._version]
-        self._unconfirmed[self._version] = Applied(number, (*pairs, late.pair), (*losses, late.loss))
+        self._unconfirmed[self._version] = Applied(number, (*pairs, *late.pairs), (*losses, *late.losses))
         return None

@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, final
+from typing import final
 
-from dorylax.pipeline.parameters.assembly import Assembly
-from dorylax.pipeline.parameters.due import Due
-from dorylax.pipeline.parameters.messages import Complete, Finish, Pair, Pulled, Push, ServerState, Sums, Update
-from dorylax.pipeline.parameters.stash import Stash
-
-
-class Whole(NamedTuple):
-    """All sums of an interval in an epoch, with the version that they were computed with."""
-
-    pair: Pair
-    pulled: Pulled
-    sums: Mapping[int, Sums]
-
-    def finish(self, finish: Finish) -> Complete:
-        """The interval's complete gradient."""
-        pulled = self.pulled
-        return finish(pulled.params, pulled.state, self.pair[1], self.sums)
+from dorylax.pipeline.parameters.intervals import Assembly, Due, Stash
+from dorylax.pipeline.parameters.records import Pulled, Push, ServerState, Step, Sums
 
 
 @final
@@ -56,7 +41,7 @@ class ParameterServer:
         self._first, self._first_version = self.due.closed, state.version
         self._assembly = Assembly(stages, first)
         self._stash = Stash(first)
-        self._updates: dict[int, Update] = {}
+        self._steps: dict[int, Step] = {}
 
     @property
     def live_stashes(self) -> int:
@@ -65,8 +50,8 @@ class ParameterServer:
 
     @property
     def pending(self) -> int:
-        """Gradients and updates that have come in part, or before their time."""
-        return len(self._assembly) + len(self._updates)
+        """Gradients and steps that have come in part, or before their time."""
+        return len(self._assembly) + len(self._steps)
 
     def ahead(self, epoch: int) -> int:
         """How many updates an interval in this epoch is ahead of the newest version, where each epoch has one."""
@@ -103,11 +88,12 @@ class ParameterServer:
             offered = Pulled(newest.version, newest.params, newest.state, exact=not newest.may_be_ahead)
         return self._stash.pull(interval, epoch, offered)
 
-    def push(self, push: Push) -> Whole | None:
-        """Takes what a stage gives; a repeat changes nothing.
+    def push(self, push: Push) -> tuple[Pulled, Mapping[int, Sums]] | None:
+        """Take what a stage gives; a repeat changes nothing.
 
         Returns:
-            All there is, when this was what was missing; the stash is then released.
+            The version that the interval has computed with and the sums of all its stages, when this was what was missing.
+            The stash is then released.
 
         Raises:
             ValueError: see `Assembly.add`.
@@ -116,26 +102,25 @@ class ParameterServer:
         sums = self._assembly.add(push)
         if sums is None:
             return None
-        pair = (push.interval, push.epoch)
-        return Whole(pair, self._stash.release(*pair), sums)
+        return self._stash.release(push.interval, push.epoch), sums
 
-    def receive(self, updates: Sequence[Update]) -> None:
-        """Takes updates to apply, in any order and any number of times."""
-        self._updates |= {update.number: update for update in updates if update.number > self.state.version}
+    def receive(self, steps: Sequence[Step]) -> None:
+        """Take steps to apply, in any order and any number of times."""
+        self._steps |= {step.number: step for step in steps if step.number > self.state.version}
 
-    def next_update(self) -> Update | None:
-        """The update that follows the newest version; None where it has not come."""
-        return self._updates.get(self.state.version + 1)
+    def next_step(self) -> Step | None:
+        """The step that follows the newest version; None where it has not come."""
+        return self._steps.get(self.state.version + 1)
 
     def advance(self, state: ServerState) -> None:
-        """Makes what `next_update` led to the newest version.
+        """Make the result of `next_step` the newest version.
 
         Raises:
             ValueError: it is another version.
         """
         if state.version != self.state.version + 1:
             raise ValueError(f"version {state.version} does not follow version {self.state.version}")
-        update = self._updates.pop(state.version, None)
+        step = self._steps.pop(state.version, None)
         self.state = state
-        if update is not None:
-            self.due.add(update)
+        if step is not None:
+            self.due.add(step)

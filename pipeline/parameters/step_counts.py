@@ -13,7 +13,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from dorylax.pipeline.parameters.messages import Tree
+from dorylax.pipeline.parameters.records import Tree
 
 Counts = Literal["epochs", "updates", "nothing"]
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from dorylax.pipeline.parameters.messages import Advance, ServerState, Tree, Update
+from dorylax.pipeline.parameters.records import Advance, ServerState, Step, Tree
 from dorylax.pipeline.parameters.step_counts import with_epoch
 
 
@@ -70,7 +70,7 @@ class OptimizerStep:
         opt_state = _fresh(self._optimizer.init(params) if opt_state is None else opt_state)
         return ServerState(version, params, opt_state, _fresh(state))
 
-    def __call__(self, last: ServerState, update: Update) -> ServerState:
+    def __call__(self, last: ServerState, update: Step) -> ServerState:
         """The version after an update, computed; the one before stays valid.
 
         Raises:

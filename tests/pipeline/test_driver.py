@@ -19,7 +19,7 @@ from dorylax import ops
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.driver import Driver, DriverFunctions
 from dorylax.pipeline.engine import Pipeline
-from dorylax.pipeline.parameters.messages import Pulled
+from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.run import PipelineEpoch
 from dorylax.program.model.base import ModelParts

@@ -13,7 +13,7 @@ from support.pipelines import make_model, messy_data, one_compilation
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
-from dorylax.pipeline.parameters.messages import ServerState, Update
+from dorylax.pipeline.parameters.records import ServerState, Step
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.program.model.flax_nnx import take_apart
 
@@ -29,7 +29,7 @@ def rates(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
     seen: list[tuple[int, float]] = []
     step = OptimizerStep.__call__
 
-    def watched(self: OptimizerStep, last: ServerState, update: Update) -> ServerState:
+    def watched(self: OptimizerStep, last: ServerState, update: Step) -> ServerState:
         following = step(self, last, update)
         seen.append((update.epoch, float(following.opt_state.hyperparams["learning_rate"])))
         return following

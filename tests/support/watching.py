@@ -27,10 +27,10 @@ from dorylax.pipeline import setup
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled
-from dorylax.pipeline.parameters.messages import ServerState
-from dorylax.pipeline.parameters.policy import DueStep, Late, LateGradients
-from dorylax.pipeline.parameters.server import ParameterServer, Whole
+from dorylax.pipeline.parameters import Applied, ParameterClient, ParameterServers, Pulled
+from dorylax.pipeline.parameters.policies import LateGradients
+from dorylax.pipeline.parameters.records import ServerState, Step
+from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import Stability, StabilityGate
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
@@ -188,7 +188,7 @@ class Hooks:
 
     def _around_parameter_servers(self, patch: pytest.MonkeyPatch) -> None:
         tell = self._tell
-        pull, advance, finish = ParameterClient.pull, ParameterServer.advance, Whole.finish
+        pull, advance = ParameterClient.pull, ParameterServer.advance
         serve, push = ParameterServer.pull, ParameterServer.push
         add, applied = LateGradients.add, Progress.applied
 
@@ -211,14 +211,18 @@ class Hooks:
             tell("stashes", (os.getpid(), id(server)), server.live_stashes)
             return pulled
 
-        def pushes(server: ParameterServer, given: Any) -> Whole | None:
+        def pushes(server: ParameterServer, given: Any) -> Any:
             whole = push(server, given)
             tell("stashes", (os.getpid(), id(server)), server.live_stashes)
+            if whole is not None:
+                pulled = whole[0]
+                leaves = _leaves((pulled.params, pulled.state))
+                tell("finishes", given.interval, given.epoch, pulled.version, pulled.ahead, leaves)
             return whole
 
-        def adds(policy: LateGradients, interval: int, epoch: int, complete: Complete) -> list[DueStep | Late]:
-            found = add(policy, interval, epoch, complete)
-            tell("comes_late", sum(isinstance(one, Late) for one in found))
+        def adds(policy: LateGradients, gradient: Step) -> list[Step | Applied]:
+            found = add(policy, gradient)
+            tell("comes_late", sum(isinstance(one, Applied) for one in found))
             return found
 
         def advances(server: ParameterServer, state: ServerState) -> None:
@@ -226,11 +230,6 @@ class Hooks:
             leaves = _leaves((state.params, state.state, state.opt_state))
             calls = int(state.state.get("calls", state.version))
             tell("holds", state.version, leaves, calls, state.may_be_ahead)
-
-        def finishes(whole: Whole, made: Any) -> Complete:
-            pulled = whole.pulled
-            tell("finishes", *whole.pair, pulled.version, pulled.ahead, _leaves((pulled.params, pulled.state)))
-            return finish(whole, made)
 
         def told(progress: Progress, news: Applied) -> None:
             tell("applies", list(news.pairs))
@@ -242,7 +241,6 @@ class Hooks:
         patch.setattr(ParameterServer, "push", pushes)
         patch.setattr(ParameterServer, "advance", advances)
         patch.setattr(LateGradients, "add", adds)
-        patch.setattr(Whole, "finish", finishes)
         patch.setattr(Progress, "applied", told)
 
     def _around_computation(self, patch: pytest.MonkeyPatch) -> None:

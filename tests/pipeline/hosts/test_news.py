@@ -8,7 +8,7 @@ from dorylax.clock import VirtualClock
 from dorylax.pipeline.hosts.messages import News, Told
 from dorylax.pipeline.hosts.news import LEDGER, Listener, Reporter
 from dorylax.pipeline.messages import Started, Walked
-from dorylax.pipeline.parameters.messages import Applied
+from dorylax.pipeline.parameters.records import Applied
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.transport import Address, InProcessTransport

@@ -19,8 +19,8 @@ from support.transports import delivered
 
 from dorylax.clock import VirtualClock
 from dorylax.errors import RunError
-from dorylax.pipeline.parameters import Applied, Complete, ParameterClient, ParameterServers, Pulled, ServerState
-from dorylax.pipeline.parameters.messages import Sums, Update
+from dorylax.pipeline.parameters import Applied, ParameterClient, ParameterServers, Pulled, ServerState
+from dorylax.pipeline.parameters.records import Gradient, Step, Sums
 from dorylax.pipeline.parameters.update import OptimizerStep
 from dorylax.pipeline.staleness import Ledger
 from dorylax.pipeline.transport import Address, RequestHandler, Waiting
@@ -90,7 +90,7 @@ def sums_of(params: Any, interval: int, epoch: int, stage: int) -> Sums:
     return {name: value.astype(np.float32) for name, value in made.items()} | {"interval": np.int32(interval)}
 
 
-def finish(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+def finish(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
     assert list(sums) == sorted(sums)
     interval = int(next(iter(sums.values()))["interval"])
     scale = 1 + np.tanh(np.asarray(state["mean"]))
@@ -98,7 +98,7 @@ def finish(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Com
     for part in sums.values():
         total = {name: value + part[name] for name, value in total.items()}
     statistics = {"mean": total["w"].mean(), "pair": (interval, epoch)}
-    return Complete(total, float(np.abs(total["w"]).sum()), statistics)
+    return total, float(np.abs(total["w"]).sum()), statistics
 
 
 def advance(params: Any, state: Any, epoch: int, statistics: Any) -> Any:
@@ -122,7 +122,7 @@ class Run:
         faults: float = 0.0,
         first_epoch: int = 0,
         state: ServerState | None = None,
-        finish: Callable[..., Complete] = finish,
+        finish: Callable[..., Gradient] = finish,
         **options: Any,
     ) -> None:
         self.clock = VirtualClock()
@@ -231,13 +231,13 @@ def replay(run: Run, scaling: bool, by_epoch: bool) -> dict[int, ServerState]:
             version = versions[run.pulled[k, epoch].version]
             parts = {stage: sums_of(version.params, k, epoch, stage) for stage in range(run.stages)}
             completes.append(finish(version.params, version.state, epoch, parts))
-        total = completes[0].gradients
-        for complete in completes[1:]:
-            total = {name: value + complete.gradients[name] for name, value in total.items()}
-        assert applied.losses == tuple(complete.loss for complete in completes)
+        total = completes[0][0]
+        for gradients, _, _ in completes[1:]:
+            total = {name: value + gradients[name] for name, value in total.items()}
+        assert applied.losses == tuple(loss for _, loss, _ in completes)
         factor = run.ledger.num_intervals if len(applied.pairs) == 1 and scaling else 1
-        statistics = completes[0].statistics
-        update = Update(applied.version, applied.pairs[0][1], total, sum(applied.losses), factor, statistics)
+        statistics = completes[0][2]
+        update = Step(applied.version, applied.pairs[0][1], total, sum(applied.losses), factor, statistics)
         versions[applied.version] = step(versions[applied.version - 1], update)
     return versions
 
@@ -393,7 +393,7 @@ def test_a_push_is_answered_before_anything_is_computed() -> None:
 
 
 def test_what_goes_wrong_in_the_background_stops_the_run() -> None:
-    def fails(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
+    def fails(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
         raise ArithmeticError("no gradient")
 
     with pytest.raises(ArithmeticError, match="no gradient"):

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.pipeline.parameters.messages import Applied, Arrived, Complete
+from dorylax.pipeline.parameters.records import Applied, Step
 from dorylax.pipeline.parameters.sequencer import Numbered, Sequencer
 
 EPOCHS = 3
 
 
-def arrived(interval: int, epoch: int) -> Arrived:
-    return Arrived(interval, epoch, Complete(np.float32(interval), 1.0 + interval, (interval, epoch)))
+def arrived(interval: int, epoch: int) -> Step:
+    return Step.of(interval, epoch, (np.float32(interval), 1.0 + interval, (interval, epoch)))
 
 
 @given(
@@ -39,14 +39,14 @@ def test_any_order_and_any_repetition(
     for message in messages:
         new = updates(sequencer.add(message))
         numbered += new
-        unconfirmed += [each.update.number for each in new]
+        unconfirmed += [step.number for step, _ in new]
         while unconfirmed and random.random() < 0.5:
             told += sequencer.confirm(unconfirmed.pop(random.randrange(len(unconfirmed))))
     random.shuffle(unconfirmed)
     for number in unconfirmed:
         told += sequencer.confirm(number)
 
-    numbers = [each.update.number for each in numbered]
+    numbers = [step.number for step, _ in numbered]
     assert numbers == list(range(11, 11 + len(numbered)))
     assert [each.version for each in told] == numbers
     pairs = [pair for each in told for pair in each.pairs]
@@ -55,30 +55,29 @@ def test_any_order_and_any_repetition(
         epochs = [epoch for interval, epoch in pairs if interval == k]
         assert epochs == sorted(epochs)
 
-    forwarded = [update.number for each in numbered for update in each.forward]
-    assert forwarded == numbers
-    assert all(each.forward[-1] is each.update for each in numbered if each.forward)
-    assert all(len(each.forward) <= sync_every for each in numbered)
+    assert [step.number for _, forward in numbered for step in forward] == numbers
+    assert all(forward[-1] is step for step, forward in numbered if forward)
+    assert all(len(forward) <= sync_every for _, forward in numbered)
     seen: list[tuple[int, int]] = []
-    for each, applied in zip(numbered, told, strict=True):
+    for (step, forward), applied in zip(numbered, told, strict=True):
         seen += applied.pairs
         epoch = applied.pairs[-1][1]
         closes = sum(other == epoch for _, other in seen) == count
-        assert each.everywhere == closes
-        assert each.forward or not closes
+        assert step.closes == closes
+        assert forward or not closes
         per_epoch = update == "per_epoch" or (switch is not None and epoch >= 2 + switch)
-        assert each.update.factor == (1 if per_epoch else count)
+        assert step.factor == (1 if per_epoch else count)
         assert len(applied.pairs) == (count if per_epoch else 1)
-        assert each.update.loss == sum(1.0 + k for k, _ in applied.pairs)
-        assert each.update.epoch == epoch
-        assert each.update.statistics == applied.pairs[0]  # of the first in order, whoever came first
+        assert step.loss == sum(1.0 + k for k, _ in applied.pairs)
+        assert step.epoch == epoch
+        assert step.statistics == applied.pairs[0]  # of the first in order, whoever came first
     assert sequencer.pending == 0
 
 
 def updates(found: Sequence[Numbered | Applied]) -> list[Numbered]:
     """What was found, without late gradients, of which there must be none."""
-    assert all(isinstance(each, Numbered) for each in found)
-    return [each for each in found if isinstance(each, Numbered)]
+    assert not any(isinstance(each, Applied) for each in found)
+    return [each for each in found if not isinstance(each, Applied)]
 
 
 @given(
@@ -115,9 +114,10 @@ def test_late_gradients_are_told_of_once_and_after_what_they_are_late_for(
             if isinstance(found, Applied):
                 hear(found)
             else:
-                assert found.everywhere
-                assert found.forward == (found.update,)
-                unconfirmed.append(found.update.number)
+                step, forward = found
+                assert step.closes
+                assert forward == (step,)
+                unconfirmed.append(step.number)
         while unconfirmed and random.random() < 0.5:
             confirm()
     while unconfirmed:
@@ -147,15 +147,15 @@ def test_the_epochs_of_an_interval_go_in_order() -> None:
     assert sequencer.add(arrived(0, 1)) == []
     assert sequencer.pending == 1
     first, second = updates(sequencer.add(arrived(0, 0)))
-    assert sequencer.confirm(second.update.number) == []
-    told = sequencer.confirm(first.update.number)
+    assert sequencer.confirm(second[0].number) == []
+    told = sequencer.confirm(first[0].number)
     assert [applied.pairs for applied in told] == [((0, 0),), ((0, 1),)]
 
 
 def test_pending_counts_what_is_on_its_way() -> None:
     sequencer = Sequencer(2, "per_interval", sync_every=2)
     (numbered,) = updates(sequencer.add(arrived(0, 0)))
-    assert numbered.forward == ()
+    assert numbered[1] == ()
     assert sequencer.pending == 2  # neither sent nor applied
     sequencer.confirm(1)
     assert sequencer.pending == 1

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pytest
 
 from dorylax.errors import RunError
-from dorylax.pipeline.parameters.messages import Complete, Push, ServerState, Sums, Update
+from dorylax.pipeline.parameters.records import Push, ServerState, Step
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.parameters.stability import StabilityGate
 
@@ -16,23 +13,23 @@ def server(version: int = 0) -> ParameterServer:
     return ParameterServer(ServerState(version, {"w": version}, (), {"n": 10 + version}), stages=[0, 1], first=0)
 
 
-def update(number: int) -> Update:
-    return Update(number, 0, {"w": 1}, 0.0, 1)
+def update(number: int) -> Step:
+    return Step(number, 0, {"w": 1}, 0.0, 1)
 
 
 def test_updates_are_taken_in_order_once() -> None:
     replica = server()
     replica.receive([update(2), update(3)])
-    assert replica.next_update() is None
+    assert replica.next_step() is None
     assert replica.pending == 2
     replica.receive([update(1), update(2)])
     for number in (1, 2, 3):
-        following = replica.next_update()
+        following = replica.next_step()
         assert following is not None
         assert following.number == number
         replica.advance(ServerState(number, {"w": number}, (), {}))
     replica.receive([update(1), update(3)])
-    assert replica.next_update() is None
+    assert replica.next_step() is None
     assert replica.pending == 0
     with pytest.raises(ValueError, match="version 3 does not follow version 3"):
         replica.advance(ServerState(3, {}, (), {}))
@@ -76,13 +73,8 @@ def test_a_gradient_is_finished_with_the_version_that_was_pulled() -> None:
     assert replica.push(Push(3, 0, 0, {"b": 2})) is None
     assert (replica.live_stashes, replica.pending) == (0, 0)
     assert whole is not None
-
-    def finish(params: Any, state: Any, epoch: int, sums: Mapping[int, Sums]) -> Complete:
-        assert params is pulled.params
-        assert state is pulled.state
-        return Complete((epoch, sums), 0.5)
-
-    assert whole.finish(finish) == Complete((0, {0: {"b": 2}, 1: {"a": 1}}), 0.5)
+    assert whole[0] is pulled
+    assert whole[1] == {0: {"b": 2}, 1: {"a": 1}}
     assert replica.pull(3, 1).version == 5
 
 

@@ -14,7 +14,7 @@ import optax
 import pytest
 from optax import contrib
 
-from dorylax.pipeline.parameters.messages import ServerState, Update
+from dorylax.pipeline.parameters.records import ServerState, Step
 from dorylax.pipeline.parameters.step_counts import OPTAX, uncounted, with_epoch
 from dorylax.pipeline.parameters.update import OptimizerStep
 
@@ -199,7 +199,7 @@ def stepped(step: OptimizerStep, epochs: int) -> list[ServerState]:
     versions = [step.start(PARAMS, {})]
     for number in range(epochs * K):
         gradients = jax.tree.map(jnp.ones_like, PARAMS)
-        versions.append(step(versions[-1], Update(number + 1, number // K, gradients, 1.0, K)))
+        versions.append(step(versions[-1], Step(number + 1, number // K, gradients, 1.0, K)))
     return versions
 
 

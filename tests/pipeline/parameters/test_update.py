@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from dorylax.pipeline.parameters.messages import ServerState, Update
+from dorylax.pipeline.parameters.records import ServerState, Step
 from dorylax.pipeline.parameters.update import OptimizerStep
 
 PARAMS = {"w": np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3), "b": np.zeros(3, np.float32)}
@@ -49,9 +49,9 @@ def served(optimizer: optax.GradientTransformation, factor: int = 1, steps: int 
     return state
 
 
-def update(epoch: int, factor: int = 1, **more: Any) -> Update:
+def update(epoch: int, factor: int = 1, **more: Any) -> Step:
     """That which leads from version `epoch` to the next."""
-    return Update(epoch + 1, epoch, gradients(epoch), loss(epoch), factor, **more)
+    return Step(epoch + 1, epoch, gradients(epoch), loss(epoch), factor, **more)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -93,7 +93,7 @@ def test_dtypes_are_kept(dtype: str) -> None:
     params = {"w": np.ones(3, jnp.dtype(dtype))}
     step = OptimizerStep(optax.adam(0.1), params)
     state = step.start(params, {})
-    after = step(state, Update(1, 0, {"w": np.ones(3, jnp.dtype(dtype))}, 1.0, 3))
+    after = step(state, Step(1, 0, {"w": np.ones(3, jnp.dtype(dtype))}, 1.0, 3))
     for new, old in zip(jax.tree.leaves(after[1:]), jax.tree.leaves(state[1:]), strict=True):
         assert new.dtype == old.dtype
     assert (after.params["w"] < 1).all()
@@ -105,7 +105,7 @@ def test_the_state_before_stays_valid_and_shares_nothing_with_what_was_given() -
     kept = {"mean": np.ones(64, np.float32)}
     state = step.start(params, kept)
     params["w"][:] = kept["mean"][:] = 5
-    step(state, Update(1, 0, {"w": np.ones(64, np.float32)}, 0.0, 1))
+    step(state, Step(1, 0, {"w": np.ones(64, np.float32)}, 0.0, 1))
     np.testing.assert_array_equal(state.params["w"], 1)
     np.testing.assert_array_equal(state.state["mean"], 1)
 

@@ -9,7 +9,7 @@ from typing import Any
 from dorylax.pipeline.hosts.host import Host
 from dorylax.pipeline.hosts.news import _Teller
 from dorylax.pipeline.parameters.group import ParameterServers
-from dorylax.pipeline.parameters.messages import Pulled
+from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.transport.inbox import Inbox
 
@@ -40,7 +40,7 @@ def _stash_released() -> contextlib.AbstractContextManager[None]:
     def push(inner: Any, server: Any, given: Any) -> Any:
         whole = inner(server, given)
         newest = server.state
-        return whole and whole._replace(pulled=Pulled(newest.version, newest.params, newest.state))
+        return whole and (Pulled(newest.version, newest.params, newest.state), whole[1])
 
     return _replaced(ParameterServer, "push", push)
 

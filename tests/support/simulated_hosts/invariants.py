@@ -9,7 +9,7 @@ from typing import Any, final
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.client import ParameterClient
 from dorylax.pipeline.parameters.group import ParameterServers
-from dorylax.pipeline.parameters.messages import Pair
+from dorylax.pipeline.parameters.records import Pair
 from dorylax.pipeline.parameters.sequencer import Sequencer
 from dorylax.pipeline.parameters.server import ParameterServer
 from dorylax.pipeline.recorder import Recorder
@@ -89,7 +89,7 @@ class Invariants:
 
     def _numbered(self, inner: Any, sequencer: Any, step: Any) -> Any:
         numbered = inner(sequencer, step)
-        self._steps[id(sequencer), numbered.update.number] = step.pairs
+        self._steps[id(sequencer), numbered[0].number] = step.pairs
         return numbered
 
     def _advanced(self, inner: Any, server: Any, state: Any) -> None:

@@ -1,4 +1,7 @@
-"""What parameter servers are sent, send each other and answer."""
+"""The records of parameter servers.
+
+A gradient is a `Push` per stage, then a `Step` of one interval, then part of an optimizer's `Step`. `Applied` reports it.
+"""
 
 from __future__ import annotations
 
@@ -44,56 +47,47 @@ class Push(NamedTuple):
     sums: Sums
 
 
-class Complete(NamedTuple):
-    """All of an interval's gradient in an epoch.
+Gradient = tuple[Tree, float, Tree]
+"""An interval's gradient shaped as the parameters, its part of the loss, and the statistics of its forward pass."""
 
-    Attributes:
-        gradients: shaped as the parameters.
-        loss: the interval's part of the loss.
-        statistics: a pytree of what its forward pass has computed and the next version's state is made of.
-    """
-
-    gradients: Tree
-    loss: float
-    statistics: Tree = ()
-
-
-Finish = Callable[[Tree, Tree, int, Mapping[int, Sums]], Complete]
-"""(parameters and state that the interval pulled, epoch, sums by stage, in stage order) → its complete gradient. Pure."""
+Finish = Callable[[Tree, Tree, int, Mapping[int, Sums]], Gradient]
+"""(parameters and state that the interval pulled, epoch, sums by stage, in stage order) → its gradient. Pure."""
 
 Advance = Callable[[Tree, Tree, int, Tree], Tree]
-"""(parameters, state, epoch, statistics) → the state of the next version: `Complete.statistics` of the interval whose
-gradient leads to it, of the first where there are several; everything else of the newest version. Pure."""
+"""(parameters, state, epoch, statistics) → the state of the next version. The statistics are those of the interval whose
+gradient leads to it, of the first where there are several; everything else is of the newest version. Pure."""
 
 
-class Arrived(NamedTuple):
-    """A complete gradient on its way to the sequencer."""
-
-    interval: int
-    epoch: int
-    complete: Complete
-
-
-class Update(NamedTuple):
-    """One optimizer step, the same for all servers.
+class Step(NamedTuple):
+    """An optimizer step, or the gradient of one interval that is to be in one.
 
     Attributes:
-        number: the version that it leads to.
-        epoch: of the gradients.
-        gradients: shaped as the parameters.
-        loss: what they are the gradient of.
-        factor: see `OptimizerStep`.
-        statistics: see `Advance`.
-        pairs: whose gradients it has, where others of the epoch are still to come; none where it closes the epoch.
+        number: Version that the step leads to; 0 before the sequencer has numbered it.
+        epoch: Epoch of the gradients.
+        gradients: Shaped as the parameters.
+        loss: The loss that they are the gradient of.
+        factor: See `OptimizerStep`.
+        statistics: See `Advance`.
+        pairs: The intervals and epochs of the gradients.
+        losses: The part of the loss of each.
+        closes: No later step has gradients of this epoch, or of one before it.
     """
 
     number: int
     epoch: int
     gradients: Tree
     loss: float
-    factor: int
+    factor: int = 1
     statistics: Tree = ()
     pairs: tuple[Pair, ...] = ()
+    losses: tuple[float, ...] = ()
+    closes: bool = True
+
+    @classmethod
+    def of(cls, interval: int, epoch: int, gradient: Gradient) -> Step:
+        """The gradient of an interval."""
+        gradients, loss, statistics = gradient
+        return cls(0, epoch, gradients, loss, 1, statistics, ((interval, epoch),), (loss,), closes=False)
 
 
 class Applied(NamedTuple):

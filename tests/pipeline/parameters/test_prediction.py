@@ -9,8 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from dorylax.pipeline.parameters.messages import ServerState, Update
 from dorylax.pipeline.parameters.prediction import choose
+from dorylax.pipeline.parameters.records import ServerState, Step
 from dorylax.pipeline.parameters.update import OptimizerStep
 
 PARAMS = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(3, 2), "steps": np.int32(7)}
@@ -26,7 +26,7 @@ def after(optimizer: optax.GradientTransformation, name: str, updates: int) -> t
     for number in range(updates + 3):
         if number >= updates:
             come.append(state.params)
-        update = Update(number + 1, number, GRADIENTS, 1.0, 1)
+        update = Step(number + 1, number, GRADIENTS, 1.0, 1)
         new = step(state, update)
         state = new._replace(remembered=prediction.remembered(state, update))
         if number + 1 == updates:

@@ -1,22 +1,59 @@
-"""Where parameter servers compute: a thread for each, for as long as the model of their cost says."""
+"""Where parameter servers compute: in place, or on a thread each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, final
+from typing import Protocol, TypeVar, final, runtime_checkable
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
-from dorylax.pipeline.parameters.messages import ServerState
+from dorylax.pipeline.parameters.records import ServerState
 from dorylax.pipeline.places import note_place
 from dorylax.pipeline.recorder import Recorder
 
 T = TypeVar("T")
 
 
+@runtime_checkable
+class Compute(Protocol):
+    """Where parameter servers compute: in place, on threads, or for as long as a model of their cost says."""
+
+    async def __call__(
+        self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
+    ) -> T:
+        """Does some work of a parameter server.
+
+        Args:
+            server: which one.
+            kind: "finish" (an interval's complete gradient), "update" (an optimizer step) or "predict" (weights to come).
+            work: what to compute; touches nothing that others change.
+            num_bytes: of the parameters.
+            order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`,
+                `(version, PREDICT, ahead)` of `endpoint`.
+            epoch: for which it is done.
+
+        Returns:
+            What `work` returns.
+        """
+        ...
+
+
+async def in_place(
+    server: int,  # noqa: ARG001
+    kind: str,  # noqa: ARG001
+    work: Callable[[], T],
+    num_bytes: int,  # noqa: ARG001
+    order: tuple[int, ...],  # noqa: ARG001
+    *,
+    epoch: int,  # noqa: ARG001
+) -> T:
+    """Computes at once, on the event loop."""
+    return work()
+
+
 @final
 class ParameterWorkers:
-    """See `endpoint.Compute`.
+    """A thread for each server, for as long as the model of its cost says: see `Compute`.
 
     Args:
         num_servers: how many compute.
@@ -32,7 +69,7 @@ class ParameterWorkers:
     async def __call__(
         self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
     ) -> T:
-        """See `endpoint.Compute`."""
+        """See `Compute`."""
         seconds: Duration = 0.0 if self._times is None else self._times.update((server, *order), bytes=num_bytes)
         try:
             timed = await self._workers[server].run(work, seconds=seconds, order=order)
