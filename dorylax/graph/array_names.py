@@ -73,8 +73,7 @@ def feature_names(arrays: StoredArrays) -> tuple[str, ...]:
 def read_features(arrays: StoredArrays) -> np.ndarray:
     """Return the features `[V, F]`; compressed ones become dense float32.
 
-    Raises:
-        GraphError: They are stored twice, incomplete, or damaged.
+    Raises a GraphError if they are stored twice, incomplete, or damaged.
     """
     if feature_names(arrays) != SPARSE:
         return arrays.fetch("features")
@@ -86,11 +85,7 @@ def read_features(arrays: StoredArrays) -> np.ndarray:
 
 
 def check_names(arrays: StoredArrays) -> None:
-    """Refuse arrays with nearly the name of a known one, because they would be ignored.
-
-    Raises:
-        GraphError: There is one.
-    """
+    """Raise a GraphError for an array with nearly the name of a known one, because it would be ignored."""
     for name in arrays.names:
         meant = close(name, _NAMES, cutoff=0.75)
         if name not in _NAMES and meant and not name.startswith((VERTEX_PREFIX, *_SIMILAR)):
@@ -112,8 +107,7 @@ def edge_names(arrays: StoredArrays) -> dict[str, str]:
 def read_order(arrays: StoredArrays, num_vertices: int) -> np.ndarray | None:
     """Return the user's number of the vertex in each row, int32 `[V]`; None if rows are in the user's order.
 
-    Raises:
-        GraphError: They are no permutation, or of an unknown version.
+    Raises a GraphError if they are no permutation, or of an unknown version.
     """
     others = [name for name in arrays.names if name.startswith(_ORDERS) and name != ORDER]
     if others:

@@ -14,8 +14,7 @@ from dorylax.errors import RunError
 def cache_directory() -> Path:
     """`$DORYLAX_CACHE`, or else the platform's cache directory, or this user's folder for temporary files without a home.
 
-    Raises:
-        RuntimeError: there is no home, and the folder for temporary files is somebody else's.
+    Raises a RunError if there is no home, and the folder for temporary files is somebody else's.
     """
     if chosen := os.environ.get("DORYLAX_CACHE"):
         return Path(os.path.expanduser(chosen))
@@ -37,13 +36,7 @@ def _temporary_home() -> Path:
 
 
 def drop_oldest(newest: Path, *, most_files: int, most_bytes: int) -> None:
-    """Delete the least recently used files of a folder beyond a limit, but never `newest`.
-
-    Leftovers of interrupted processes count as files.
-
-    Raises:
-        OSError: the file system refuses.
-    """
+    """Delete the least recently used files of a folder beyond a limit, but never `newest`; leftovers count as files."""
     others = []
     for path in newest.parent.iterdir():
         with contextlib.suppress(FileNotFoundError):  # another process drops files too

@@ -47,8 +47,7 @@ def save_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray]) -> 
 def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
     """Return the graph in an open folder or archive, with ids and values of its edges.
 
-    Raises:
-        GraphError: it lacks `indptr` or `indices`, or arrays are inconsistent.
+    Raises a GraphError if `indptr` or `indices` is missing, or arrays are inconsistent.
     """
     stored.require("indptr", "indices")
     offsets, targets = stored.fetch("indptr"), stored.fetch("indices")
@@ -83,12 +82,8 @@ def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
 def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """Return the arrays and values on disk that describe a graph, in the user's vertex order.
 
-    Args:
-        graph: the graph.
-        edge_data: values of its edges in order of their ids; by default those that it has.
-
-    Raises:
-        GraphError: values of edges are called "ids".
+    `edge_data` holds values in order of edge ids; by default those of the graph. Raises a GraphError if one is called
+    "ids".
     """
     restore = user_order(graph)
     graph = graph if restore is None else reorder(graph, restore)
@@ -126,7 +121,7 @@ def _said_of_loops(stored: StoredArrays) -> SelfLoops | None:
 
 
 def _in_order(graph: AnyGraph, order: np.ndarray) -> AnyGraph:
-    """A graph of rows whose vertices have the ids `order`, and whose edges are numbered by (source, target) in these."""
+    """A graph of rows whose vertices have the ids `order`; edges are numbered by (source, target) in these."""
     if graph.edge_data:
         raise GraphError(
             f"has {ORDER} and values of edges, and no {EDGE_IDS} that say whose they are: write it again (dorylax reorder)"

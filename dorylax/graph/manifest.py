@@ -30,13 +30,7 @@ _LONGEST = 200  # bytes of a file name before its suffix; file systems allow 255
 
 
 class ArrayEntry(BaseModel):
-    """One array of a folder.
-
-    Attributes:
-        shape: Number of elements along each axis.
-        dtype: Type of the elements in NumPy's notation, such as "<f4".
-        crc32: CRC-32 of the elements, 8 hexadecimal digits.
-    """
+    """Shape, dtype in NumPy's notation ("<f4"), and CRC-32 (8 hexadecimal digits) of one array."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -85,8 +79,8 @@ class Manifest(BaseModel):
     def from_json(cls, text: str | bytes) -> Manifest:
         """Parse the text of a file.
 
-        Raises:
-            GraphError: The file is no manifest, is damaged, or has another version; the message continues its name.
+        Raises a GraphError, whose message continues the name of the file, if it is no manifest, damaged, or of another
+        version.
         """
         try:
             fields = json.loads(text)
@@ -122,8 +116,7 @@ def is_data_path(name: str) -> bool:
 def file_name(array: str) -> str:
     """Return the name of an array's file: characters other than letters, digits and `_.-~` become %XX.
 
-    Raises:
-        GraphError: The name is too long for a file.
+    Raises a GraphError if the name is too long for a file.
     """
     quoted = quote(array, safe="")
     if len(quoted) > _LONGEST:

@@ -31,16 +31,9 @@ _DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 
 
 def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, identity: str) -> None:
-    """Write a shard, and arrays with a row for each of its vertices or in-edges.
+    """Write a shard, and arrays with a row for each of its vertices or in-edges, to a folder.
 
-    Args:
-        path: Path of the folder.
-        shard: The shard.
-        rows: These arrays under their names.
-        identity: Identity of the summary that the shard belongs to.
-
-    Raises:
-        OSError: The folder cannot be written.
+    `identity` is that of the summary that the shard belongs to.
     """
     arrays = {
         "bounds": np.array([shard.server, shard.first, shard.last, shard.first_edge, shard.last_edge], np.int64),
@@ -64,16 +57,9 @@ def write_shard(path: Path, shard: Shard, rows: Mapping[str, np.ndarray], *, ide
 
 
 def read_shard(path: Path, *, identity: str, verify: bool = True) -> tuple[Shard, dict[str, np.ndarray]]:
-    """Read a shard and the further rows in its folder.
+    """Read a shard and the further rows in its folder, or in the archive of an earlier version.
 
-    Args:
-        path: Path of the folder, or of the archive of an earlier version.
-        identity: Identity of the summary that it must belong to.
-        verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
-
-    Raises:
-        GraphError: The shard is damaged, is something else, or belongs to another summary.
-        OSError: A file cannot be read.
+    Raises a GraphError if the shard is damaged, is something else, or belongs to a summary of another identity.
     """
     with open_arrays(path, verify=verify) as stored:
         stored.require("bounds", "intervals", "identity")

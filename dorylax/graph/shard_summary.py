@@ -1,8 +1,8 @@
-"""How much each server holds, sends and reads, without rows and edges, for runs of timing alone.
+"""Numbers of the rows and edges that each server holds, sends and reads, for simulations of timing alone.
 
-`ShardSummary.of` counts a real shard. `dorylax.graph.degree_statistics` makes summaries of graphs described by statistics.
-Attributes and methods are those of `Shard`; arrays of vertices are hollow (`dorylax.hollow`), so only their lengths say
-something.
+`ShardSummary.of` counts a real shard. `dorylax.graph.degree_statistics` makes summaries of graphs described by
+statistics. Attributes and methods are those of `Shard`; arrays of vertices are hollow (`dorylax.hollow`): only their
+lengths count.
 """
 
 from __future__ import annotations

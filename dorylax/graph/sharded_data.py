@@ -55,8 +55,7 @@ class ShardEntry:
         file: Name of its folder; in version 1 of its file.
         num_bytes: Size in bytes.
         sha256: SHA-256 of the file of version 1.
-        bounds: Its intervals in rows, 0 … n; k + 1 numbers.
-        edge_bounds: Their in-edges; k + 1 numbers.
+        bounds, edge_bounds: Its intervals in rows, 0 … n, and their in-edges; k + 1 numbers each.
         ghosts: Number of ghosts over in-edges, and over out-edges.
         files: Name, size and SHA-256 of each file in the folder; empty if no other machine will read them.
     """
@@ -76,16 +75,15 @@ class ShardsSummary:
     """The content of shards.json.
 
     Attributes:
-        name: of the data set.
-        shape: its sizes.
+        name, shape: Name and sizes of the data set.
         features: dtype of the features.
-        masks: how many vertices train, validate and test.
-        description: of the data set (`describe_data`).
-        settings: the section `data` of the configuration that loaded it; None where a program has made it.
-        graph_digest: of the graph that was partitioned.
-        intervals: of each server.
-        edge_ids: whether the files hold edge ids.
-        shards: of each server.
+        masks: Numbers of training, validation and test vertices.
+        description: Description of the data set (`describe_data`).
+        settings: Section `data` of the configuration that loaded it; None if a program has made it.
+        graph_digest: Digest of the graph that was partitioned.
+        intervals: Intervals of each server.
+        edge_ids: Whether the files hold edge ids.
+        shards: Entries of all servers.
     """
 
     name: str
@@ -115,15 +113,7 @@ class ShardsSummary:
 
     @classmethod
     def from_json(cls, text: str, origin: str) -> ShardsSummary:
-        """What `to_json` gave.
-
-        Args:
-            text: of the file.
-            origin: Its name in errors.
-
-        Raises:
-            GraphError: The text is damaged, or of another version.
-        """
+        """Parse the text of a file, `origin` in errors. Raises a GraphError if it is damaged, or of another version."""
         again = "make the partition again (dorylax partition)"
         try:
             fields = json.loads(text)
@@ -145,16 +135,12 @@ _READER = TypeAdapter(ShardsSummary)
 
 @final
 class ShardedData:
-    """In the place of a `Dataset` whose arrays are in the files of servers.
+    """A data set whose arrays are in the files of servers.
 
     Args:
-        folder: where the files lie: a path or an `s3://` URL.
-        summary: of them.
-
-        verify: whether memory-mapped arrays are compared with their checksums the first time that they are loaded.
-
-    Attributes:
-        folder, summary: as given.
+        folder: Folder of the files: a path or an `s3://` URL.
+        summary: Their summary.
+        verify: Whether memory-mapped arrays are compared with their checksums the first time that they are loaded.
     """
 
     def __init__(self, folder: str, summary: ShardsSummary, *, verify: bool = True) -> None:
@@ -163,14 +149,10 @@ class ShardedData:
 
     @classmethod
     def find(cls, folder: str | os.PathLike[str], *, verify: bool = True) -> ShardedData | None:
-        """The data set whose shards lie in a folder of this machine or below `s3://…`; None where there are none.
-
-        Args:
-            folder: where to look.
-            verify: as above.
+        """The data set whose shards lie in a folder of this machine or below `s3://…`; None if there are none.
 
         Raises:
-            GraphError: their summary is damaged.
+            GraphError: Their summary is damaged.
             ValueError: The folder is neither a path nor `s3://bucket/prefix`.
             OSError: A file cannot be read.
         """
@@ -190,25 +172,15 @@ class ShardedData:
             return found
 
     def check_unchanged(self) -> None:
-        """Compare the files in a folder of this machine with those that were found.
-
-        Raises:
-            ChangedFileError: One was written to or replaced.
-        """
+        """Raise a ChangedFileError if a file in a folder of this machine was written to or replaced since it was found."""
         for path, state in self._states.items():
             check_state(path, state)
 
     def shard(self, server: int) -> tuple[Shard, dict[str, np.ndarray]]:
         """Return a server's shard, memory-mapped, and its further rows.
 
-        Shards in S3 are copied into the cache first, and compared with the SHA-256 in the summary.
-
-        Args:
-            server: Number of the server.
-
-        Raises:
-            GraphError: The shard is damaged, or belongs to another partition.
-            OSError: A file cannot be read or copied.
+        Shards in S3 are copied into the cache first, and compared with the SHA-256 in the summary. Raises a GraphError
+        if the shard is damaged, or belongs to another partition, and an OSError if a file cannot be read or copied.
         """
         entry = self.summary.shards[server]
         with contextlib.closing(open_storage(self.folder)) as storage:
@@ -253,7 +225,7 @@ def _copy(storage: Storage, name: str, path: Path, content: Content) -> None:
 
 
 def shapes_of(data: D | ShardedData) -> D | AbstractData:
-    """For whoever asks for shapes alone."""
+    """The data itself, or abstract data in the place of sharded data."""
     return data.abstract if isinstance(data, ShardedData) else data
 
 

@@ -1,8 +1,7 @@
 """Checks of users' arrays: pure functions that pass, or raise a `GraphError` naming array, position and value.
 
-`check_room` and `check_disk` compare sizes with the memory and the disk before these are used.
-
-Builders and `Dataset` call these; nothing below the builders checks again. Checks read large arrays span by span.
+`check_room` and `check_disk` compare sizes with the memory and the disk before these are used. Builders and `Dataset`
+call the checks, nothing below the builders checks again. Checks read large arrays span by span.
 """
 
 from __future__ import annotations
@@ -32,11 +31,7 @@ class GraphError(DorylaxError, ValueError):
 
 
 def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
-    """`values` as a one-dimensional integer array, without a copy where it is one already.
-
-    Raises:
-        GraphError: it has another number of dimensions or another kind of elements.
-    """
+    """Return a one-dimensional integer array, without a copy of one. Raises a GraphError for other shapes or elements."""
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.ndim != 1:
         raise GraphError(f"{name} must be one-dimensional, got shape {array.shape}")
@@ -111,10 +106,9 @@ def check_finite(name: str, matrix: np.ndarray, remedy: str = "replace or drop i
 
 
 def as_held(name: str, array: np.ndarray, dtype: npt.DTypeLike, remedy: str = "replace or drop it") -> np.ndarray:
-    """`array` as bool, int32 or float32, without a copy where it is that already.
+    """Return an array as bool, int32 or float32, without a copy of one that is that already.
 
-    Raises:
-        GraphError: A number is not finite, or does not fit; `remedy` says what to do about the former.
+    Raises a GraphError if a number is not finite (`remedy` is the advice), or does not fit.
     """
     if dtype == np.int32 and array.dtype != np.int32 and array.size:
         for extreme in (int(array.min()), int(array.max())):
@@ -179,9 +173,6 @@ def check_room(what: str, size: int) -> None:
     """Pass if a size in bytes fits the memory of the machine, of the control group, and of the address space.
 
     `what` is the subject of the message, which continues with "takes … GiB of memory"; it may be empty.
-
-    Raises:
-        GraphError: The size is larger.
     """
     limit = memory_limit()
     if limit is not None and size > limit.bytes:
@@ -193,8 +184,7 @@ def check_room(what: str, size: int) -> None:
 def check_disk(path: Path, size: int) -> None:
     """Pass if the disk of a path has room for a size in bytes.
 
-    Raises:
-        OSError: The disk has less room, or the parent folder is missing; the error names `path`.
+    Raises an OSError that names the path if the disk has less room, or the parent folder is missing.
     """
     with named(path):
         free = shutil.disk_usage(path.absolute().parent).free

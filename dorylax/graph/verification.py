@@ -1,12 +1,12 @@
 """States of files, and the memory of verified ones between runs.
 
 A file in `<cache>/verified-1` records that a part of a file was verified. Its name is the SHA-256 of the state (device,
-inode, size, times) and of the checksum, so its content cannot be out of date, and processes cannot conflict. No program can
-set the time of the last change of an inode: a file that was changed, replaced, or restored under old times is
+inode, size, times) and of the checksum, so its content cannot be out of date, and processes cannot conflict. No program
+can set the time of the last change of an inode: a file that was changed, replaced, or restored under old times is
 verified again.
 
-Times have a resolution. A file that changed shortly before its verification could change again unnoticed, so it is verified
-again next time. Errors of the cache cost time only.
+Times have a resolution: a file that changed shortly before its verification could change again unnoticed, so it is
+verified again next time. Errors of the cache cost time only.
 """
 
 from __future__ import annotations
@@ -30,12 +30,7 @@ _MOST_FILES, _MOST_BYTES = 4096, 2**24
 
 
 class State(NamedTuple):
-    """Identity of a file and of its content.
-
-    Attributes:
-        device, inode, size: Device, inode and size in bytes.
-        modified, changed: Last change of the content and of the inode, in nanoseconds since 1970.
-    """
+    """Identity of a file and of its content: size in bytes, and last changes of content and inode in ns since 1970."""
 
     device: int
     inode: int

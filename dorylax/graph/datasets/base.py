@@ -35,7 +35,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """The numbers of a data set: V vertices, E directed edges, F features, C classes."""
+    """V vertices, E directed edges, F features and C classes of a data set."""
 
     num_vertices: int
     num_edges: int
@@ -67,14 +67,9 @@ class Published:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """A line of `describe()`.
+    """A line of `describe()`; `size` is None if only opening the file would tell, `size_name` is an option of `communities`.
 
-    Attributes:
-        name: Name for `load`.
-        size_name: For `communities`, the value of its option `size`.
-        summary: One line for people.
-        size: Numbers of the data set; None if only opening the file would tell.
-        origin: "built in", "DORYLAX_DATA", "cache" or "download".
+    `origin` is "built in", "DORYLAX_DATA", "cache" or "download".
     """
 
     name: str

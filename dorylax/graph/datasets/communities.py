@@ -104,12 +104,10 @@ class Options:
 
 
 def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Dataset:
-    """Generates the data set of a size (a key of `SIZES`); options are fields of `Options`.
+    """Generate the data set of a size (a key of `SIZES`); options are fields of `Options`.
 
-    The split has 60 % training, 20 % validation and 20 % test vertices, by class.
-
-    Raises:
-        DatasetError: An unknown size or option, or a value that makes no graph.
+    The split has 60 % training, 20 % validation and 20 % test vertices, by class. Raises a DatasetError for an unknown
+    size or option, or a value that makes no graph.
     """
     drawn = Communities(size, split_seed, options)
     graph = drawn.block_model().sample()
@@ -130,16 +128,7 @@ def write(
     progress: Progress | None = None,
     **options: Any,
 ) -> None:
-    """Write the folder that saving `load`'s data set gives, part by part, in a few bytes a vertex; see `registry.generate`.
-
-    Args:
-        path: Path of the folder.
-        size: A key of `SIZES`.
-        split_seed: Seed of the split.
-        memory: Bytes that this process may take in all.
-        progress: Called with the progress.
-        options: Fields of `Options`.
-    """
+    """Write the folder that saving `load`'s data set gives, in a few bytes a vertex; see `registry.generate`."""
     check_target(path)
     drawn = Communities(size, split_seed, options)
     threads = _threads(drawn, memory)
@@ -198,14 +187,7 @@ def _threads(drawn: Communities, memory: int | None) -> int:
 
 @final
 class Communities:
-    """The data set of some arguments, part by part; arguments are those of `load`.
-
-    Attributes:
-        shape: Its numbers.
-
-    Raises:
-        DatasetError: An unknown size or option, or a value that makes no graph.
-    """
+    """The data set of some arguments, part by part; arguments and errors are those of `load`. `shape` has its numbers."""
 
     def __init__(self, size: str, split_seed: int, options: Mapping[str, Any]) -> None:
         if size not in SIZES:

@@ -231,11 +231,7 @@ class _Teller:
 
 
 def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:
-    """Return the values of the edges, and add arrays that are given apart.
-
-    Raises:
-        GraphError: The files differ in them, or a name is not permitted.
-    """
+    """Return the values of the edges with arrays that are given apart; a GraphError if files differ or a name is bad."""
     values = dict(files[0].values)
     for file in files[1:]:
         if dict(file.values) != values:
@@ -298,11 +294,7 @@ def _sizes(shape: Shape, edges: int, num_vertices: int, wanted: Wanted) -> tuple
 
 
 def _with_room(path: Path, estimate: Estimate) -> Estimate:
-    """Return an estimate that the disk has room for.
-
-    Raises:
-        OSError: The disk has less room.
-    """
+    """Return an estimate that the disk has room for. Raises an OSError if it has less room."""
     size = estimate.temporary_bytes + estimate.folder_bytes
     if size > estimate.free_bytes:
         raise OSError(

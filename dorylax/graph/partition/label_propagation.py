@@ -121,9 +121,6 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
         limit: Largest weight of a cluster of several vertices.
         seed: Seed of METIS's random choices.
         most: Entries to keep of a contracted row; by default `HEAVIEST`.
-
-    Raises:
-        InputError: METIS cannot hold the contracted graph.
     """
     graphs = [rows]
     clusters: list[Int32[np.ndarray, " V"]] = []

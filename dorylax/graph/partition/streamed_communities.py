@@ -1,12 +1,11 @@
 """Communities of a graph that is read from disk in a stream: label propagation with a few numbers for each vertex.
 
-What `label_propagation` does, but that graphs are read from disk: each round passes over the rows (`EdgeRows`), and looks at
-a sample of up to 12 neighbours of each vertex, another one in every round. Rows need not list both directions: a vertex
-sees those that its own row lists. Edges between clusters are dealt to files, from which the graph of clusters is made, on
-disk again, and clustered in turn, until it is small enough to be cut in memory. Parts are refined on each on the way back.
+As in `label_propagation`, but each round passes over the rows on disk (`EdgeRows`), and looks at a sample of up to 12
+neighbours of each vertex, another one in every round. Rows need not list both directions: a vertex sees those that its
+own row lists. Edges between clusters are dealt to files, from which the graph of clusters is made, on disk again, and
+clustered in turn, until it is small enough to be cut in memory. Parts are refined on each on the way back.
 
-Memory is 13 bytes a vertex, and what the last graph of clusters takes: as many neighbours of each are kept as there is room
-for.
+Memory is 13 bytes a vertex, and that of the last graph of clusters, whose number of neighbours follows the room.
 """
 
 from __future__ import annotations
@@ -87,7 +86,6 @@ def streamed_communities(
     Raises:
         GraphError: The rows are damaged, or there is too little room.
         InputError: METIS cannot hold the graph of clusters.
-        OSError: The disk is full, or fails.
     """
     num_vertices = rows.num_vertices
     if num_vertices <= COMMUNITY:
