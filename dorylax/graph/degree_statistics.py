@@ -21,8 +21,7 @@ import numpy as np
 
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.partition.simple import even_bounds
-from dorylax.graph.shard import MergeSummary
-from dorylax.graph.shard_summary import ShardSummary
+from dorylax.graph.shard import MergeSummary, ShardSummary
 
 _QUANTILES = 4096
 """So many degrees stand for all."""

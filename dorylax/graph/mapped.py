@@ -13,19 +13,47 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, NamedTuple, final
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.verification import State, difference, state_of
 
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
 
 _mappings: weakref.WeakKeyDictionary[mmap.mmap, tuple[str, State]] = weakref.WeakKeyDictionary()
 """Of archives: each file's path, and its state when it was mapped."""
 _SECONDS = 0.01  # between two looks: a disk brings some 20 MB in that time
+
+
+class State(NamedTuple):
+    """Identity of a file and of its content: size in bytes, and last changes of content and inode in ns since 1970."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+def state_of(file: int | str) -> State:
+    """Return the state of an open file, or of the file at a path."""
+    found = os.stat(file)
+    return State(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def difference(before: State, now: State) -> str:
+    """Describe the change between two states of a file; empty if there is none."""
+    if before == now:
+        return ""
+    if before[:2] != now[:2]:
+        return "another file has its name now"
+    if before.size != now.size:
+        return f"{before.size:,} bytes then, {now.size:,} now"
+    if before.modified != now.modified:
+        return "it was written to"
+    return "only its permissions, owner or names, as by chmod or ln, or it was written to under its old time"
 
 
 @final

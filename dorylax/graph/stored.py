@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from dorylax.aligned import empty
-from dorylax.graph.mapped import check_state, map_file
+from dorylax.graph.cache import verified_once
+from dorylax.graph.mapped import State, check_state, map_file, state_of
 from dorylax.graph.validate import GraphError, check_room
-from dorylax.graph.verification import State, state_of, verified_once
 
 ALIGNMENT = 64
 """XLA uses arrays in place whose first byte lies on a multiple of this."""

@@ -12,8 +12,7 @@ from dorylax.graph.cutting import Cutting
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.graph.partition import Layout
 from dorylax.graph.partition.simple import even_bounds
-from dorylax.graph.shard import MergeSummary, Shard
-from dorylax.graph.shard_summary import ShardSummary
+from dorylax.graph.shard import MergeSummary, Shard, ShardSummary
 
 
 @given(

@@ -11,7 +11,7 @@ from dorylax.graph import Graph
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.partition import lay_out, partition
 from dorylax.graph.shard import Shard
-from dorylax.graph.shard_files import read_shard, write_shard
+from dorylax.graph.sharded_data import read_shard, write_shard
 from dorylax.graph.validate import GraphError
 
 

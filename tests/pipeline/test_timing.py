@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.pipelines import MODELS, make_pipeline, messy_data, one_compilation
 
 from dorylax.cost import INSTANCES, Cluster, clusters
-from dorylax.graph.shard_summary import ShardSummary
+from dorylax.graph.shard import ShardSummary
 from dorylax.pipeline import config as config_module
 from dorylax.pipeline import setup, timing
 from dorylax.pipeline.config import PipelineConfig

@@ -32,8 +32,8 @@ from dorylax.graph.from_files.vertices import (
     rows_said,
     write_vertices,
 )
+from dorylax.graph.mapped import state_of
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable, gibibytes
-from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
 from dorylax.store.durable import work_folder
 

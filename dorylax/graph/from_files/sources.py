@@ -16,8 +16,8 @@ from dorylax.graph.from_files.columns import EdgeFile, TableEdges
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
+from dorylax.graph.mapped import State, difference, state_of
 from dorylax.graph.validate import GraphError
-from dorylax.graph.verification import State, difference, state_of
 from dorylax.store.base import Location
 from dorylax.store.s3 import S3Storage
 
