@@ -50,13 +50,14 @@ def assemble(
     return kind(offsets, sources, symmetric=symmetric, self_loops=self_loops, **edges)
 
 
-def numbered_by_source(graph: AnyGraph) -> AnyGraph:
+def numbered_by_source(graph: AnyGraph, vertex_ids: np.ndarray | None = None) -> AnyGraph:
     """The same rows with edge ids 0 … E-1 by (source, target), as they are once it was saved and read again."""
     return type(graph)(
         graph.incoming.offsets,
         graph.incoming.neighbours,
         symmetric=graph.symmetric,
         self_loops=graph.self_loops,
+        vertex_ids=vertex_ids,
         placed="source",
     )
 

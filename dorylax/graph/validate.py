@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -98,11 +98,8 @@ def check_numbers(name: str, array: np.ndarray, axes: str) -> None:
 
 
 def check_finite(name: str, matrix: np.ndarray, remedy: str = "replace or drop it") -> None:
-    """No NaN, no infinity, in `[V, …]`; `remedy` says what to do about one."""
-    for start, stop in row_spans(matrix):
-        finite = np.isfinite(matrix[start:stop])
-        if not finite.all():
-            _raise_at(name, matrix, np.argwhere(~finite)[0], start, f"is not finite: {remedy}")
+    """No NaN, no infinity, in `[V, …]`; `remedy` is the advice."""
+    _check_elements(name, matrix, np.isfinite, f"is not finite: {remedy}")
 
 
 def as_held(name: str, array: np.ndarray, dtype: npt.DTypeLike, remedy: str = "replace or drop it") -> np.ndarray:
@@ -123,11 +120,8 @@ def as_held(name: str, array: np.ndarray, dtype: npt.DTypeLike, remedy: str = "r
 
 def check_binary(name: str, matrix: np.ndarray) -> None:
     """Every element is 0 or 1."""
-    for start, stop in row_spans(matrix):
-        chunk = matrix[start:stop]
-        binary = (chunk == 0) | (chunk == 1)
-        if not binary.all():
-            _raise_at(name, matrix, np.argwhere(~binary)[0], start, "is neither 0 nor 1, as multi-label labels must be")
+    fault = "is neither 0 nor 1, as multi-label labels must be"
+    _check_elements(name, matrix, lambda part: (part == 0) | (part == 1), fault)
 
 
 def check_disjoint(masks: Mapping[str, np.ndarray]) -> None:
@@ -159,9 +153,13 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
         )
 
 
-def _raise_at(name: str, matrix: np.ndarray, index: np.ndarray, start: int, fault: str) -> None:
-    position = (start + int(index[0]), *(int(i) for i in index[1:]))
-    raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")
+def _check_elements(name: str, matrix: np.ndarray, is_right: Callable[[np.ndarray], np.ndarray], fault: str) -> None:
+    for start, stop in row_spans(matrix):
+        right = is_right(matrix[start:stop])
+        if not right.all():
+            row, *columns = np.argwhere(~right)[0].tolist()
+            position = (start + row, *columns)
+            raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")
 
 
 def gibibytes(size: int) -> str:
