@@ -175,8 +175,7 @@ class Dataset:
         return shown_names(self.original_ids if ids is None else self.original_ids[ids])
 
     def row_normalised(self, file: Path | None = None) -> Dataset:
-        """With each row of the features divided by its sum, or by 1 if that is less, so that rows without features stay
-        zero.
+        """With each row of the features divided by its sum, or by 1 if that is less: rows without features stay zero.
 
         This is PyTorch Geometric's `NormalizeFeatures`, less the shift of negative features. The new features are
         written to `file` and mapped from it, or held in memory.
