@@ -21,13 +21,7 @@ from dorylax.graph.rows import all_rows, spans
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.transform import coalesce as coalesced
 from dorylax.graph.transpose import compress, edge_ids_fit, sorted_by, transpose
-from dorylax.graph.validate import (
-    GraphError,
-    as_integers,
-    check_num_vertices,
-    check_offsets,
-    check_range,
-)
+from dorylax.graph.validate import GraphError, as_integers, check_num_vertices, check_offsets, check_range
 
 
 def from_incoming(

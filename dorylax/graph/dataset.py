@@ -42,13 +42,7 @@ from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.task_data import TaskData
-from dorylax.graph.validate import (
-    GraphError,
-    as_integers,
-    check_length,
-    check_permutation,
-    check_printable,
-)
+from dorylax.graph.validate import GraphError, as_integers, check_length, check_permutation, check_printable
 
 
 @final

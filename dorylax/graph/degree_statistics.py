@@ -116,12 +116,7 @@ class DegreeStatistics:
         )
 
     def _merge(
-        self,
-        server: int,
-        reads: np.ndarray,
-        ghosts: np.ndarray,
-        wanted: Mapping[int, Sequence[int]],
-        edges: float,
+        self, server: int, reads: np.ndarray, ghosts: np.ndarray, wanted: Mapping[int, Sequence[int]], edges: float
     ) -> MergeSummary:
         """Partial sums of a server.
 

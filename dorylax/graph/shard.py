@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import Adjacency
+from dorylax.graph.rows import ranked
 from dorylax.graph.transpose import transpose
 from dorylax.hollow import hollow
 
@@ -237,12 +238,8 @@ class Shard(AnyShard):
         if interval not in self._numbered:
             bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
             neighbours = self.incoming.neighbours[bounds[0] : bounds[-1]]
-            seen = np.zeros(self.num_rows + len(self.ghosts["in"]), bool)
-            seen[neighbours] = True
-            sources = np.flatnonzero(seen).astype(np.int32)
-            place = np.empty(len(seen), np.int32)
-            place[sources] = np.arange(len(sources), dtype=np.int32)
-            self._numbered[interval] = sources, Adjacency(bounds - bounds[0], place[neighbours])
+            sources, places = ranked(neighbours, self.num_rows + len(self.ghosts["in"]))
+            self._numbered[interval] = sources.astype(np.int32), Adjacency(bounds - bounds[0], places)
         return self._numbered[interval]
 
     @cached_property

@@ -24,6 +24,7 @@ from dorylax.graph.rows import (
     first_of_equals,
     offsets_without,
     positions_where,
+    ranked,
     rows_between,
     rows_with_loops,
 )
@@ -192,7 +193,8 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
     known: dict[str, Any] = {"without_edge_ids": True}
     places = np.zeros(0, np.int64)
     if graph.edge_ids_fit:
-        places, ranks = _ranked(_order(graph)[kept])
+        order = _order(graph)
+        places, ranks = ranked(order[kept], len(order))
         known = {"placed": BySlot(ranks), "edge_ids": _all_ids(graph)[places].astype(np.int32)}
     ids = np.arange(graph.num_vertices, dtype=np.int32) if graph.vertex_ids is None else np.asarray(graph.vertex_ids)
     part = assemble(
@@ -226,14 +228,6 @@ def _order(graph: CompressedGraph) -> Integer[np.ndarray, " E"]:
 def _all_ids(graph: CompressedGraph) -> Int64[np.ndarray, " E"]:
     ids = graph.edge_ids
     return np.arange(graph.num_edges) if ids is None else np.asarray(ids, np.int64)
-
-
-def _ranked(places: Integer[np.ndarray, " N"]) -> tuple[Int64[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
-    """Distinct places, ascending, and the rank of each."""
-    there = np.zeros(int(places.max(initial=-1)) + 1, bool)
-    there[places] = True
-    ranks = np.cumsum(there, dtype=np.int64) - 1
-    return np.flatnonzero(there), ranks[places].astype(np.int32)
 
 
 def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> AnyGraph:
@@ -278,7 +272,7 @@ def _with_edges(
     """
     if places is None:
         return assemble(type(graph), *rows, **known, without_edge_ids=True)
-    chosen, ranks = _ranked(places)
+    chosen, ranks = ranked(places, int(places.max(initial=-1)) + 1)
     kept, new = np.split(chosen, [np.searchsorted(chosen, graph.num_edges)])
     ids, values = _all_ids(graph)[kept], map_values(data, lambda array: array[kept])
     if new_data is not None and new_ids is not None:

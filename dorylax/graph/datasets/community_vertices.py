@@ -37,11 +37,7 @@ def balanced_communities(
 
 
 def noisy_labels(
-    communities: UInt[np.ndarray, " V"],
-    num_classes: int,
-    fraction: float,
-    seed: int,
-    num_labelled: int | None = None,
+    communities: UInt[np.ndarray, " V"], num_classes: int, fraction: float, seed: int, num_labelled: int | None = None
 ) -> Int32[np.ndarray, " V"]:
     """The class k mod C of each vertex' community k, or a random one with probability `fraction`.
 

@@ -160,11 +160,7 @@ def _is_number(field: str) -> bool:
 
 
 def detected_header(
-    shown_as: str,
-    rows: Sequence[str],
-    before: Sequence[str],
-    mark: str,
-    options: Wanted,
+    shown_as: str, rows: Sequence[str], before: Sequence[str], mark: str, options: Wanted
 ) -> tuple[str, bool]:
     """The line that names the columns, empty if none does, and whether it is the first row instead of a comment."""
     wanted, known, fields = options.header, options.named, [fields_of(row, mark) for row in rows]

@@ -57,13 +57,7 @@ class Reordered(NamedTuple):
 
 
 def reorder_on_disk(
-    data: Path,
-    out: Path,
-    *,
-    order: str = "community",
-    memory: int,
-    verify: bool = True,
-    told: Told = lambda *_: None,
+    data: Path, out: Path, *, order: str = "community", memory: int, verify: bool = True, told: Told = lambda *_: None
 ) -> Reordered:
     """Write a data set in another memory order.
 
