@@ -73,6 +73,12 @@ class Buckets:
             path.unlink()
         return array
 
+    def rows(self, bucket: int, source: Source, order: Integer[np.ndarray, " n"]) -> Iterator[np.ndarray]:
+        """Rows of a bucket, which came from a source, in another order, in blocks; its file is removed."""
+        held = self.read(bucket, source.dtype).reshape(len(order), *source.shape[1:])
+        for start, stop in spans(len(order), max(1, BLOCK_BYTES // max(1, source.row_bytes))):
+            yield held[order[start:stop]]
+
     def remove(self) -> None:
         """Removes the files that are left."""
         for path in self._paths:
@@ -119,10 +125,7 @@ class Move:
                 buckets.deal(self.place[start : start + len(block)] // per, block.__getitem__)
         for bucket in buckets:
             arrival = _arrival(self.order[bucket * per : (bucket + 1) * per])
-            held = buckets.read(bucket, source.dtype).reshape(len(arrival), *source.shape[1:])
-            for start, stop in spans(len(arrival), step):
-                yield held[arrival[start:stop]]
-            del held  # before the next is read
+            yield from buckets.rows(bucket, source, arrival)
 
 
 @final
@@ -178,10 +181,8 @@ class MovedEdges:
                 self._deal(values, cut.first, cut.last, offsets, block)
         for bucket in values:
             positions = self._in_order(bucket, keep=True, with_positions=True)
-            held = values.read(bucket, source.dtype).reshape(len(positions), *source.shape[1:])
-            for start, stop in spans(len(positions), max(1, BLOCK_BYTES // max(1, source.row_bytes))):
-                yield held[positions[start:stop]]
-            del held, positions  # before the next are read
+            yield from values.rows(bucket, source, positions)
+            del positions  # before the next are made
 
     def close(self) -> None:
         """Remove the kept buckets."""
