@@ -61,8 +61,8 @@ class Adjacency:
         offsets: row r's entries are `offsets[r]:offsets[r+1]`; int64 `[R+1]` on the host, uint32 `[R+1, 2]` inside JAX.
         neighbours: the vertex at the other end of each entry, int32 `[E]`.
         edges: the slot of each entry, int32 `[E]`; None where entry k is slot k (incoming rows), and where edges are
-            too many for int32 ids (outgoing rows; see `CompressedGraph.edge_ids_fit`). Of a part of a graph the number of
-            the edge in that part (`dorylax.graph.shard`).
+            too many for int32 ids (outgoing rows; see `CompressedGraph.edge_ids_fit`). Of a part of a graph the number
+            of the edge in that part (`dorylax.graph.shard`).
     """
 
     offsets: Any

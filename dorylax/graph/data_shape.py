@@ -71,8 +71,7 @@ class DataShape:
         further: Further inputs per vertex and per edge.
         reordered: Whether the graph carries `vertex_ids` already, and `edge_order` if edge ids are read.
         own_edge_order: Whether it carries an `edge_order` although it was not reordered, because edges came neither in
-            order
-            of their targets nor of their sources.
+            order of their targets nor of their sources.
         own_edge_ids: Whether its edges' ids are other than 0 … E-1, as after `symmetrise`.
         edge_ids: Whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: Origin of the arrays.

@@ -58,13 +58,12 @@ class Dataset:
         graph: The graph, V vertices and E edges; or a SciPy sparse matrix, as for `Graph.from_scipy`.
         features: `[V, F]`, kept as float32.
         labels: The class of each vertex, integers `[V]`, -1 where it is unlabelled, or text `[V]`; or the classes as
-            zeros
-            and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or `[V, T]`
+            zeros and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or
+            `[V, T]`
                 for
             a custom loss. None: the data set is for predictions only.
         num_classes: C; None takes the number of class names, one more than the largest class, or the number of columns.
-            If
-            it is given, floating labels are classes too, and must be whole.
+            If it is given, floating labels are classes too, and must be whole.
         train_mask: The vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
             numbers `[N]`. Without any mask all labelled vertices train.
         val_mask: The vertices that choose the epoch; may be empty, and their metric is then null.
@@ -88,8 +87,7 @@ class Dataset:
 
     Raises:
         GraphError: An argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit
-            the
-            others; one line that names it and the remedy.
+            the others; one line that names it and the remedy.
     """
 
     name: str
@@ -235,12 +233,10 @@ class Dataset:
             path: Path of the folder (`dorylax.graph.array_names` describes its arrays).
             split: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
             split_seed: Seed of the split (60 % / 20 % / 20 %, by class) if there are no masks. With a `train_mask`
-                alone the
-                other masks are empty.
+                alone the other masks are empty.
             verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
             known: Labels that a model was trained on, for predictions: labels may be missing, and classes are numbered
-                as in
-                `known`.
+                as in `known`.
 
         Raises:
             FileNotFoundError: There is no such folder or file.
@@ -295,8 +291,7 @@ class Dataset:
             data: Data with an `edge_index`; column k is edge k.
             name: Name of the data set in reports.
             features: Name of a value per node, a list of names (columns side by side), or an array; None: all other
-                values per
-                node.
+                values per node.
             labels: Name, names or array as for `features`; None for no labels.
             num_classes: As in `Dataset`.
             multilabel: As in `Dataset`.
@@ -375,8 +370,7 @@ class Dataset:
                 features.
             labels: A column of `vertices`; None: there are none.
             key: The column of `vertices` that sources and targets refer to, which becomes `original_ids`; None if these
-                are row
-                numbers.
+                are row numbers.
             source: A column of `edges`.
             target: A column of `edges`.
             num_classes: As in `Dataset`.

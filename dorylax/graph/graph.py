@@ -46,11 +46,9 @@ class Graph(CompressedGraph):
             edge_data: Values of the edges, `[E, …]`, under their names and in the same order; see the property
                 `edge_data`.
             coalesce: Keep one of equal edges: "first", the first with its values, or "sum", with the sum of all their
-                values.
-                False keeps all.
+                values. False keeps all.
             edge_ids: False if no values per edge will ever come: no weights, no attention, no dropout of edges. It
-                saves up to
-                4 bytes an edge; operators that would need ids refuse (`without_edge_ids`).
+                saves up to 4 bytes an edge; operators that would need ids refuse (`without_edge_ids`).
             finite: Whether to refuse NaN and infinity in `edge_data`.
 
         Returns:
@@ -59,8 +57,7 @@ class Graph(CompressedGraph):
 
         Raises:
             GraphError: Lengths differ, an id is negative or ≥ num_vertices, values are not one per edge or not finite,
-                or a sum
-                exceeds its dtype.
+                or a sum exceeds its dtype.
         """
         return build.from_pairs(
             cls,
@@ -139,8 +136,7 @@ class Graph(CompressedGraph):
 
         Raises:
             GraphError: `nodes` does not list every node exactly once; an attribute is missing on some edges or is no
-                number;
-                nodes have attributes that are not ignored.
+                number; nodes have attributes that are not ignored.
         """
         return from_libraries.graph_alone(
             from_libraries.networkx(cls, graph, nodes, ignore=ignore), ignore, "node attribute"

@@ -36,8 +36,7 @@ class Labels(NamedTuple):
 
     Attributes:
         array: int32 `[V]` classes, -1 where unlabelled; float32 `[V, C]` zeros and ones; float32 targets `[V]`, `[V,
-            T]`.
-            Without any label, the floating forms are NaN everywhere.
+            T]`. Without any label, the floating forms are NaN everywhere.
         num_classes: C; None for targets.
         multilabel: Whether labels are `[V, C]`.
         class_names: Text `[C]`, or None.
@@ -115,8 +114,7 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
 
     Args:
         labels: Integers and truth values are classes; so are whole numbers of a floating type if `num_classes` is
-            given.
-            A column `[V, 1]` of classes is taken for `[V]`.
+            given. A column `[V, 1]` of classes is taken for `[V]`.
         num_vertices: V.
         num_classes: C; None takes one more than the largest class, or the number of columns.
         multilabel: Whether `[V, C]` holds any number of classes for a vertex; needed only if the values do not show it.

@@ -61,8 +61,8 @@ def link_split(
             it is a directed edge.
         seed: 0 or more.
         fractions: Fractions of the pairs for training, validation and test; the rest is dropped.
-        apart: Share of training pairs to predict, which carry no messages; the others only carry messages.
-            0: every training pair does both, so that a model sees the edge that it predicts.
+        apart: Share of training pairs to predict, which carry no messages; the others only carry messages. 0: every
+            training pair does both, so that a model sees the edge that it predicts.
         negatives: how many pairs that are not edges to draw for each that is; all are distinct.
 
     Returns:

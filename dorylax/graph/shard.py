@@ -40,8 +40,8 @@ class Sums:
 
     Attributes:
         starts: int64 `[k+1]`.
-        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this server's
-            rows; peers ascending, only those that have some.
+        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this
+            server's rows; peers ascending, only those that have some.
         size: Rows of the array.
         ghost_bounds: int64 `[K+1]`, the ghosts that belong to each interval of the whole graph; see `AnyShard`.
         contributors: Own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
@@ -60,8 +60,8 @@ class Merge(Sums):
     """Sums of a shard.
 
     Attributes:
-        rows: Entries of the array that are summed into each local row, `[n + G_in]` rows, int32: for own rows those of own
-            intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
+        rows: Entries of the array that are summed into each local row, `[n + G_in]` rows, int32: for own rows those of
+            own intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
         bounds: The server's intervals in local rows.
     """
 
@@ -140,8 +140,8 @@ class AnyShard(abc.ABC):
         ghosts: By direction, their rows in the laid-out graph, int64 `[G]`, ascending.
         ghost_bounds: By direction, int64 `[K+1]`: the ghosts that belong to interval k, of all servers' intervals, are
             `ghosts[ghost_bounds[k]:ghost_bounds[k+1]]`.
-        sends: By direction and own interval, `((peer, rows), …)`, peers ascending: the local rows of that interval, int64,
-            ascending, that the peer has as ghosts of that direction.
+        sends: By direction and own interval, `((peer, rows), …)`, peers ascending: the local rows of that interval,
+            int64, ascending, that the peer has as ghosts of that direction.
     """
 
     server: int

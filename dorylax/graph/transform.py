@@ -81,8 +81,8 @@ def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None)
 
     Args:
         graph: the graph.
-        loop_data: Values of the new edges for `edge_data`: a value for all, or one row for each vertex, `[V, …]`, in the
-            user's order. The new loop of v gets the id N + v.
+        loop_data: Values of the new edges for `edge_data`: a value for all, or one row for each vertex, `[V, …]`, in
+            the user's order. The new loop of v gets the id N + v.
 
     Raises:
         GraphError: edges have values and `loop_data` does not say what loops get, or says more.

@@ -24,8 +24,8 @@ class Source:
     Attributes:
         path: Its path below the cache directory, `family/file`.
         url: Its address.
-        sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the first
-            copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
+        sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the
+            first copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
     """
 
     path: str
@@ -52,8 +52,8 @@ class Published:
         summary: One line for people.
         size: Published numbers, edges in both directions.
         sources: Its files.
-        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`);
-            features as published, masks only if there is a public split.
+        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`); features
+            as published, masks only if there is a public split.
         slow: Whether the cache keeps the result, because reading takes long.
     """
 

@@ -203,8 +203,8 @@ class _Block(NamedTuple):
     Attributes:
         first: vertex.
         vertices: by community, int32 `[n]`.
-        fours: of each four entries of the list: where in `vertices` the first one is, times 4, and how many of the four are
-            of the next one; of the smallest unsigned type, `[⌈Σθ / 4⌉]`.
+        fours: of each four entries of the list: where in `vertices` the first one is, times 4, and how many of the four
+            are of the next one; of the smallest unsigned type, `[⌈Σθ / 4⌉]`.
         start: where each community begins in the list; last entry: the whole list, 0. int64 `[C+1]`.
         size: how long it is there, int64 `[C+1]`.
         squares: sum of θ², int64 `[C+1]`.

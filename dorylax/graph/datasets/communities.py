@@ -75,16 +75,16 @@ class Options:
         average_degree: E / V, instead of `num_edges`; by default, that of the size.
         num_features: F.
         num_classes: C.
-        num_communities: K ≥ C; by default C. The class of community k is k mod C. In `order="community"` the more there are,
-            the nearer are neighbours: most are within V / K rows.
-        num_labelled: vertices that have a label, chosen at random; by default all, and as many as ogbn-papers100M has in
-            papers100m.
-        order: of the vertices: "random", or "community": those of a community follow each other, so that no pass that finds
-            communities and reorders vertices has to come after. They are different graphs of the same kind.
+        num_communities: K ≥ C; by default C. The class of community k is k mod C. In `order="community"` the more there
+            are, the nearer are neighbours: most are within V / K rows.
+        num_labelled: vertices that have a label, chosen at random; by default all, and as many as ogbn-papers100M has
+            in papers100m.
+        order: of the vertices: "random", or "community": those of a community follow each other, so that no pass that
+            finds communities and reorders vertices has to come after. They are different graphs of the same kind.
         homophily: fraction of edges inside a community, 1/K (none more than by chance) … 1.
         signal: distance of a class's features from the origin, in standard deviations of the noise.
-        label_noise: fraction of vertices that get a label at random: no model can do better than
-            1 - label_noise·(C-1)/C.
+        label_noise: fraction of vertices that get a label at random: no model can do better than 1 -
+            label_noise·(C-1)/C.
         degree_exponent: of the power law of degrees, > 1.
     """
 

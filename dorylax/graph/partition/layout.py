@@ -38,8 +38,7 @@ class Layout:
         order: Row i of the laid-out graph, `graph.reorder(order)`, is row `order[i]` of the given one; int64 `[V]`.
         server_bounds: Server s owns rows `server_bounds[s]:server_bounds[s+1]` of the laid-out graph; P + 1 numbers.
         interval_bounds: Of each server, the rows at which its intervals begin, and its last row + 1; k + 1 numbers
-            each.
-            Intervals of a server differ by at most one in size.
+            each. Intervals of a server differ by at most one in size.
     """
 
     order: np.ndarray
