@@ -10,7 +10,7 @@ Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which 
 added up over the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
 
 Simulations of timing need the numbers of these rows and edges alone: a `ShardSummary` has arrays of vertices without values
-(`dorylax.hollow`). `ShardSummary.of` counts a shard, `degree_statistics` makes summaries of graphs described by statistics.
+(`dorylax.hollow`). `degree_statistics` makes summaries of graphs described by statistics.
 """
 
 from __future__ import annotations
@@ -302,27 +302,6 @@ class ShardSummary(AnyShard):
             **attributes,
         )
         self._reads, self._sources, self._make_merge = reads, sources, merge
-
-    @classmethod
-    def of(cls, shard: Shard) -> ShardSummary:
-        """Count a shard."""
-        intervals = range(shard.num_intervals)
-        sources, merge = [shard.transposed(interval).offsets for interval in intervals], shard.merge()
-        return cls(
-            server=shard.server,
-            rows=shard.rows,
-            edges=shard.edges,
-            bounds=shard.bounds,
-            edge_bounds=shard.edge_bounds,
-            offsets={"in": shard.incoming.offsets, "out": shard.outgoing.offsets},
-            ghost_bounds=shard.ghost_bounds,
-            sends={
-                way: [[(peer, len(rows)) for peer, rows in one] for one in found] for way, found in shard.sends.items()
-            },
-            reads={way: np.stack([shard.block_counts(way, interval) for interval in intervals]) for way in DIRECTIONS},
-            sources=sources.__getitem__,
-            merge=lambda: merge,
-        )
 
     def unique_sources(self, interval: int) -> np.ndarray:
         """See `AnyShard`."""
