@@ -57,7 +57,8 @@ def check_target(path: Path) -> None:
     except NotADirectoryError:
         raise GraphError(f"{path} is a file: choose the name of a new folder") from None
     try:
-        ours = {MANIFEST, *map(file_name, _manifest(path).arrays)}
+        manifest = Manifest.from_json((path / MANIFEST).read_bytes())
+        ours = {MANIFEST, *map(file_name, manifest.arrays)}
     except (OSError, GraphError):
         ours = set(OLD_PARTITION) if OLD_PARTITION[0] in found else set()
     if foreign := [name for name in found if name not in ours and not (ours and is_of_shards(name))]:
@@ -297,7 +298,3 @@ class _ArrayFolder(StoredArrays):
         if name in self._manifest.values:
             return np.array(self._manifest.values[name])
         return stored_names(name, self._manifest.class_names)
-
-
-def _manifest(folder: Path) -> Manifest:
-    return Manifest.from_json((folder / MANIFEST).read_bytes())

@@ -13,7 +13,7 @@ Arrays:
     vertex_ids-1: int32 `[V]`, the user's number of the vertex in each row, if rows are in another order than the user's
         (`dorylax reorder`); optional. Neighbors are rows, and arrays of vertices are in order of rows. Without edge_ids
         the ids of edges are 0 … E-1 by (source, target) in the user's numbers; edge_<name> needs edge_ids. The number in
-        the name is a version; readers that do not know it refuse the name as that of an input.
+        the name is a version; older readers refuse the name as that of an input.
     train_mask, val_mask, test_mask: bool `[V]`, or `[V, K]` or `[K, V]` for K splits; optional.
 Values (in a folder those of the manifest, in an archive arrays without axes), all optional:
     directed: False if every edge comes with its reverse, which saves sorting.

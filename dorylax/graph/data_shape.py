@@ -76,7 +76,7 @@ class DataShape:
         edge_ids: Whether the model reads edge ids; see `Graph.without_edge_ids`.
         origin: Origin of the arrays.
         features_in, graph_in: Memory of features and of the graph's rows once they are loaded.
-        num_labelled: Number of training vertices, if an archive tells it.
+        num_labelled: Number of training vertices, if an archive states it.
         stored_bytes: Bytes of stored forms that loading converts, in addition to the result.
     """
 

@@ -142,7 +142,7 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
 def stored_labels(stored: StoredArrays, num_vertices: int, known: Labels | None = None) -> Labels:
     """The labels of an archive, with its `num_classes`, `multilabel` and `class_names` if it has them.
 
-    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by name
+    `known` are the labels of a model's training data. Their classes then become those of the archive, matched by their names
     if both have names, and the archive may lack labels.
 
     Raises a GraphError as `checked_labels`, or if the archive lacks labels, or a class is not a known one.

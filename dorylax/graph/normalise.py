@@ -47,7 +47,7 @@ def out_degrees(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
 def gcn_normalisation(graph: CompressedGraph, edge_weight: np.ndarray | None = None) -> GCNNormalisation:
     """The normalisation of a graph convolution: weights by the in-degrees of A + I.
 
-    I adds a loop of weight 1 to each vertex that has no edge to itself. This is PyTorch Geometric's `gcn_norm`, except
+    I adds a loop of weight 1 to each vertex that lacks an edge to itself. This is PyTorch Geometric's `gcn_norm`, except
     that several loops at one vertex stay several here and are merged there.
 
     Args:

@@ -34,7 +34,7 @@ from dorylax.hollow import hollow
 class Sums:
     """Contributors of partial sums, and the order in which sums are sent and received.
 
-    Partial sums lie in one array of `size` rows: those of interval i at `starts[i]:starts[i+1]`, in the order of
+    Partial sums lie in one array of `size` rows: first the sums of interval i at `starts[i]:starts[i+1]`, in the order of
     `AnyShard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
     interval, then each row that is received.
 
@@ -127,7 +127,7 @@ Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class AnyShard(abc.ABC):
-    """A shard, or the numbers of its rows and edges. Arrays are shared: they are not to be written to.
+    """A shard, or the numbers of its rows and edges. Arrays are shared and read-only.
 
     Attributes:
         server: s.

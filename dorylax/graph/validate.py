@@ -141,13 +141,10 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
     check_range(name, order, size, "num_vertices")
     there = np.zeros(size, bool)
     there[order] = True
-    if there.all():
-        return
-    seen = np.full(size, -1, np.int64)
-    seen[order] = np.arange(size)  # the last position of each value wins
-    repeated = np.flatnonzero(seen[order] != np.arange(size))
-    if repeated.size:
-        k = int(repeated[0])
+    if not there.all():
+        seen = np.full(size, -1, np.int64)
+        seen[order] = np.arange(size)  # the last position of each value wins
+        k = int(np.flatnonzero(seen[order] != np.arange(size))[0])
         raise GraphError(
             f"{name}[{k}] = {order[k]} is repeated at {name}[{seen[order[k]]}]: must list every vertex exactly once"
         )

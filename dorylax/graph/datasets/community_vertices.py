@@ -23,7 +23,7 @@ def balanced_communities(
 ) -> UInt[np.ndarray, " V"]:
     """Communities of equal size (to within one vertex), in random order over the vertices or one after another.
 
-    They have the smallest unsigned type, `[V]`.
+    The result has the smallest unsigned type, `[V]`.
     """
     small = np.min_scalar_type(num_communities - 1)
     if order == "community":

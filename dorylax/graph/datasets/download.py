@@ -100,7 +100,7 @@ def _transfer(url: str, part: Path, have: int) -> None:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-                # The server has no more: `part` is whole, or it is not this file and fails its check.
+                # The server sends nothing more: `part` is whole, or it is not this file and fails its check.
                 return
             raise
     with response:

@@ -37,11 +37,11 @@ def load(
     known: Labels | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a named data set, one in a folder, or one made of an object of another library.
+    """Return a named data set, one in a folder, or one converted from an object of another library.
 
     A name is looked up in this order: a folder that dorylax wrote; the generator, for `communities`;
     `$DORYLAX_DATA/<name>`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache directory); the network.
-    It never prompts.
+    The function never prompts.
 
     Args:
         name_or_path: One of `names()`, or the path of a folder (`Dataset.save`, `dorylax import`) or of an old `.npz`

@@ -1,6 +1,6 @@
 """Import graphs of any size: edges from files of several formats to the folder that `Graph.from_folder` reads.
 
-DuckDB reads and sorts the edges in a temporary folder beside the target. An interrupted import starts again.
+DuckDB reads and sorts the edges in a temporary folder next to the target. An interrupted import starts again.
 """
 
 from __future__ import annotations
@@ -235,8 +235,11 @@ def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[
     values = dict(files[0].values)
     for file in files[1:]:
         if dict(file.values) != values:
-            told = [f"{one.shown} has {_told(one.values)}" for one in (files[0], file)]
-            raise GraphError(f"sources differ in what edges have: {told[0]}, {told[1]}: --values names those to take")
+            first, other = (
+                f"{one.shown} has {', '.join(f'{name} ({kept.dtype})' for name, kept in one.values.items()) or 'no values'}"
+                for one in (files[0], file)
+            )
+            raise GraphError(f"sources differ in what edges have: {first}, {other}: --values names those to take")
     for one, array in given.items():
         if one in values:
             raise GraphError(f"edges have {one!r} twice: of {files[0].shown} and of --edge-data")
@@ -245,10 +248,6 @@ def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[
         if not one or one == "ids":
             raise GraphError(f"values of edges cannot be called {one!r}: the array edge_ids holds the ids of the edges")
     return values
-
-
-def _told(values: Mapping[str, Values]) -> str:
-    return ", ".join(f"{one} ({kept.dtype})" for one, kept in values.items()) or "no values"
 
 
 def _check_arguments(shape: Shape, num_vertices: int | None, wanted: Wanted) -> None:

@@ -1,4 +1,4 @@
-"""The call of METIS, here or in a separate process, which runs this file: it does not import dorylax.
+"""The call of METIS, here or in a separate process, which runs this file; the file must not import dorylax.
 
 METIS draws by `rand` of the C library, which has one state per process. If threads of another library draw too, the
 same seed may give other parts.
