@@ -76,18 +76,17 @@ class Blocks(Protocol):
 
 
 @final
+@dataclasses.dataclass(eq=False)
 class Rows:
     """An undirected graph of clusters, in memory or memory-mapped."""
 
-    def __init__(
-        self,
-        offsets: Int64[np.ndarray, " V1"],
-        neighbours: Int32[np.ndarray, " N"],
-        joins: Int32[np.ndarray, " N"] | None,
-        weights: Weights | None,
-    ) -> None:
-        self.offsets, self.neighbours, self.joins, self.weights = offsets, neighbours, joins, weights
-        self.num_vertices = len(offsets) - 1
+    offsets: Int64[np.ndarray, " V1"]
+    neighbours: Int32[np.ndarray, " N"]
+    joins: Int32[np.ndarray, " N"] | None
+    weights: Weights | None
+
+    def __post_init__(self) -> None:
+        self.num_vertices = len(self.offsets) - 1
 
     def blocks(self) -> Iterator[Block]:
         """See `Blocks`."""
