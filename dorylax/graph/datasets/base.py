@@ -15,6 +15,8 @@ from dorylax.errors import InputError
 from dorylax.near_matches import close
 
 DatasetError = InputError
+Reader = Callable[[Mapping[str, Path]], dict[str, Any]]
+"""Makes the arguments of `Dataset` from files under their names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Published:
     summary: str
     size: Size
     sources: tuple[Source, ...]
-    read: Callable[[Mapping[str, Path]], dict[str, Any]]
+    read: Reader
     slow: bool = False
 
 

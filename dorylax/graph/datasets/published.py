@@ -21,7 +21,7 @@ import gzip
 import io
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ import numpy as np
 from dorylax.graph import npz
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.datasets import planetoid
-from dorylax.graph.datasets.base import DatasetError, Published, Size, Source
+from dorylax.graph.datasets.base import DatasetError, Published, Reader, Size, Source
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
 
@@ -124,12 +124,10 @@ _SHA256 = {
 }
 
 
-def _entry(
-    name: str, summary: str, size: Size, read: Callable[[Mapping[str, Path]], dict[str, Any]], url: str, *paths: str
-) -> Published:
+def _entry(name: str, summary: str, size: Size, read: Reader, url: str, *paths: str, slow: bool = False) -> Published:
     """A data set of files that lie below `paths` in the cache, and under the same names below `url`."""
     sources = tuple(Source(path, url + path.rpartition("/")[2], _SHA256.get(path)) for path in paths)
-    return Published(name, summary, size, sources, read, slow=url not in (_PLANETOID, _SHCHUR))
+    return Published(name, summary, size, sources, read, slow)
 
 
 def _citations(name: str, summary: str, size: Size) -> Published:
@@ -144,7 +142,9 @@ def _shchur(name: str, summary: str, size: Size, file: str) -> Published:
 
 def _ogb(name: str, summary: str, size: Size, split: str) -> Published:
     folder = name.removeprefix("ogbn-")
-    return _entry(name, summary, size, functools.partial(_read_ogb, folder, split), _OGB, f"ogb/{folder}.zip")
+    return _entry(
+        name, summary, size, functools.partial(_read_ogb, folder, split), _OGB, f"ogb/{folder}.zip", slow=True
+    )
 
 
 _BOUGHT, _WROTE = "products bought together, words of reviews", "authors who wrote together, keywords of papers"
@@ -163,6 +163,7 @@ _ENTRIES = (
         _read_reddit,
         "https://data.dgl.ai/dataset/",
         "reddit/reddit.zip",
+        slow=True,
     ),
     _ogb(
         "ogbn-arxiv",
