@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from dorylax.graph.shard import Merge
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard, Merge
 from dorylax.hollow import hollow, is_hollow, taken
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.structure import Direction

@@ -14,7 +14,7 @@ from dorylax.cost import Cluster, Machines, TimeModel
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import homes_of, mask_counts
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores

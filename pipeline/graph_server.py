@@ -17,7 +17,7 @@ import numpy as np
 
 from dorylax.clock import Duration, Request, Timed, Workers
 from dorylax.cost import RowsRead
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.hollow import hollow, taken
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange

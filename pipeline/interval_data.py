@@ -13,7 +13,7 @@ from dorylax.aligned import rows_of
 from dorylax.graph.array_names import MASKS as MASK_NAMES
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import Var, type_of, variables
 from dorylax.pipeline.prepare import PreparedPlan
 from dorylax.pipeline.stages import StageSizes, hollow_like

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, final
 
 from dorylax.cost import Cluster, Function, TimeModel, Variation
 from dorylax.cost.placement import Expected, Room, StageTimes, decide, expected
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.operators import Piece
 from dorylax.pipeline.plan import Plan, Step

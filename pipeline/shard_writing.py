@@ -15,8 +15,7 @@ from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.manifest import SUMMARY, shard_name
 from dorylax.graph.partition import Layout
-from dorylax.graph.shard_files import write_shard
-from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts
+from dorylax.graph.sharded_data import ShardedData, ShardEntry, ShardsSummary, mask_counts, write_shard
 from dorylax.pipeline.interval_data import ROWS, own_rows
 from dorylax.store.base import content_of
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.hollow import hollow, is_hollow
 from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_of

@@ -15,7 +15,7 @@ import optax
 from dorylax.cost import Cluster, find_cluster
 from dorylax.graph.data_shape import AbstractData
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.prepare import prepare

@@ -7,7 +7,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import Var
 from dorylax.pipeline.driver import Driver, DrivesEpochs, HollowDriver
 from dorylax.pipeline.interval_data import hollow_interval_data, interval_data, stored_values

@@ -18,25 +18,17 @@ if TYPE_CHECKING:
     from dorylax.graph.splits import Split, per_class_split, public_split, random_split, stratified_split
     from dorylax.graph.validate import GraphError
 
-_HOMES = {
-    "Adjacency": "compressed",
-    "Dataset": "dataset",
-    "GCNNormalisation": "normalise",
-    "Graph": "graph",
-    "GraphError": "validate",
-    "LinkSplit": "link_splits",
-    "Links": "link_splits",
-    "Split": "splits",
-    "gcn_normalisation": "normalise",
-    "in_degrees": "normalise",
-    "link_split": "link_splits",
-    "merge_graphs": "many",
-    "out_degrees": "normalise",
-    "per_class_split": "splits",
-    "public_split": "splits",
-    "random_split": "splits",
-    "stratified_split": "splits",
+_NAMES = {
+    "compressed": ("Adjacency",),
+    "dataset": ("Dataset",),
+    "graph": ("Graph",),
+    "link_splits": ("Links", "LinkSplit", "link_split"),
+    "many": ("merge_graphs",),
+    "normalise": ("GCNNormalisation", "gcn_normalisation", "in_degrees", "out_degrees"),
+    "splits": ("Split", "per_class_split", "public_split", "random_split", "stratified_split"),
+    "validate": ("GraphError",),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "Adjacency",

@@ -1,8 +1,8 @@
 """Folders of arrays: `.npy` files that memory-map, and a manifest (`dorylax.graph.manifest`). Data sets, partitions, shards.
 
-`write_arrays` is the only writer. It fills a temporary folder next to the target, writes the manifest last, and renames the
-folder, so readers see the old folder or the whole new one. The next write of the same target removes the
-leftovers of a killed process. `open_arrays` is the reader, and also opens old `.npz` archives.
+`write_arrays`, the only writer, fills a temporary folder next to the target, writes the manifest last, and renames the
+folder. Readers see the old folder or the whole new one. The next write of a target removes the leftovers of a killed
+process. `open_arrays`, the reader, also opens old `.npz` archives.
 """
 
 from __future__ import annotations
@@ -32,13 +32,9 @@ from dorylax.version import __version__
 def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
     """Open a folder of arrays or an `.npz` archive.
 
-    Args:
-        path: Path of the folder or archive.
-        verify: Whether to compare arrays with their checksums. Memory-mapped arrays are compared once per state of the file.
+    `verify` compares arrays with their checksums; memory-mapped ones are compared once per state of the file.
 
-    Raises:
-        FileNotFoundError: There is no such file or folder.
-        GraphError: It is something else, or its manifest is damaged.
+    Raises a FileNotFoundError if there is nothing, and a GraphError for something else or a damaged manifest.
     """
     return _ArrayFolder(path, verify=verify) if os.path.isdir(path) else open_npz(path, verify=verify)
 
@@ -46,8 +42,7 @@ def open_arrays(path: str | os.PathLike[str], *, verify: bool = True) -> StoredA
 def check_target(path: Path) -> None:
     """Pass if a folder of arrays may be written to a path.
 
-    Raises:
-        GraphError: The path is a file, the current folder, or a folder with files that dorylax did not write.
+    Raises a GraphError for a file, the current folder, or a folder with files that dorylax did not write.
     """
     if path.suffix == ".npz":
         raise GraphError(f"{path} ends in .npz, and data sets are folders: give {path.with_suffix('')}")
@@ -62,7 +57,8 @@ def check_target(path: Path) -> None:
     except NotADirectoryError:
         raise GraphError(f"{path} is a file: choose the name of a new folder") from None
     try:
-        ours = {MANIFEST, *map(file_name, _manifest(path).arrays)}
+        manifest = Manifest.from_json((path / MANIFEST).read_bytes())
+        ours = {MANIFEST, *map(file_name, manifest.arrays)}
     except (OSError, GraphError):
         ours = set(OLD_PARTITION) if OLD_PARTITION[0] in found else set()
     if foreign := [name for name in found if name not in ours and not (ours and is_of_shards(name))]:
@@ -84,8 +80,7 @@ def write_arrays(
     Raises:
         GraphError: As `check_target`, or two arrays have one name.
         OSError: The file system refuses (a full disk, say); the error names `path`, or the file in it.
-        ValueError: An array is incomplete.
-        Exception: `fill` raises it; the old folder stays.
+        ValueError: An array is incomplete. If `fill` raises, the old folder stays.
     """
     check_target(path)
     if not path.parent.exists():
@@ -106,11 +101,6 @@ def write_arrays(
 
 def convert(old: Path, new: Path, *, verify: bool = True) -> None:
     """Copy the arrays of a folder or an `.npz` archive to a new folder.
-
-    Args:
-        old: Path of the folder or archive.
-        new: Path of the new folder.
-        verify: Whether to compare the arrays with their checksums.
 
     Raises:
         GraphError: `old` is damaged or something else, or `new` is not free.
@@ -137,14 +127,7 @@ def size_on_disk(folder: Path) -> int:
 
 @final
 class FolderWriter:
-    """A folder of arrays that is being written.
-
-    Args:
-        folder: An empty folder.
-
-    Attributes:
-        folder: The folder.
-    """
+    """A folder of arrays that is being written; `folder` is its path, at first empty."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -153,12 +136,7 @@ class FolderWriter:
         self._class_names: list[Any] | None = None
 
     def add(self, name: str, array: np.ndarray) -> None:
-        """Write a whole array. Single values and names of classes go to the manifest.
-
-        Raises:
-            GraphError: There is an array of this name, or its elements are Python objects.
-            OSError: The file system refuses.
-        """
+        """Write a whole array. Single values and names of classes go to the manifest. Raises as `open`."""
         if array.ndim == 0:
             self._check_new(name)
             self._values[name] = array.item()
@@ -169,16 +147,9 @@ class FolderWriter:
                 column.write(array)
 
     def open(self, name: str, dtype: np.dtype, shape: tuple[int | None, ...]) -> ArrayWriter:
-        """Begin an array; several may be open at a time.
+        """Begin an array; the first axis of its shape is None if its length is not known yet. Several may be open at a time.
 
-        Args:
-            name: Name of the array.
-            dtype: Type of the elements.
-            shape: Shape; the first axis is None if its length is not known yet.
-
-        Raises:
-            GraphError: As `add`.
-            OSError: The file system refuses.
+        Raises a GraphError if there is an array of this name, or its elements are Python objects.
         """
         self._check_new(name)
         if dtype.hasobject:
@@ -193,12 +164,7 @@ class FolderWriter:
         array.path.unlink()
 
     def finish(self, provenance: Mapping[str, Any]) -> Manifest:
-        """Complete all arrays and return their manifest.
-
-        Raises:
-            ValueError: An array is incomplete.
-            OSError: The file system refuses.
-        """
+        """Complete all arrays and return their manifest. Raises a ValueError if one is incomplete."""
         return Manifest(
             arrays={name: array.finish() for name, array in self._arrays.items()},
             values=self._values,
@@ -236,12 +202,7 @@ class ArrayWriter:
         self.close()
 
     def write(self, rows: np.ndarray) -> None:
-        """Add rows `[n, …]`.
-
-        Raises:
-            ValueError: Their type or shape differs, or they are too many.
-            OSError: The file system refuses.
-        """
+        """Add rows `[n, …]`. Raises a ValueError if their type or shape differs, or they are too many."""
         if rows.dtype != self._dtype or rows.shape[1:] != self._row or rows.ndim != 1 + len(self._row):
             raise ValueError(f"{self._name} has rows of {self._dtype} {list(self._row)}, got {rows.dtype} {rows.shape}")
         left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
@@ -255,12 +216,7 @@ class ArrayWriter:
                 left = left[PIECE:]
 
     def finish(self) -> ArrayEntry:
-        """Complete the file.
-
-        Raises:
-            ValueError: Rows are missing.
-            OSError: The file system refuses.
-        """
+        """Complete the file. Raises a ValueError if rows are missing."""
         rows = self._size // self._row_bytes if self._rows is None and self._row_bytes else self._rows or 0
         if self._size != rows * self._row_bytes:
             raise ValueError(f"{self._name} has {self._size:,} bytes, expected {rows:,} rows")
@@ -281,7 +237,6 @@ class ArrayWriter:
         return math.prod(self._row) * self._dtype.itemsize
 
     def _header(self, rows: int) -> bytes:
-        """The header of the file; NumPy pads it so that its length does not depend on the number of rows."""
         header = io.BytesIO()
         fields = {
             "descr": np.lib.format.dtype_to_descr(self._dtype),
@@ -343,7 +298,3 @@ class _ArrayFolder(StoredArrays):
         if name in self._manifest.values:
             return np.array(self._manifest.values[name])
         return stored_names(name, self._manifest.class_names)
-
-
-def _manifest(folder: Path) -> Manifest:
-    return Manifest.from_json((folder / MANIFEST).read_bytes())

@@ -13,7 +13,7 @@ Arrays:
     vertex_ids-1: int32 `[V]`, the user's number of the vertex in each row, if rows are in another order than the user's
         (`dorylax reorder`); optional. Neighbors are rows, and arrays of vertices are in order of rows. Without edge_ids
         the ids of edges are 0 … E-1 by (source, target) in the user's numbers; edge_<name> needs edge_ids. The number in
-        the name is a version; readers that do not know it refuse the name as that of an input.
+        the name is a version; older readers refuse the name as that of an input.
     train_mask, val_mask, test_mask: bool `[V]`, or `[V, K]` or `[K, V]` for K splits; optional.
 Values (in a folder those of the manifest, in an archive arrays without axes), all optional:
     directed: False if every edge comes with its reverse, which saves sorting.
@@ -73,8 +73,7 @@ def feature_names(arrays: StoredArrays) -> tuple[str, ...]:
 def read_features(arrays: StoredArrays) -> np.ndarray:
     """Return the features `[V, F]`; compressed ones become dense float32.
 
-    Raises:
-        GraphError: They are stored twice, incomplete, or damaged.
+    Raises a GraphError if they are stored twice, incomplete, or damaged.
     """
     if feature_names(arrays) != SPARSE:
         return arrays.fetch("features")
@@ -86,11 +85,7 @@ def read_features(arrays: StoredArrays) -> np.ndarray:
 
 
 def check_names(arrays: StoredArrays) -> None:
-    """Refuse arrays with nearly the name of a known one, because they would be ignored.
-
-    Raises:
-        GraphError: There is one.
-    """
+    """Raise a GraphError for an array with nearly the name of a known one, because it would be ignored."""
     for name in arrays.names:
         meant = close(name, _NAMES, cutoff=0.75)
         if name not in _NAMES and meant and not name.startswith((VERTEX_PREFIX, *_SIMILAR)):
@@ -112,8 +107,7 @@ def edge_names(arrays: StoredArrays) -> dict[str, str]:
 def read_order(arrays: StoredArrays, num_vertices: int) -> np.ndarray | None:
     """Return the user's number of the vertex in each row, int32 `[V]`; None if rows are in the user's order.
 
-    Raises:
-        GraphError: They are no permutation, or of an unknown version.
+    Raises a GraphError if they are no permutation, or of an unknown version.
     """
     others = [name for name in arrays.names if name.startswith(_ORDERS) and name != ORDER]
     if others:

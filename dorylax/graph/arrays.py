@@ -1,8 +1,8 @@
-"""From whatever a user has to a checked NumPy array of real numbers or truth values.
+"""Conversion of users' arrays to NumPy arrays of real numbers or truth values.
 
-Takes NumPy (memory maps are kept as they are), JAX, torch, pandas and SciPy sparse, lists, and what else NumPy reads; none
-of these libraries is imported here. Anything that would need a guess is refused with what to do instead. Callers check the
-*meaning* of an array (features, labels, a mask).
+Takes NumPy (memory maps are kept as they are), JAX, torch, pandas and SciPy sparse, lists, and whatever else NumPy
+reads, without importing these libraries. Anything that would need a guess is refused with a remedy. Callers check the
+*meaning* of an array.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _REAL = "fiub"
 
 
 def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
-    """`value` as an array of real numbers or truth values in this machine's byte order, without a copy where it is one.
+    """Return an array of real numbers or truth values in this machine's byte order, without a copy of an array that is one.
 
     Args:
-        name: what messages call it.
-        value: anything; sparse matrices come out dense.
-        text: what to do where it holds text, for the message.
+        name: Name of the array in messages.
+        value: Any object; sparse matrices become dense.
+        text: Remedy for text, in the message.
 
     Raises:
-        GraphError: It is no array of real numbers; the message names its type and the remedy.
+        GraphError: The value is no array of real numbers; the message names its type and the remedy.
     """
     array = value if type(value) in (np.ndarray, np.memmap) else _converted(name, value)
     kind = array.dtype.kind
@@ -43,19 +43,13 @@ def as_array(name: str, value: Any, text: str = "give numbers") -> np.ndarray:
 
 
 def class_codes(name: str, value: Any) -> tuple[Any, list[str] | None]:
-    """Codes of classes that have names, as a categorical pandas column or text `[V]` gives them.
+    """Return the codes of classes that have names, and the names; any other value comes back unchanged, with None.
 
-    Args:
-        name: What messages call it.
-        value: Anything.
+    A categorical pandas column gives its codes, text `[V]` the positions in the sorted names; -1 stands for a missing
+    value.
 
-    Returns:
-        For a categorical column its codes, for text the positions in the sorted names; -1 where a value is missing or
-        empty. Then the names, or None. Any other value comes back unchanged.
-
-    Raises:
-        GraphError: the categories are numbers other than 0, 1, 2, …, so that value and code could both be meant; or
-            something else stands among text.
+    Raises a GraphError if categories are numbers other than 0, 1, 2, …, so that value and code could both be meant, or
+    if something else stands among text.
     """
     if _is_pandas(value) and str(getattr(value, "dtype", "")) == "category":
         categories = np.asarray(value.dtype.categories)
@@ -237,8 +231,8 @@ def _what_is_no_number(array: np.ndarray, text: str) -> str:
 def stored_names(what: str, names: Any) -> np.ndarray:
     """Names as archives store them: integers `[N]`, or texts as UTF-8 bytes `[N]`; stored names stay as they are.
 
-    Raises:
-        GraphError: A name contains NUL, with which NumPy pads text, or is not valid Unicode; `what` names the argument.
+    Raises a GraphError, in which `what` names the argument, for NUL, with which NumPy pads text, and for invalid
+    Unicode.
     """
     if isinstance(names, np.ndarray) and names.dtype.kind in "iuS":
         return names

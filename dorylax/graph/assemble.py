@@ -1,9 +1,8 @@
-"""From valid compressed rows to a `Graph`: detecting symmetry and self-loops.
+"""From valid compressed rows to a `Graph`: detection of symmetry and self-loops.
 
-A hash of all edges shows whether a graph is its own transpose, in one pass and without sorting. Each edge is hashed, its
-two ends in their roles, and the hashes are added up, so that the order of edges does not count: a hash of multisets
-(M. Bellare and D. Micciancio, "A new paradigm for collision-free hashing: incrementality at reduced cost", EUROCRYPT 1997,
-AdHash). Graphs that were not made to collide do so with probability 2⁻⁶⁴.
+A sum of hashes of all edges, which does not depend on their order, shows in one pass whether a graph is its own
+transpose (AdHash: M. Bellare and D. Micciancio, "A new paradigm for collision-free hashing", EUROCRYPT 1997). Graphs
+that were not made to collide do so with probability 2⁻⁶⁴.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ def assemble(
     self_loops: SelfLoops | None = None,
     **edges: Any,
 ) -> AnyGraph:
-    """Makes a graph of in-edges whose sources ascend inside a row, in O(V + E).
+    """Make a graph of in-edges whose sources ascend inside a row, in O(V + E). `edges` are options of `CompressedGraph`.
 
-    Without a value, symmetry and self-loops are detected, in a pass over the edges each; a value is trusted. Further
-    options are those of `CompressedGraph`.
+    Symmetry and self-loops are detected, in a pass over the edges each, unless a value is given, which is trusted.
     """
     if symmetric is None:
         symmetric = np.array_equal(
@@ -52,13 +50,14 @@ def assemble(
     return kind(offsets, sources, symmetric=symmetric, self_loops=self_loops, **edges)
 
 
-def numbered_by_source(graph: AnyGraph) -> AnyGraph:
+def numbered_by_source(graph: AnyGraph, vertex_ids: np.ndarray | None = None) -> AnyGraph:
     """The same rows with edge ids 0 … E-1 by (source, target), as they are once it was saved and read again."""
     return type(graph)(
         graph.incoming.offsets,
         graph.incoming.neighbours,
         symmetric=graph.symmetric,
         self_loops=graph.self_loops,
+        vertex_ids=vertex_ids,
         placed="source",
     )
 

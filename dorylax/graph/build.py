@@ -1,11 +1,8 @@
 """Build graphs from arrays of edges. Every function validates its arguments and raises `GraphError`.
 
-Duplicate edges are kept (a `Graph` is a multigraph) without `coalesce`. Vertices are 0 … V-1 everywhere. An edge's id is its
-position in the given arrays, whatever their order, and `edge_data` are in that order. The permutation from ids to rows is
-stored only if it is neither of two that follow from the rows: sorted by target, or by source.
-
-Users call the constructors of `Graph`, which describe the arguments. `kind` is the class of the graph, and `names`
-call the arrays in messages.
+An edge's id is its position in the given arrays, whatever their order, and `edge_data` are in that order. The
+permutation from ids to rows is stored only if the rows are neither sorted by target nor by source. The constructors of
+`Graph` describe the arguments. `kind` is the class of the graph, and `names` call the arrays in messages.
 """
 
 from __future__ import annotations
@@ -24,13 +21,7 @@ from dorylax.graph.rows import all_rows, spans
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.transform import coalesce as coalesced
 from dorylax.graph.transpose import compress, edge_ids_fit, sorted_by, transpose
-from dorylax.graph.validate import (
-    GraphError,
-    as_integers,
-    check_num_vertices,
-    check_offsets,
-    check_range,
-)
+from dorylax.graph.validate import GraphError, as_integers, check_num_vertices, check_offsets, check_range
 
 
 def from_incoming(
@@ -42,7 +33,7 @@ def from_incoming(
     edge_ids: bool = True,
     **known: Any,
 ) -> AnyGraph:
-    """A graph of compressed rows by destination; see `Graph.from_csr`. `known` is what `assemble` need not find out."""
+    """A graph of compressed rows by destination; see `Graph.from_csr`. `known` are options of `assemble`."""
     row_offsets, ids = _valid_rows(
         as_integers("offsets", offsets), as_integers("sources", sources), ("offsets", "sources")
     )
@@ -68,9 +59,6 @@ def from_outgoing(
     """A graph of compressed rows by source; an edge's id is its place in `targets`, sorted or not.
 
     Rows that are said to be `symmetric` are checked. They may come with their `self_loops`, which saves two passes.
-
-    Raises:
-        GraphError: the arrays do not make rows, or are said to be symmetric and are not.
     """
     row_offsets, ids = _valid_rows(as_integers(names[0], offsets), as_integers(names[1], targets), names)
     is_sorted, num_vertices = _rows_are_sorted(row_offsets, ids), len(row_offsets) - 1

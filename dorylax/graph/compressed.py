@@ -61,8 +61,8 @@ class Adjacency:
         offsets: row r's entries are `offsets[r]:offsets[r+1]`; int64 `[R+1]` on the host, uint32 `[R+1, 2]` inside JAX.
         neighbours: the vertex at the other end of each entry, int32 `[E]`.
         edges: the slot of each entry, int32 `[E]`; None where entry k is slot k (incoming rows), and where edges are
-            too many for int32 ids (outgoing rows; see `CompressedGraph.edge_ids_fit`). Of a part of a graph the number of
-            the edge in that part (`dorylax.graph.shard`).
+            too many for int32 ids (outgoing rows; see `CompressedGraph.edge_ids_fit`). Of a part of a graph the number
+            of the edge in that part (`dorylax.graph.shard`).
     """
 
     offsets: Any
@@ -81,17 +81,17 @@ class CompressedGraph:
     The constructor does not validate. A subclass adds methods and overrides none.
 
     Args:
-        offsets: in-edge row offsets, int64 `[V+1]`.
-        sources: source vertex of each in-edge, ascending inside a row, int32 `[E]`.
-        outgoing: the same edges by source; made on first use when not given.
-        symmetric: whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
-        self_loops: whether no vertex, some vertices or all vertices have an edge to themselves.
-        vertex_ids: the user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
-        placed: which place of per-edge arrays is whose; see `dorylax.graph.transpose.EdgeOrder`.
-        edge_ids: see the property.
+        offsets: In-edge row offsets, int64 `[V+1]`.
+        sources: Source vertex of each in-edge, ascending inside a row, int32 `[E]`.
+        outgoing: The same edges by source; made on first use if not given.
+        symmetric: Whether u → v comes with v → u (with the same multiplicity); both directions then share arrays.
+        self_loops: Whether no vertex, some vertices or all vertices have an edge to themselves.
+        vertex_ids: The user's id of the vertex in row r, int32 `[V]`; None where row r is vertex r (see `reorder`).
+        placed: Places of the edges in per-edge arrays; see `dorylax.graph.transpose.EdgeOrder`.
+        edge_ids: See the property.
         num_edge_ids: N, where ids 0 … N-1 were given out, also to edges that are gone; by default just enough.
-        edge_data: see the property; None where it is not known (inside JAX).
-        without_edge_ids: whether edges have no ids although they might; see `Graph.without_edge_ids`.
+        edge_data: See the property; None where it is not known (inside JAX).
+        without_edge_ids: Whether edges have no ids although they might; see `Graph.without_edge_ids`.
     """
 
     graph_of: Any = None

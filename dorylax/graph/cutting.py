@@ -26,14 +26,9 @@ from dorylax.graph.transpose import inverse_permutation, transpose
 
 @final
 class Cutting:
-    """A graph that is cut into shards.
+    """A graph, not laid out, that is cut into the shards of its layout; a ValueError refuses a layout of another size.
 
-    Args:
-        graph: The graph, not laid out. Arrays that it computes on first use are not kept with it.
-        layout: Layout of the graph.
-
-    Raises:
-        ValueError: The layout is of a graph of another size.
+    Arrays that the graph computes on first use are not kept with it.
     """
 
     def __init__(self, graph: CompressedGraph, layout: Layout) -> None:
@@ -92,11 +87,7 @@ class Cutting:
         )
 
     def edge_places(self, server: int) -> Int32[np.ndarray, " e"]:
-        """The place of each of a server's in-edges in per-edge arrays of the graph.
-
-        Raises:
-            GraphError: Edges have no ids (`CompressedGraph.edge_ids_fit`).
-        """
+        """The place of each of a server's in-edges in per-edge arrays of the graph; a GraphError if edges have no ids."""
         order = self._graph.edge_order
         rows = self._layout.order[slice(*self._layout.server_bounds[server : server + 2])]
         _, slots = permuted(self._offsets, self._sources, rows, self._place, with_positions=True)

@@ -43,14 +43,7 @@ copies them."""
 @final
 @dataclasses.dataclass(frozen=True)
 class InputShape:
-    """A further input of the model.
-
-    Attributes:
-        name: the keyword that it reaches the model as.
-        space: whose rows they are.
-        row: shape of one row.
-        dtype: its name.
-    """
+    """A further input of the model: the keyword that it reaches the model as, and the rows that it has."""
 
     name: str
     space: Literal["vertex", "edge"]
@@ -69,24 +62,21 @@ class DataShape:
     """The sizes of a data set.
 
     Attributes:
-        num_vertices: V.
-        num_edges: E, directed edges.
-        num_features: F.
-        num_classes: C; None where labels are targets.
-        symmetric: whether both directions share their rows.
-        self_loops: as `Graph.self_loops`.
-        multilabel: whether labels are `[V, C]`.
-        targets: shape of a row of the labels where they are targets.
-        further: further inputs per vertex and per edge.
-        reordered: whether the graph carries `vertex_ids` already, and `edge_order` if edge ids are read.
-        own_edge_order: whether it carries an `edge_order` although it was not reordered: edges that came neither in order of
-            their targets nor of their sources.
-        own_edge_ids: whether its edges' ids are other than 0 … E-1, as after `symmetrise`.
-        edge_ids: whether the model reads edge ids; see `Graph.without_edge_ids`.
-        origin: how it is loaded.
-        features_in: how features lie once they are loaded.
-        graph_in: how the graph's rows lie.
-        num_labelled: how many vertices train, where an archive says which; None: not known.
+        num_vertices, num_edges, num_features: V, E (directed edges), F.
+        num_classes: C; None for targets.
+        symmetric: Whether both directions share their rows.
+        self_loops: As `Graph.self_loops`.
+        multilabel: Whether labels are `[V, C]`.
+        targets: Shape of a row of targets.
+        further: Further inputs per vertex and per edge.
+        reordered: Whether the graph carries `vertex_ids` already, and `edge_order` if edge ids are read.
+        own_edge_order: Whether it carries an `edge_order` although it was not reordered, because edges came neither in
+            order of their targets nor of their sources.
+        own_edge_ids: Whether its edges' ids are other than 0 … E-1, as after `symmetrise`.
+        edge_ids: Whether the model reads edge ids; see `Graph.without_edge_ids`.
+        origin: Origin of the arrays.
+        features_in, graph_in: Memory of features and of the graph's rows once they are loaded.
+        num_labelled: Number of training vertices, if an archive states it.
         stored_bytes: Bytes of stored forms that loading converts, in addition to the result.
     """
 
@@ -140,17 +130,13 @@ class DataShape:
         return self.edge_ids and edge_ids_fit(self.num_edges)
 
     def storage(self, kind: str) -> Storage:
-        """How the loaded arrays of a kind lie; kinds are those of `copy`. Labels count as features, being as rare."""
+        """Memory of the loaded arrays of a kind of `copy`. Labels count as features, being as rare."""
         if kind == "graph":
             return self.graph_in
         return self.features_in if kind in ("features", "labels") else "elsewhere"
 
     def copy(self, *, reordered: bool | None = None) -> dict[str, int]:
-        """Bytes of one copy of the data set by kind of array, none of them 0.
-
-        Args:
-            reordered: whether the graph carries ids; by default as it is.
-        """
+        """Bytes of one copy of the data set by kind of array, none of them 0. `reordered` overrides the attribute."""
         V, E = self.num_vertices, self.num_edges
         ids = self.reordered if reordered is None else reordered
         kinds = {
@@ -180,12 +166,7 @@ def _storage(array: np.ndarray) -> Storage:
 
 
 def abstract_data(shape: DataShape, *, reordered: bool | None = None) -> AbstractData:
-    """Shapes in the place of arrays, as they are inside JAX.
-
-    Args:
-        shape: the sizes.
-        reordered: whether the graph carries ids; by default as it is.
-    """
+    """Shapes in the place of arrays, as they are inside JAX. `reordered` overrides the attribute of the shape."""
     V, E = shape.num_vertices, shape.num_edges
     ids = shape.reordered if reordered is None else reordered
 

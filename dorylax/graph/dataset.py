@@ -42,13 +42,7 @@ from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.splits import Split, default_split, one_split
 from dorylax.graph.stored import StoredArrays
 from dorylax.graph.task_data import TaskData
-from dorylax.graph.validate import (
-    GraphError,
-    as_integers,
-    check_length,
-    check_permutation,
-    check_printable,
-)
+from dorylax.graph.validate import GraphError, as_integers, check_length, check_permutation, check_printable
 
 
 @final
@@ -60,38 +54,40 @@ class Dataset:
     dense) or lists; those of the right type, memory-mapped ones included, are kept as they are.
 
     Args:
-        name: what reports call it, without control characters.
-        graph: the graph, V vertices and E edges; or a SciPy sparse matrix, as for `Graph.from_scipy`.
+        name: Name in reports, without control characters.
+        graph: The graph, V vertices and E edges; or a SciPy sparse matrix, as for `Graph.from_scipy`.
         features: `[V, F]`, kept as float32.
-        labels: the class of each vertex, integers `[V]`, -1 where it is unlabelled, or text `[V]`; or the classes as zeros
-            and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or `[V, T]` for
+        labels: The class of each vertex, integers `[V]`, -1 where it is unlabelled, or text `[V]`; or the classes as
+            zeros and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or
+            `[V, T]`
+                for
             a custom loss. None: the data set is for predictions only.
-        num_classes: C; without it the number of class names, one more than the largest class, or the number of columns.
-            Given, floating labels are classes too, and must be whole.
-        train_mask: the vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
+        num_classes: C; None takes the number of class names, one more than the largest class, or the number of columns.
+            If it is given, floating labels are classes too, and must be whole.
+        train_mask: The vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
             numbers `[N]`. Without any mask all labelled vertices train.
-        val_mask: the vertices that choose the epoch; may be empty, and their metric is then null.
-        test_mask: the vertices that are reported on; may be empty, and their metric is then null.
+        val_mask: The vertices that choose the epoch; may be empty, and their metric is then null.
+        test_mask: The vertices that are reported on; may be empty, and their metric is then null.
         vertex_inputs: Further inputs of the model, `[V, …]` each, under their names.
         edge_inputs: Further inputs of the model, `[E, …]` each, under their names, in order of edge ids. They override
             those of the graph (`Graph.edge_data`).
-        multilabel: whether labels `[V, C]` hold any number of classes for a vertex; needed only where they never hold
-            more than one.
+        multilabel: Whether labels `[V, C]` hold any number of classes for a vertex; needed only if they never hold more
+            than one.
         class_names: Names of the classes, C texts; None takes those of text or categorical labels.
         original_ids: Names of the vertices, V integers or texts, in the order in which the user gave the vertices.
 
     Attributes:
-        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`; -1 or NaN everywhere where there are none.
-        num_classes: C; None where labels are targets.
-        multilabel: whether labels are `[V, C]`.
-        vertex_inputs: name → bool, int32 or float32 `[V, …]`.
-        edge_inputs: name → bool, int32 or float32 `[E, …]`, those of the graph among them.
+        labels: int32 `[V]`, or float32 `[V, C]` or `[V, T]`; -1 or NaN everywhere if there are none.
+        num_classes: C; None for targets.
+        multilabel: Whether labels are `[V, C]`.
+        vertex_inputs: bool, int32 or float32 `[V, …]` under their names.
+        edge_inputs: bool, int32 or float32 `[E, …]` under their names, those of the graph among them.
         class_names: Text `[C]`, or None.
         original_ids: Integers or UTF-8 bytes `[V]`, or None; `vertex_names` has them by row.
 
     Raises:
-        GraphError: an argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit the
-            others; one line that names it and says what to do.
+        GraphError: An argument is of a wrong length or type, not finite, could be meant in two ways, or does not fit
+            the others; one line that names it and the remedy.
     """
 
     name: str
@@ -171,16 +167,10 @@ class Dataset:
         return shown_names(self.original_ids if ids is None else self.original_ids[ids])
 
     def row_normalised(self, file: Path | None = None) -> Dataset:
-        """With each row of the features divided by its sum.
+        """With each row of the features divided by its sum, or by 1 if that is less: rows without features stay zero.
 
-        A sum below 1 counts as 1, so that rows without features stay zero: what PyTorch Geometric's `NormalizeFeatures`
-        does, less the shift of negative features.
-
-        Args:
-            file: where the new features are written, and mapped from; None holds them in memory.
-
-        Raises:
-            OSError: the file cannot be written.
+        This is PyTorch Geometric's `NormalizeFeatures`, less the shift of negative features. The new features are
+        written to `file` and mapped from it, or held in memory.
         """
         if file is None:
             scaled = _normalised(self.features, empty(self.features.shape, np.float32))
@@ -194,14 +184,8 @@ class Dataset:
     def standardised(self, like: Dataset | None = None) -> Dataset:
         """With the mean of each column of the features subtracted, and the rest divided by its standard deviation.
 
-        A column that is the same everywhere is only shifted.
-
-        Args:
-            like: whose means and deviations count: the data that a model was trained on, where it is to predict on these;
-                None: this data set's.
-
-        Raises:
-            GraphError: `like` has features of another width.
+        A constant column is only shifted. The means and deviations are those of `like`, for example of the data that a
+        model was trained on, or else of this data set. Raises a GraphError if `like` has features of another width.
         """
         known = self if like is None else like
         if known.num_features != self.num_features:
@@ -247,12 +231,12 @@ class Dataset:
 
         Args:
             path: Path of the folder (`dorylax.graph.array_names` describes its arrays).
-            split: Which split, 0 … K-1, where masks are `[V, K]` or `[K, V]`.
-            split_seed: Seed of the split (60 % / 20 % / 20 %, by class) if there are no masks. With a `train_mask` alone
-                the other masks are empty.
+            split: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
+            split_seed: Seed of the split (60 % / 20 % / 20 %, by class) if there are no masks. With a `train_mask`
+                alone the other masks are empty.
             verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
-            known: Labels that a model was trained on, for predictions: labels may be missing, and classes are numbered as
-                in `known`.
+            known: Labels that a model was trained on, for predictions: labels may be missing, and classes are numbered
+                as in `known`.
 
         Raises:
             FileNotFoundError: There is no such folder or file.
@@ -304,19 +288,19 @@ class Dataset:
         Its masks are masks. Other values per node become `vertex_inputs`, and values per edge `edge_inputs`.
 
         Args:
-            data: with an `edge_index`; column k is edge k.
-            name: what reports call the data set.
+            data: Data with an `edge_index`; column k is edge k.
+            name: Name of the data set in reports.
             features: Name of a value per node, a list of names (columns side by side), or an array; None: all other
                 values per node.
             labels: Name, names or array as for `features`; None for no labels.
-            num_classes: as in `Dataset`.
-            multilabel: as in `Dataset`.
-            split: Which split, 0 … K-1, where masks are `[V, K]` or `[K, V]`.
+            num_classes: As in `Dataset`.
+            multilabel: As in `Dataset`.
+            split: Which split, 0 … K-1, if masks are `[V, K]` or `[K, V]`.
             split_seed: Seed of the split (60 % / 20 % / 20 %, by class) of data without masks, which is logged.
             ignore: Names to skip. Values of the whole graph must be among them.
 
         Raises:
-            GraphError: a value fits nowhere in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
+            GraphError: A value fits nowhere in a data set and is not ignored; or as `Graph.from_pyg` and `Dataset`.
         """
         read = from_libraries.pyg(Graph, data, ignore=ignore, per_node=(*names_in(features), *names_in(labels)))
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
@@ -354,8 +338,7 @@ class Dataset:
     ) -> Dataset:
         """Of a networkx graph, by the attributes of its nodes and edges; `nodes` as in `Graph.from_networkx`.
 
-        Other arguments and errors as in `from_pyg`; arrays are in the order of vertices. Nodes other than 0 … V-1 become
-        `original_ids`.
+        Other arguments and errors as in `from_pyg`. Nodes other than 0 … V-1 become `original_ids`.
         """
         read = from_libraries.networkx(Graph, graph, nodes, ignore=ignore)
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
@@ -382,21 +365,22 @@ class Dataset:
         Args:
             vertices: V rows.
             edges: E rows; row k is edge k.
-            name: what reports call the data set.
-            features: columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are features.
-            labels: a column of `vertices`; None: there are none.
-            key: the column of `vertices` that sources and targets name them by, which becomes `original_ids`; None where
-                these are row numbers.
-            source: a column of `edges`.
-            target: a column of `edges`.
-            num_classes: as in `Dataset`.
-            multilabel: as in `Dataset`.
-            split: as in `from_pyg`.
-            split_seed: as in `from_pyg`.
-            ignore: columns of either table to skip.
+            name: Name of the data set in reports.
+            features: Columns of `vertices`, a name or a list; the others are `vertex_inputs`. None: all others are
+                features.
+            labels: A column of `vertices`; None: there are none.
+            key: The column of `vertices` that sources and targets refer to, which becomes `original_ids`; None if these
+                are row numbers.
+            source: A column of `edges`.
+            target: A column of `edges`.
+            num_classes: As in `Dataset`.
+            multilabel: As in `Dataset`.
+            split: As in `from_pyg`.
+            split_seed: As in `from_pyg`.
+            ignore: Columns of either table to skip.
 
         Raises:
-            GraphError: there is no such column, an edge names no vertex, or as `from_pyg`.
+            GraphError: There is no such column, an edge names no vertex, or as `from_pyg`.
         """
         read = from_libraries.dataframes(Graph, vertices, edges, key=key, source=source, target=target, ignore=ignore)
         return Dataset(**by_role(name, read, ignore, features, labels, num_classes, multilabel, split, split_seed))
@@ -406,7 +390,7 @@ class Dataset:
         targets = self.labels.shape[1] if self.labels.ndim == 2 else 1
         labels = f"{targets} targets" if kinds is None else f"{kinds} {'labels' if self.multilabel else 'classes'}"
         labels = labels if labelled(self.labels).any() else "no labels"
-        masks = [f"{mask.sum()} {name}" for name, mask in zip(("train", "val", "test"), self._masks, strict=True)]
+        masks = [f"{getattr(self, name).sum()} {name.removesuffix('_mask')}" for name in MASKS]
         inputs = sorted({*self.vertex_inputs, *self.edge_inputs})
         parts = [
             f"{graph.num_vertices} vertices, {graph.num_edges} edges, {self.num_features} features, {labels}",
@@ -414,10 +398,6 @@ class Dataset:
             *([f"inputs {', '.join(inputs)}"] if inputs else []),
         ]
         return f"Dataset({self.name!r}: {'; '.join(parts)})"
-
-    @property
-    def _masks(self) -> tuple[np.ndarray, ...]:
-        return self.train_mask, self.val_mask, self.test_mask
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the folder that `from_folder` reads, in the user's vertex order.
@@ -431,22 +411,15 @@ class Dataset:
         """
         restore = user_order(self.graph)
         data = self if restore is None else self.reorder(restore)
-        arrays = {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
+        arrays = graph_arrays(data.graph, data.edge_inputs) | {"name": np.array(self.name)}
+        arrays |= {name: getattr(data, name) for name in ("features", "labels", *MASKS)}
         if self.num_classes is not None:
             arrays |= {"num_classes": np.array(self.num_classes), "multilabel": np.array(self.multilabel)}
         if self.class_names is not None:
             arrays[CLASS_NAMES] = stored_names(CLASS_NAMES, self.class_names)
         if self.original_ids is not None:
             arrays[ORIGINAL_IDS] = self.original_ids
-        save_arrays(
-            path,
-            {
-                **graph_arrays(data.graph, data.edge_inputs),
-                "name": np.array(self.name),
-                **arrays,
-                **{f"{VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()},
-            },
-        )
+        save_arrays(path, arrays | {f"{VERTEX_PREFIX}{name}": array for name, array in data.vertex_inputs.items()})
 
 
 def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:

@@ -1,12 +1,12 @@
-"""Shards of graphs described by statistics: how many rows servers hold, read and exchange, by the distribution of degrees.
+"""Shards of graphs described by statistics: rows that servers hold, read and exchange, by the distribution of degrees.
 
-A graph is taken for symmetric, its servers and intervals for alike. Of the edges of a server a share leads to other
-servers, to each of them equally often; so do the edges of an interval to the intervals of each. Whose edge it is, the degree
-decides: of a block of n vertices with degrees d, m edges touch Σ (1 - exp(-m d / Σ d)) different ones. Degrees are
-lognormal. Intervals of real graphs are communities (`partition.layout`), whose edges touch fewer.
+A graph is taken for symmetric, its servers and intervals for alike. A share of the edges of a server leads to other
+servers, to each of them equally often; so do the edges of an interval to the intervals of each. Of a block of n
+vertices with degrees d, m edges touch Σ (1 - exp(-m d / Σ d)) different ones. Degrees are lognormal. Intervals of real
+graphs are communities (`partition.layout`), whose edges touch fewer.
 
-Which intervals contribute to the sum of a ghost decides when it is sent, so where sums are pushed, a sample of the ghosts
-stands for all, each with its degree and its contributors.
+The intervals that contribute to the sum of a ghost determine its time of sending, so where sums are pushed, a sample of
+the ghosts stands for all, each with its degree and its contributors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import numpy as np
 
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.partition.simple import even_bounds
-from dorylax.graph.shard import MergeSummary
-from dorylax.graph.shard_summary import ShardSummary
+from dorylax.graph.shard import MergeSummary, ShardSummary
 
 _QUANTILES = 4096
 """So many degrees stand for all."""
@@ -36,14 +35,10 @@ class DegreeStatistics:
     """Size and degrees of a graph.
 
     Attributes:
-        num_vertices: V.
-        num_edges: E, directed edges.
-        spread: standard deviation of the logarithm of the degrees, ≥ 0.
-        cut_ratio: edges that lead from one of P servers to another, over those of vertices that are dealt at random, of
-            which 1 - 1/P do; 0 to 1.
-
-    Raises:
-        ValueError: a number out of range.
+        num_vertices, num_edges: V, and E directed edges.
+        spread: Standard deviation of the logarithm of the degrees, ≥ 0.
+        cut_ratio: Number of edges from one of P servers to another, over that of vertices dealt at random, 1 - 1/P of
+            all; 0 to 1.
     """
 
     num_vertices: int
@@ -61,15 +56,7 @@ class DegreeStatistics:
             raise ValueError(f"cut_ratio must be in 0 … 1, got {self.cut_ratio}")
 
     def shards(self, servers: int, intervals: int) -> list[ShardSummary]:
-        """Summaries of the shards of all servers.
-
-        Args:
-            servers: P ≥ 1.
-            intervals: k ≥ 1, of each server.
-
-        Raises:
-            ValueError: there are more intervals than vertices.
-        """
+        """Summaries of the shards of all servers with so many intervals; a ValueError if these are more than vertices."""
         if servers * intervals > self.num_vertices:
             raise ValueError(
                 f"{servers} servers × {intervals} intervals are more than the {self.num_vertices} vertices: give fewer"
@@ -129,14 +116,9 @@ class DegreeStatistics:
         )
 
     def _merge(
-        self,
-        server: int,
-        reads: np.ndarray,
-        ghosts: np.ndarray,
-        wanted: Mapping[int, Sequence[int]],
-        edges: float,
+        self, server: int, reads: np.ndarray, ghosts: np.ndarray, wanted: Mapping[int, Sequence[int]], edges: float
     ) -> MergeSummary:
-        """How partial sums of a server become sums per source.
+        """Partial sums of a server.
 
         Args:
             server: s.
@@ -166,7 +148,7 @@ class DegreeStatistics:
         )
 
     def _contributors(self, server: int, chosen: Sequence[np.ndarray], intervals: int, edges: float) -> Adjacency:
-        """Which intervals of a server have edges from each of some ghosts.
+        """Intervals of a server that have edges from each of some ghosts.
 
         A ghost has a Poisson number of edges, at least one, to intervals that are chosen at random.
         """

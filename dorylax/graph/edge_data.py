@@ -17,9 +17,8 @@ EdgeData = dict[str, np.ndarray]
 def checked_edge_data(edge_data: Mapping[str, Any] | None, num_edges: int, *, finite: bool = True) -> EdgeData:
     """Real numbers or truth values as arrays `[E, …]` under their names, without copies of arrays.
 
-    Raises:
-        GraphError: A name that is no text, another length, values that are not real numbers or (with `finite`) not finite,
-            or more edges than int32 counts.
+    Raises a GraphError for a name that is no text, another length, values that are not real numbers or (with `finite`)
+    not finite, and more edges than int32 counts.
     """
     if not edge_data:
         return {}

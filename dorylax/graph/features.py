@@ -30,11 +30,7 @@ _SAMPLE = 4096
 
 
 def checked_features(features: Any, num_vertices: int) -> Float32[np.ndarray, "V F"]:
-    """Features of any real type as float32 `[V, F]`, without a copy where they are that already.
-
-    Raises:
-        GraphError: there are none, they are of another shape or no real numbers, or one is not finite.
-    """
+    """Features of any real type as float32 `[V, F]`, without a copy where they are that already. Raises a GraphError."""
     if features is None:
         raise GraphError(
             "features is None: if vertices have none, give what the model should start from, as np.ones((V, 1)) or degrees"
@@ -68,8 +64,7 @@ def dense_rows(
 ) -> Float32[np.ndarray, "V F"]:
     """The matrix of compressed sparse rows, duplicates added up; `prefix` precedes the arrays' names in messages.
 
-    Raises:
-        GraphError: the arrays do not make a matrix of that shape, or it does not fit in memory.
+    Raises a GraphError if the arrays do not make a matrix of that shape, or it does not fit in memory.
     """
     from scipy.sparse import csr_array
 
@@ -110,15 +105,10 @@ def held_dtype(stored: np.dtype[Any]) -> np.dtype[Any]:
 def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str, np.ndarray]:
     """Named arrays `[num_rows, …]`, checked and converted to bool, int32 or float32, in order of their names.
 
-    Args:
-        group: Name of the argument, for messages.
-        given: Arrays under their names, in any form that `as_array` takes.
-        num_rows: V or E.
-        per: Reason of that length, as "one row per vertex".
+    `group` names the argument in messages, and `per` is the reason of the length, as "one row per vertex".
 
-    Raises:
-        GraphError: A name that no keyword can have or that has another meaning, a wrong length or type, or a number that
-            is not finite or does not fit.
+    Raises a GraphError for a name that no keyword can have or that has another meaning, a wrong length or type, and a
+    number that is not finite or does not fit.
     """
     _check_mapping(group, given)
     return {
@@ -130,8 +120,7 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
 def checked_edge_inputs(graph: CompressedGraph, given: Any) -> dict[str, np.ndarray]:
     """The values that came with a graph's edges, and those that are given, which override them; `[E, …]` each.
 
-    Raises:
-        GraphError: as `checked_inputs`, or there are inputs and the edges have no ids.
+    Raises a GraphError as `checked_inputs`, or if there are inputs and the edges have no ids.
     """
     _check_mapping("edge_inputs", given)
     every = {**graph.edge_data, **given}

@@ -47,8 +47,7 @@ class Imported(Generic[AnyGraph]):
 def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str) -> AnyGraph:
     """The graph of an object without other values than those to ignore; `what` is the library's word for vertices' values.
 
-    Raises:
-        GraphError: A value would be lost.
+    Raises a GraphError if a value would be lost.
     """
     for name in imported.vertex_data:
         if name not in ignore:
@@ -63,10 +62,9 @@ def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str
 def pyg(
     kind: type[AnyGraph], data: Any, *, ignore: Collection[str], per_node: Collection[str] = ()
 ) -> Imported[AnyGraph]:
-    """Reads a homogeneous `torch_geometric.data.Data`; `per_node` names values per node, in addition to PyG's own.
+    """Read a homogeneous `torch_geometric.data.Data`; `per_node` names values per node, in addition to PyG's own.
 
-    Raises:
-        GraphError: As `Graph.from_pyg`, or V = E and a name does not say whether its values are per node or per edge.
+    Raises a GraphError as `Graph.from_pyg`, or if V = E and a name does not tell values per node from values per edge.
     """
     _check_names(ignore)
     if not hasattr(data, "is_edge_attr"):
@@ -218,11 +216,10 @@ def dataframes(
     target: Hashable,
     ignore: Collection[Hashable],
 ) -> Imported[AnyGraph]:
-    """Reads pandas tables of vertices and edges; the arguments are those of `Dataset.from_dataframes`.
+    """Read pandas tables of vertices and edges; the arguments are those of `Dataset.from_dataframes`.
 
-    Raises:
-        GraphError: as `Graph.from_dataframe`; without `key`, the index of vertices holds other integers; `key` is no column,
-            or lacks a value, repeats one or holds one with NUL; or an edge names no vertex.
+    Raises a GraphError as `Graph.from_dataframe`; if, without `key`, the index of vertices holds other integers; if
+    `key` is no column, or lacks a value, repeats one or holds one with NUL; or if an edge names no vertex.
     """
     _check_names(ignore)
     names = None
@@ -289,23 +286,11 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
 ) -> dict[str, Any]:
     """The arguments of `Dataset` for an imported object: features, labels, masks, and further inputs.
 
-    Values named `train_mask`, `val_mask` and `test_mask` are its masks. If they are missing, the labelled vertices are
-    split, and logged.
+    Values named as `MASKS` are its masks. If they are missing, the labelled vertices are split, and logged. `features`
+    and `labels` are a name of a value per vertex, a list of names (columns side by side), or an array; `features` None
+    stands for all values other than labels and masks. Other arguments are those of `Dataset.from_pyg`.
 
-    Args:
-        name: Name of the data set.
-        imported: The graph and the values of its vertices.
-        ignore: Names of values to skip.
-        features: Name of a value per vertex, a list of names (columns side by side), or an array; None for all values other
-            than labels and masks.
-        labels: Name of a value per vertex, a list of names, or an array; None for no labels.
-        num_classes: As for `Dataset`.
-        multilabel: As for `Dataset`.
-        split: Which of K splits, where masks hold several.
-        split_seed: Seed of the split of data without masks.
-
-    Raises:
-        GraphError: A name is unknown, or a value belongs to no vertex or cannot be a further input.
+    Raises a GraphError if a name is unknown, or a value belongs to no vertex or cannot be a further input.
     """
     _refuse_other(imported.other, ignore)
     size = imported.graph.num_vertices

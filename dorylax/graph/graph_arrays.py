@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from dorylax.graph.array_folder import FolderWriter, write_arrays
 from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORDER, edge_names, read_order
+from dorylax.graph.assemble import numbered_by_source
 from dorylax.graph.build import from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph, CompressedGraph, SelfLoops
 from dorylax.graph.reorder import reorder, user_order
@@ -47,8 +48,7 @@ def save_arrays(path: str | PathLike[str], arrays: Mapping[str, np.ndarray]) -> 
 def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
     """Return the graph in an open folder or archive, with ids and values of its edges.
 
-    Raises:
-        GraphError: it lacks `indptr` or `indices`, or arrays are inconsistent.
+    Raises a GraphError if `indptr` or `indices` is missing, or arrays are inconsistent.
     """
     stored.require("indptr", "indices")
     offsets, targets = stored.fetch("indptr"), stored.fetch("indices")
@@ -62,15 +62,11 @@ def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
         if undirected and not graph.symmetric:
             raise GraphError("directed is false, but there are edges without their reverse")
     else:
-        symmetric = True if undirected else None
-        told = (
-            _said_of_loops(stored)
-            if undirected and stored.is_verified("indptr", "indices", "directed", "self_loops")
-            else None
-        )
-        graph = from_outgoing(
-            kind, offsets, targets, ("indptr", "indices"), edge_data=data, symmetric=symmetric, self_loops=told
-        )
+        known: dict[str, Any] = {"symmetric": True if undirected else None}
+        if undirected and stored.is_verified("indptr", "indices", "directed", "self_loops"):
+            loops = str(stored.fetch("self_loops"))
+            known["self_loops"] = loops if loops in get_args(SelfLoops) else None
+        graph = from_outgoing(kind, offsets, targets, ("indptr", "indices"), edge_data=data, **known)
         if order is not None:
             graph = _in_order(graph, order)
     if "self_loops" in stored and (said := str(stored.fetch("self_loops"))) != graph.self_loops:
@@ -83,12 +79,8 @@ def from_stored(kind: type[AnyGraph], stored: StoredArrays) -> AnyGraph:
 def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """Return the arrays and values on disk that describe a graph, in the user's vertex order.
 
-    Args:
-        graph: the graph.
-        edge_data: values of its edges in order of their ids; by default those that it has.
-
-    Raises:
-        GraphError: values of edges are called "ids".
+    `edge_data` holds values in order of edge ids; by default those of the graph. Raises a GraphError if one is called
+    "ids".
     """
     restore = user_order(graph)
     graph = graph if restore is None else reorder(graph, restore)
@@ -119,26 +111,13 @@ def graph_arrays(graph: CompressedGraph, edge_data: Mapping[str, np.ndarray] | N
     }
 
 
-def _said_of_loops(stored: StoredArrays) -> SelfLoops | None:
-    """Which vertices have an edge to themselves, as stored; None if it is not stored."""
-    said = str(stored.fetch("self_loops")) if "self_loops" in stored else ""
-    return next((known for known in get_args(SelfLoops) if known == said), None)
-
-
 def _in_order(graph: AnyGraph, order: np.ndarray) -> AnyGraph:
-    """A graph of rows whose vertices have the ids `order`, and whose edges are numbered by (source, target) in these."""
+    """A graph of rows whose vertices have the ids `order`; edges are numbered by (source, target) in these."""
     if graph.edge_data:
         raise GraphError(
             f"has {ORDER} and values of edges, and no {EDGE_IDS} that say whose they are: write it again (dorylax reorder)"
         )
-    return type(graph)(
-        graph.incoming.offsets,
-        graph.incoming.neighbours,
-        symmetric=graph.symmetric,
-        self_loops=graph.self_loops,
-        vertex_ids=order,
-        placed="source",
-    )
+    return numbered_by_source(graph, order)
 
 
 def _with_ids(

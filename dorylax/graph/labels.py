@@ -35,10 +35,10 @@ class Labels(NamedTuple):
     """Labels as a data set holds them.
 
     Attributes:
-        array: int32 `[V]` classes, -1 where unlabelled; float32 `[V, C]` zeros and ones; float32 targets `[V]`, `[V, T]`.
-            Without any label, the floating forms are NaN everywhere.
-        num_classes: C; None where they are targets.
-        multilabel: whether they are `[V, C]`.
+        array: int32 `[V]` classes, -1 where unlabelled; float32 `[V, C]` zeros and ones; float32 targets `[V]`, `[V,
+            T]`. Without any label, the floating forms are NaN everywhere.
+        num_classes: C; None for targets.
+        multilabel: Whether labels are `[V, C]`.
         class_names: Text `[C]`, or None.
     """
 
@@ -60,7 +60,8 @@ def named_labels(
     """Labels of any form, with the names of their classes.
 
     Args:
-        labels: As for `checked_labels`; or text `[V]`, whose sorted values are the classes; or None for no label at all.
+        labels: As for `checked_labels`; or text `[V]`, whose sorted values are the classes; or None for no label at
+            all.
         num_vertices: V.
         num_classes: C; None takes the number of names, or as `checked_labels`.
         multilabel: As for `checked_labels`.
@@ -96,8 +97,7 @@ def named_labels(
 def renumbered(codes: np.ndarray, names: np.ndarray, class_names: np.ndarray) -> np.ndarray:
     """Codes of classes `[V]`, positions in `names` or -1 for no class, as positions in `class_names`.
 
-    Raises:
-        GraphError: A class that occurs is not one of `class_names`.
+    Raises a GraphError if a class that occurs is not one of `class_names`.
     """
     number = {name: code for code, name in enumerate(class_names.tolist())}
     table = np.array([*(number.get(name, -2) for name in names.tolist()), -1], np.int32)
@@ -113,14 +113,14 @@ def checked_labels(labels: Any, num_vertices: int, num_classes: Any = None, mult
     """Labels of any number type, checked and converted.
 
     Args:
-        labels: integers and truth values are classes; whole numbers of a floating type are, where `num_classes` is given. A
-            column `[V, 1]` of classes is taken for `[V]`.
+        labels: Integers and truth values are classes; so are whole numbers of a floating type if `num_classes` is
+            given. A column `[V, 1]` of classes is taken for `[V]`.
         num_vertices: V.
         num_classes: C; None takes one more than the largest class, or the number of columns.
-        multilabel: whether `[V, C]` holds any number of classes for a vertex. Needed only if the values do not show it.
+        multilabel: Whether `[V, C]` holds any number of classes for a vertex; needed only if the values do not show it.
 
     Raises:
-        GraphError: they are none of the forms, do not fit `num_classes`, or could be meant in two ways.
+        GraphError: They are none of the forms, do not fit `num_classes`, or could be meant in two ways.
     """
     given = None if num_classes is None else checked_num_classes(num_classes)
     array = as_array("labels", labels, _TEXT)
@@ -145,8 +145,7 @@ def stored_labels(stored: StoredArrays, num_vertices: int, known: Labels | None 
     `known` are the labels of a model's training data. Their classes then become those of the archive, matched by their names
     if both have names, and the archive may lack labels.
 
-    Raises:
-        GraphError: As `checked_labels`, the archive lacks labels, or a class is not a known one.
+    Raises a GraphError as `checked_labels`, or if the archive lacks labels, or a class is not a known one.
     """
     labels = stored.fetch("labels") if known is None or "labels" in stored else None
     num_classes: Any = stored.fetch("num_classes") if "num_classes" in stored else None
@@ -182,11 +181,7 @@ def _is_blank(labels: np.ndarray) -> bool:
 
 
 def checked_num_classes(value: Any) -> int:
-    """C, a whole number ≥ 1 that labels of int32 can count to.
-
-    Raises:
-        GraphError: The value is something else.
-    """
+    """C, a whole number ≥ 1 that labels of int32 can count to; a GraphError for anything else."""
     number = np.asarray(value)
     if number.ndim != 0 or number.dtype.kind not in "iu":
         raise GraphError(f"num_classes must be one integer, got {number.dtype} {number.tolist()!r}")
@@ -269,18 +264,10 @@ def _check_not_one_hot(array: np.ndarray) -> None:
 
 
 def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
-    """A set of vertices as bool `[V]`.
+    """A set of vertices as bool `[V]`, from bool `[V]` or `[V, 1]`, zeros and ones `[V]`, or vertex numbers `[N]`.
 
-    Integers are either a mask (V of them, each 0 or 1) or vertices (distinct, each in 0 … V-1). From three vertices on no
-    array is both; of one or two, those that are both are refused.
-
-    Args:
-        name: Name in messages.
-        value: bool `[V]` or `[V, 1]`, zeros and ones `[V]`, or vertex numbers `[N]`, in any form that `as_array` takes.
-        num_vertices: V.
-
-    Raises:
-        GraphError: The value is neither, or could be both.
+    Integers are either a mask (V of them, each 0 or 1) or vertices (distinct, each in 0 … V-1). From three vertices on
+    no array is both; of one or two, those that are both are refused with a GraphError, as is an array that is neither.
     """
     array = as_array(name, value)
     if array.ndim == 2 and array.shape[1] == 1:
@@ -303,11 +290,8 @@ def as_mask(name: str, value: Any, num_vertices: int) -> Bool[np.ndarray, " V"]:
 def checked_masks(given: Mapping[str, Any], labels: np.ndarray) -> dict[str, np.ndarray]:
     """The three masks of a data set, disjoint, each of labelled vertices, the first not empty if any vertex has a label.
 
-    Masks are given by the names of `MASKS`, as `as_mask` takes them, or as None. Without any, all labelled vertices train;
-    otherwise the training mask is needed, and one that is missing is empty.
-
-    Raises:
-        GraphError: A mask is wrong, two overlap, one holds an unlabelled vertex, or none trains.
+    Masks are given by the names of `MASKS`, as `as_mask` takes them, or as None. Without any, all labelled vertices
+    train; otherwise the training mask is needed, and one that is missing is empty. Raises a GraphError.
     """
     num_vertices, known = len(labels), labelled(labels)
     masks = {

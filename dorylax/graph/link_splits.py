@@ -61,8 +61,8 @@ def link_split(
             it is a directed edge.
         seed: 0 or more.
         fractions: Fractions of the pairs for training, validation and test; the rest is dropped.
-        apart: Share of training pairs to predict, which carry no messages; the others only carry messages.
-            0: every training pair does both, so that a model sees the edge that it predicts.
+        apart: Share of training pairs to predict, which carry no messages; the others only carry messages. 0: every
+            training pair does both, so that a model sees the edge that it predicts.
         negatives: how many pairs that are not edges to draw for each that is; all are distinct.
 
     Returns:
@@ -153,16 +153,10 @@ def keys_of_links(graph: Graph, pairs: Int32[np.ndarray, "N 2"]) -> Int64[np.nda
 def pairs_without_links(
     graph: Graph, links: Int64[np.ndarray, " M"], wanted: int, seed: Sequence[int]
 ) -> Int32[np.ndarray, "N 2"]:
-    """Distinct pairs of vertices that are neither these links nor loops, in an order drawn from a seed.
+    """Distinct pairs of vertices that are neither these `links` nor loops, in an order drawn from a seed of numbers ≥ 0.
 
-    Args:
-        graph: Defines the number of vertices, and whether a pair has a direction.
-        links: Result of `keys_of_links`.
-        wanted: Number of pairs.
-        seed: Numbers ≥ 0.
-
-    Raises:
-        GraphError: There are not so many.
+    `links` is a result of `keys_of_links`. The graph defines the number of vertices, and whether a pair has a
+    direction. Raises a GraphError if there are fewer pairs than wanted.
     """
     # Listing all pairs takes a second, and this is done in every epoch; drawing is slow only where few are left.
     found = _no_edges(graph, links, wanted, seed, listed=min(_FEW_PAIRS, 4 * (wanted + len(links))))

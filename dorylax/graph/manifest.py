@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -25,18 +26,13 @@ MANIFEST = "manifest.json"
 """Name of the manifest."""
 
 _FORMAT = "dorylax-arrays"
-_DIGEST = "sha256"
+DIGEST = "sha256"
+"""Field of a JSON file that holds the digest of the others."""
 _LONGEST = 200  # bytes of a file name before its suffix; file systems allow 255
 
 
 class ArrayEntry(BaseModel):
-    """One array of a folder.
-
-    Attributes:
-        shape: Number of elements along each axis.
-        dtype: Type of the elements in NumPy's notation, such as "<f4".
-        crc32: CRC-32 of the elements, 8 hexadecimal digits.
-    """
+    """Shape, dtype in NumPy's notation ("<f4"), and CRC-32 (8 hexadecimal digits) of one array."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -78,15 +74,14 @@ class Manifest(BaseModel):
 
     def to_json(self) -> str:
         """Return the text of the file, which includes its own SHA-256."""
-        fields = self.model_dump(mode="json")
-        return json.dumps({**fields, _DIGEST: _digest(fields)}, indent=1, allow_nan=False) + "\n"
+        return signed_json(self.model_dump(mode="json"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Manifest:
         """Parse the text of a file.
 
-        Raises:
-            GraphError: The file is no manifest, is damaged, or has another version; the message continues its name.
+        Raises a GraphError, whose message continues the name of the file, if it is no manifest, damaged, or of another
+        version.
         """
         try:
             fields = json.loads(text)
@@ -94,9 +89,9 @@ class Manifest(BaseModel):
                 raise GraphError(f"is not the manifest of a folder of arrays: its format must be {_FORMAT!r}")
             if (version := fields.pop("version")) != 1:
                 raise GraphError(f"has version {version!r}, and this dorylax reads version 1: update dorylax")
-            digest = fields.pop(_DIGEST)
+            written = fields.pop(DIGEST)
             found = cls.model_validate_json(json.dumps(fields))
-            if _digest(found.model_dump(mode="json")) != digest:
+            if digest(found.model_dump(mode="json")) != written:
                 raise ValueError("its SHA-256 differs")
         except GraphError:
             raise
@@ -122,8 +117,7 @@ def is_data_path(name: str) -> bool:
 def file_name(array: str) -> str:
     """Return the name of an array's file: characters other than letters, digits and `_.-~` become %XX.
 
-    Raises:
-        GraphError: The name is too long for a file.
+    Raises a GraphError if the name is too long for a file.
     """
     quoted = quote(array, safe="")
     if len(quoted) > _LONGEST:
@@ -131,7 +125,13 @@ def file_name(array: str) -> str:
     return f"{quoted}.npy"
 
 
-def _digest(fields: dict[str, Any]) -> str:
+def signed_json(fields: Mapping[str, Any]) -> str:
+    """Return the text of a JSON file with its own digest."""
+    return json.dumps({**fields, DIGEST: digest(fields)}, indent=1, allow_nan=False) + "\n"
+
+
+def digest(fields: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the fields of a JSON file."""
     return hashlib.sha256(json.dumps(fields, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 

@@ -70,6 +70,9 @@ def merge_graphs(
     sources, targets = np.concatenate(ends, axis=1)
     given = dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True))
     masks = {key: as_mask(key, value, len(graphs))[graph_of] for key, value in given.items() if value is not None}
+    inputs = {
+        key: np.concatenate([as_array(key, one) for one in parts]) for key, parts in (vertex_inputs or {}).items()
+    }
     return Dataset(
         name,
         Graph.from_coo(sources, targets, int(starts[-1]), edge_data=edge_data),
@@ -77,13 +80,7 @@ def merge_graphs(
         truth[graph_of],
         num_classes,
         **masks,
-        vertex_inputs={
-            **{
-                key: np.concatenate([as_array(key, one) for one in parts])
-                for key, parts in (vertex_inputs or {}).items()
-            },
-            GRAPH_OF: graph_of,
-        },
+        vertex_inputs=inputs | {GRAPH_OF: graph_of},
         multilabel=multilabel,
     )
 

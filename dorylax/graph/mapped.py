@@ -13,19 +13,47 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, NamedTuple, final
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from dorylax.errors import DorylaxError
-from dorylax.graph.verification import State, difference, state_of
 
 _DONT_NEED = getattr(mmap, "MADV_DONTNEED", None)
 
 _mappings: weakref.WeakKeyDictionary[mmap.mmap, tuple[str, State]] = weakref.WeakKeyDictionary()
 """Of archives: each file's path, and its state when it was mapped."""
 _SECONDS = 0.01  # between two looks: a disk brings some 20 MB in that time
+
+
+class State(NamedTuple):
+    """Identity of a file and of its content: size in bytes, and last changes of content and inode in ns since 1970."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+
+def state_of(file: int | str) -> State:
+    """Return the state of an open file, or of the file at a path."""
+    found = os.stat(file)
+    return State(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def difference(before: State, now: State) -> str:
+    """Describe the change between two states of a file; empty if there is none."""
+    if before == now:
+        return ""
+    if before[:2] != now[:2]:
+        return "another file has its name now"
+    if before.size != now.size:
+        return f"{before.size:,} bytes then, {now.size:,} now"
+    if before.modified != now.modified:
+        return "it was written to"
+    return "only its permissions, owner or names, as by chmod or ln, or it was written to under its old time"
 
 
 @final
@@ -45,15 +73,7 @@ def map_file(
 ) -> np.ndarray:
     """Map an array in a file, read-only, and register it for `check_unchanged` and `resident_within`.
 
-    Args:
-        file: its path, or the open file.
-        dtype: of the elements.
-        shape: of the array, not empty.
-        offset: of its first byte.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: The file is too short.
+    Raises an OSError if the file cannot be read, and a ValueError if it is too short for `shape` from byte `offset` on.
     """
     array = np.memmap(file, dtype, "r", offset, shape)
     mapping = mapping_of(array)
@@ -66,10 +86,7 @@ def map_file(
 def check_unchanged(*arrays: Any) -> None:
     """Compare the files that arrays are mapped from by size, times and inode with those that were loaded.
 
-    A file that is gone counts as unchanged: its pages have no name for a writer.
-
-    Raises:
-        ChangedFileError: A file was written to or replaced.
+    A file that is gone counts as unchanged: its pages have no name for a writer. Raises a ChangedFileError otherwise.
     """
     for mapping in {mapping_of(array) for array in arrays}:
         if mapping is None or mapping not in _mappings:
@@ -78,11 +95,7 @@ def check_unchanged(*arrays: Any) -> None:
 
 
 def check_state(path: str | os.PathLike[str], state: State) -> None:
-    """Compare the state of a file with an earlier one; a file that is gone counts as unchanged.
-
-    Raises:
-        ChangedFileError: The states differ.
-    """
+    """Compare the state of a file with an earlier one, as `check_unchanged` does."""
     with contextlib.suppress(FileNotFoundError):
         if how := difference(state, state_of(os.fspath(path))):
             raise changed(path, f" ({how})")
@@ -98,12 +111,10 @@ def changed(path: str | os.PathLike[str], how: str = "") -> ChangedFileError:
 
 @contextlib.contextmanager
 def resident_within(size: int) -> Iterator[None]:
-    """Limit the resident bytes of memory-mapped archives: a thread gives pages back while other threads read.
+    """Limit the resident bytes of memory-mapped archives to `size`: a thread gives pages back while other threads read.
 
-    A pass in order reads each page once, so it does not become slower.
-
-    Args:
-        size: Limit in bytes; a pass exceeds it by its reads between two checks.
+    A pass in order reads each page once, so it does not become slower. It exceeds the limit by its reads between two
+    checks.
     """
     if _DONT_NEED is None or (before := _resident_of_files()) is None:
         yield  # a system that does not say, or takes nothing back before it has to
@@ -138,8 +149,7 @@ def _resident_of_files() -> int | None:
 def release(*arrays: Any) -> None:
     """Give resident pages of memory-mapped arrays back to the system; the next read brings them in again.
 
-    Other arrays and writable mappings stay as they are: private ones would lose their changes. Neighbouring data on the same
-    pages go with them.
+    Arrays in memory and writable mappings stay as they are: private ones would lose their changes.
     """
     if _DONT_NEED is None or not hasattr(mmap.mmap, "madvise"):
         return

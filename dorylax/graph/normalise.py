@@ -1,6 +1,6 @@
-"""Degrees, and the symmetric normalisation of graph convolutional networks, on the host.
+"""Degrees, and the symmetric normalisation of graph convolutional networks, on the host, for preparing and analysing data.
 
-Layers compute the same inside JAX (`dorylax.ops.in_degrees`); these are for preparing data and for analysis.
+Layers compute the same inside JAX (`dorylax.ops.in_degrees`).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def out_degrees(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
 def gcn_normalisation(graph: CompressedGraph, edge_weight: np.ndarray | None = None) -> GCNNormalisation:
     """The normalisation of a graph convolution: weights by the in-degrees of A + I.
 
-    I adds a loop of weight 1 to each vertex that has no edge to itself. This is PyTorch Geometric's `gcn_norm`, except
+    I adds a loop of weight 1 to each vertex that lacks an edge to itself. This is PyTorch Geometric's `gcn_norm`, except
     that several loops at one vertex stay several here and are merged there.
 
     Args:
-        graph: the graph, A.
-        edge_weight: weights ≥ 0 in order of edge ids, `[E]`; None is all ones (also where the graph has `edge_data`).
+        graph: The graph, A.
+        edge_weight: Weights ≥ 0 in order of edge ids, `[E]`; None is all ones (also if the graph has `edge_data`).
 
     Raises:
-        GraphError: edges have no ids, wrong length, or a weight that is negative or not finite.
+        GraphError: Edges have no ids, a wrong length, or a weight that is negative or not finite.
 
     References:
         Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017, equation 2.

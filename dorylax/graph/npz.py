@@ -22,15 +22,9 @@ _LOCAL_HEADER = 30  # bytes of a member's own header before its name
 
 
 def open_npz(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
-    """Open an archive.
+    """Open an archive; `verify` compares uncompressed arrays with their checksums, others always are.
 
-    Args:
-        path: Path of the file.
-        verify: Whether to compare uncompressed arrays with their checksums. Others are always compared.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        GraphError: The file is no archive, or is damaged.
+    Raises a FileNotFoundError if there is no such file, and a GraphError if it is no archive or damaged.
     """
     return _Npz(path, verify=verify)
 
@@ -62,7 +56,6 @@ class _Npz(StoredArrays):
             return shape, dtype
 
     def _header(self, name: str) -> tuple[tuple[int, ...], bool, np.dtype, int]:
-        """Shape, whether elements are in Fortran's order, dtype, and the size of the header."""
         info = self._members[name]
         with self._zip.open(info) as member:
             shape, by_columns, dtype = read_header(member)

@@ -1,8 +1,7 @@
 """Another memory order for the same graph: rows are permuted, vertices and edges keep the user's ids.
 
-Which order is good is decided elsewhere; this applies one. `vertex_ids` of the result refers to the graph as the user built
-it, however often it was reordered. Values per edge stay as they are: `edge_ids` and `edge_data` are the same, and only which
-slot holds which edge (`edge_order`) changes, and is computed on first use.
+`vertex_ids` of the result refers to the graph as the user built it, however often it was reordered. Values per edge
+stay as they are: only which slot holds which edge (`edge_order`) changes, and is computed on first use.
 """
 
 from __future__ import annotations
@@ -82,8 +81,8 @@ def permuted(
 ) -> tuple[Int64[np.ndarray, " R1"], Int32[np.ndarray, " e"]]:
     """Offsets and sources of some rows, in the order given, of a graph whose vertices get the new numbers `place`.
 
-    Sources ascend inside a row, before and after. With positions, those in `sources` come in their place, equal ones in
-    their order.
+    Sources ascend inside a row, before and after. With positions, the result holds positions in `sources` instead,
+    equal sources in their order.
     """
     new_offsets = empty((len(rows) + 1,), np.int64)
     new_offsets[0] = 0

@@ -50,6 +50,14 @@ def count_values(values: Integer[np.ndarray, " E"], size: int) -> Int64[np.ndarr
     return counts
 
 
+def ranked(values: Integer[np.ndarray, " N"], size: int) -> tuple[Int64[np.ndarray, " n"], Int32[np.ndarray, " N"]]:
+    """The different values, ascending, and the rank of each value among them; values are in 0 … size-1."""
+    there = np.zeros(size, bool)
+    there[values] = True
+    ranks = np.cumsum(there, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(there), ranks[values]
+
+
 def count_rows_where(chosen: Int64[np.ndarray, " N"], offsets: Int64[np.ndarray, " R1"]) -> Int64[np.ndarray, " R"]:
     """How many of the entries `chosen` (positions, ascending) lie in each row, int64 `[R]`."""
     return np.diff(np.searchsorted(chosen, offsets)).astype(np.int64, copy=False)

@@ -1,42 +1,50 @@
 """The part of a laid-out graph that one server holds: its rows in local numbering, its ghosts, and the rows it sends.
 
-How it is cut out of a graph is in `cutting`. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows
+`cutting` cuts it out of a graph. The laid-out graph is `graph.reorder(layout.order)`: server s owns rows
 `layout.server_bounds[s]:layout.server_bounds[s+1]`. Locally these are rows 0 … n-1; *ghosts*, vertices of other servers at
 the other end of its edges, follow them as rows n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered
 apart (in a symmetric graph they are the same).
 
-Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Shard.sends`). *Pushed*:
-every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are added up over
-the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
+Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`AnyShard.sends`).
+*Pushed*: every interval makes partial sums for the sources of its in-edges (`AnyShard.transposed`); those for ghosts are
+added up over the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
+
+Simulations of timing need the numbers of these rows and edges alone: a `ShardSummary` has arrays of vertices without values
+(`dorylax.hollow`). `degree_statistics` makes summaries of graphs described by statistics.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from typing import Literal, final
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
 
 from dorylax.graph.compressed import Adjacency
+from dorylax.graph.rows import ranked
 from dorylax.graph.transpose import transpose
+from dorylax.hollow import hollow
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
     """Contributors of partial sums, and the order in which sums are sent and received.
 
-    Partial sums lie in one array of `size` rows: those of interval i at `starts[i]:starts[i+1]`, in the order of
-    `Shard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
+    Partial sums lie in one array of `size` rows: first the sums of interval i at `starts[i]:starts[i+1]`, in the order of
+    `AnyShard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
     interval, then each row that is received.
 
     Attributes:
         starts: int64 `[k+1]`.
-        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this server's
-            rows; peers ascending, only those that have some.
-        size: rows of the array.
-        ghost_bounds: int64 `[K+1]`, the ghosts that belong to each interval of the whole graph; see `Shard`.
-        contributors: own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
+        received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this
+            server's rows; peers ascending, only those that have some.
+        size: Rows of the array.
+        ghost_bounds: int64 `[K+1]`, the ghosts that belong to each interval of the whole graph; see `AnyShard`.
+        contributors: Own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
     """
 
     starts: np.ndarray
@@ -52,8 +60,8 @@ class Merge(Sums):
     """Sums of a shard.
 
     Attributes:
-        rows: Entries of the array that are summed into each local row, `[n + G_in]` rows, int32: for own rows those of own
-            intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
+        rows: Entries of the array that are summed into each local row, `[n + G_in]` rows, int32: for own rows those of
+            own intervals in order, then those of peers in order; for ghosts those of own intervals alone, to be sent.
         bounds: The server's intervals in local rows.
     """
 
@@ -61,7 +69,7 @@ class Merge(Sums):
     bounds: tuple[int, ...]
 
     def counts(self, interval: int) -> Int64[np.ndarray, " B"]:
-        """How many entries of each block the rows of an own interval are summed from."""
+        """Number of entries of each block that the rows of an own interval are summed from."""
         first, last = self.rows.offsets[[self.bounds[interval], self.bounds[interval + 1]]]
         entries = self.rows.neighbours[first:last]
         own, first_received = len(self.starts) - 1, int(self.starts[-1])
@@ -76,7 +84,7 @@ class Merge(Sums):
 
     @property
     def blocks(self) -> None:
-        """How many blocks each one stands for: itself."""
+        """Number of blocks that each one stands for; None for one each."""
         return
 
 
@@ -88,8 +96,8 @@ class MergeSummary(Sums):
     Ghosts that have the same owner and contributors are due, sent and received together, so they are as one.
 
     Attributes:
-        ghosts: int64 `[G]`, how many each one of the sample stands for.
-        entries: int64 `[k, B]`, how many entries of each block the rows of each own interval are summed from.
+        ghosts: int64 `[G]`, number of ghosts that each one of the sample stands for.
+        entries: int64 `[k, B]`, number of entries of each block that the rows of each own interval are summed from.
     """
 
     ghosts: np.ndarray
@@ -112,104 +120,106 @@ class MergeSummary(Sums):
 
 
 AnyMerge = Merge | MergeSummary
-
-
 Direction = Literal["in", "out"]
+DIRECTIONS: tuple[Direction, ...] = ("in", "out")
 Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
 
 
-@final
-class Shard:
-    """The part of a laid-out graph on one server; made by `cutting`. Arrays are shared: they are not to be written to.
+@dataclasses.dataclass(eq=False, kw_only=True)
+class AnyShard(abc.ABC):
+    """A shard, or the numbers of its rows and edges. Arrays are shared and read-only.
 
     Attributes:
         server: s.
-        first, last: rows of the laid-out graph that it owns; n = last - first.
-        first_edge, last_edge: ids of its in-edges in the laid-out graph.
-        bounds: its intervals in local rows, 0 … n; k + 1 numbers.
-        edge_bounds: their in-edges in local edges; k + 1 numbers.
-        incoming: its in-edges by target, n rows; neighbours 0 … n+G_in-1. Entry k is local edge k.
-        outgoing: its out-edges by source, n rows; neighbours 0 … n+G_out-1.
-        ghosts: by direction, their rows in the laid-out graph, int64 `[G]`, ascending.
-        ghost_bounds: by direction, int64 `[K+1]`: the ghosts that belong to interval k, of all servers' intervals, are
+        rows: First row of the laid-out graph that it owns, and the row after its last.
+        edges: Id of its first in-edge in the laid-out graph, and the id after its last.
+        bounds: Its intervals in local rows, 0 … n; k + 1 numbers.
+        edge_bounds: Their in-edges in local edges; k + 1 numbers.
+        incoming: Its in-edges by target, n rows; neighbours 0 … n+G_in-1. Entry k is local edge k.
+        outgoing: Its out-edges by source, n rows; neighbours 0 … n+G_out-1.
+        ghosts: By direction, their rows in the laid-out graph, int64 `[G]`, ascending.
+        ghost_bounds: By direction, int64 `[K+1]`: the ghosts that belong to interval k, of all servers' intervals, are
             `ghosts[ghost_bounds[k]:ghost_bounds[k+1]]`.
-        sends: by direction and own interval, `((peer, rows), …)`, peers ascending: the local rows of that interval, int64,
-            ascending, that the peer has as ghosts of that direction.
-        pushes: `((peer, rows), …)`, peers ascending: the local rows, int64, that a peer pushes partial sums for.
+        sends: By direction and own interval, `((peer, rows), …)`, peers ascending: the local rows of that interval,
+            int64, ascending, that the peer has as ghosts of that direction.
     """
 
-    def __init__(
-        self,
-        *,
-        server: int,
-        rows: tuple[int, int],
-        edges: tuple[int, int],
-        bounds: tuple[int, ...],
-        edge_bounds: tuple[int, ...],
-        incoming: Adjacency,
-        outgoing: Adjacency,
-        ghosts: dict[Direction, np.ndarray],
-        ghost_bounds: dict[Direction, np.ndarray],
-        sends: dict[Direction, Sends],
-        pushes: tuple[tuple[int, np.ndarray], ...],
-    ) -> None:
-        self.server = server
-        self.first, self.last = rows
-        self.first_edge, self.last_edge = edges
-        self.bounds = bounds
-        self.edge_bounds = edge_bounds
-        self.incoming = incoming
-        self.outgoing = outgoing
-        self.ghosts = ghosts
-        self.ghost_bounds = ghost_bounds
-        self.sends = sends
-        self.pushes = pushes
-        self._sources: dict[int, np.ndarray] = {}
-        self._compact: dict[int, Adjacency] = {}
-        self._transposed: dict[int, Adjacency] = {}
-        self._merge: Merge | None = None
+    server: int
+    rows: tuple[int, int]
+    edges: tuple[int, int]
+    bounds: tuple[int, ...]
+    edge_bounds: tuple[int, ...]
+    incoming: Adjacency
+    outgoing: Adjacency
+    ghosts: dict[Direction, np.ndarray]
+    ghost_bounds: dict[Direction, np.ndarray]
+    sends: dict[Direction, Sends]
 
-    @property
-    def num_rows(self) -> int:
-        """n, the rows that the server owns."""
-        return self.last - self.first
+    def __post_init__(self) -> None:
+        self.first, self.last = self.rows
+        self.first_edge, self.last_edge = self.edges
+        self.num_rows, self.num_intervals = self.last - self.first, len(self.bounds) - 1
 
-    @property
-    def num_intervals(self) -> int:
-        """k, the intervals of this server."""
-        return len(self.bounds) - 1
-
+    @abc.abstractmethod
     def unique_sources(self, interval: int) -> Int32[np.ndarray, " U"]:
         """The sources of an interval's in-edges, once each: local ids 0 … n+G_in-1, ascending, int32 `[U]`."""
-        self.compact(interval)
-        return self._sources[interval]
 
+    @abc.abstractmethod
     def compact(self, interval: int) -> Adjacency:
         """The in-edges of an interval by target: n_I rows, neighbours are places in `unique_sources`."""
-        if interval not in self._compact:
-            bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
-            neighbours = self.incoming.neighbours[bounds[0] : bounds[-1]]
-            sources, places = _numbered(neighbours, self.num_rows + len(self.ghosts["in"]))
-            self._sources[interval] = sources
-            self._compact[interval] = Adjacency(bounds - bounds[0], places)
-        return self._compact[interval]
 
+    @abc.abstractmethod
     def transposed(self, interval: int) -> Adjacency:
         """The in-edges of an interval by source: a row for each of `unique_sources`.
 
         Neighbours are rows of the interval, 0 … n_I-1, and `edges` its in-edges, 0 … e_I-1, both ascending inside a row.
         """
-        if interval not in self._transposed:
-            rows = self.compact(interval)
-            sources = len(self.unique_sources(interval))
-            self._transposed[interval] = Adjacency(*transpose(rows.offsets, rows.neighbours, sources))
-        return self._transposed[interval]
 
+    @abc.abstractmethod
     def block_counts(self, direction: Direction, interval: int) -> Int64[np.ndarray, " B"]:
-        """How many different rows of each block an interval reads by its edges of this direction.
+        """Number of different rows of each block that an interval reads by its edges of this direction.
 
         Blocks are the server's own intervals, then the ghosts that belong to an interval each, of intervals that have some.
         """
+
+    @abc.abstractmethod
+    def merge(self) -> AnyMerge:
+        """The way from partial sums to sums per source."""
+
+
+@final
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Shard(AnyShard):
+    """The part of a laid-out graph on one server; made by `cutting`.
+
+    Attributes:
+        pushes: `((peer, rows), …)`, peers ascending: the local rows, int64, that a peer pushes partial sums for.
+    """
+
+    pushes: tuple[tuple[int, np.ndarray], ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._numbered: dict[int, tuple[np.ndarray, Adjacency]] = {}
+        self._transposed: dict[int, Adjacency] = {}
+
+    def unique_sources(self, interval: int) -> Int32[np.ndarray, " U"]:
+        """See `AnyShard`."""
+        return self._interval(interval)[0]
+
+    def compact(self, interval: int) -> Adjacency:
+        """See `AnyShard`."""
+        return self._interval(interval)[1]
+
+    def transposed(self, interval: int) -> Adjacency:
+        """See `AnyShard`."""
+        if interval not in self._transposed:
+            sources, rows = self._interval(interval)
+            self._transposed[interval] = Adjacency(*transpose(rows.offsets, rows.neighbours, len(sources)))
+        return self._transposed[interval]
+
+    def block_counts(self, direction: Direction, interval: int) -> Int64[np.ndarray, " B"]:
+        """See `AnyShard`."""
         if direction == "in":
             read = self.unique_sources(interval)
         else:
@@ -220,20 +230,25 @@ class Shard:
         return np.bincount(np.searchsorted(starts, read, side="right") - 1, minlength=len(starts))
 
     def merge(self) -> Merge:
-        """How partial sums become sums per source."""
-        if self._merge is None:
-            self._merge = self._make_merge()
+        """See `AnyShard`."""
         return self._merge
 
-    def _make_merge(self) -> Merge:
+    def _interval(self, interval: int) -> tuple[Int32[np.ndarray, " U"], Adjacency]:
+        """The results of `unique_sources` and `compact`."""
+        if interval not in self._numbered:
+            bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
+            neighbours = self.incoming.neighbours[bounds[0] : bounds[-1]]
+            sources, places = ranked(neighbours, self.num_rows + len(self.ghosts["in"]))
+            self._numbered[interval] = sources.astype(np.int32), Adjacency(bounds - bounds[0], places)
+        return self._numbered[interval]
+
+    @cached_property
+    def _merge(self) -> Merge:
         parts = [self.unique_sources(interval) for interval in range(self.num_intervals)]
-        starts = _offsets([len(part) for part in parts])
+        starts = _offsets(parts)
         parts += [rows.astype(np.int32) for _, rows in self.pushes]
-        ends = _offsets([len(part) for part in parts])
-        received = tuple(
-            (peer, int(ends[self.num_intervals + i]), int(ends[self.num_intervals + i + 1]))
-            for i, (peer, _) in enumerate(self.pushes)
-        )
+        ends = _offsets(parts)[self.num_intervals :].tolist()
+        peers = [peer for peer, _ in self.pushes]
         ids = np.concatenate(parts)
         num_rows = self.num_rows + len(self.ghosts["in"])
         offsets, _, places = transpose(np.array([0, len(ids)], np.int64), ids, num_rows)
@@ -242,7 +257,7 @@ class Shard:
         owners = np.searchsorted(starts, places[of_ghosts[0] :], side="right") - 1
         return Merge(
             starts=starts,
-            received=received,
+            received=tuple(zip(peers, ends[:-1], ends[1:], strict=True)),
             size=len(ids),
             ghost_bounds=self.ghost_bounds["in"],
             contributors=Adjacency(of_ghosts - of_ghosts[0], owners.astype(np.int32)),
@@ -251,15 +266,73 @@ class Shard:
         )
 
 
-def _numbered(values: Int32[np.ndarray, " N"], size: int) -> tuple[Int32[np.ndarray, " U"], Int32[np.ndarray, " N"]]:
-    """The different values, ascending, and the place of each value among them; values are in 0 … size-1."""
-    seen = np.zeros(size, bool)
-    seen[values] = True
-    different = np.flatnonzero(seen).astype(np.int32)
-    place = np.empty(size, np.int32)
-    place[different] = np.arange(len(different), dtype=np.int32)
-    return different, place[values]
+@final
+class ShardSummary(AnyShard):
+    """Numbers of rows and edges of a shard.
+
+    Args:
+        offsets: By direction, the offsets of the edges of each local row, int64 `[n+1]`.
+        sends: By direction and own interval `((peer, number of rows), …)`.
+        reads: By direction and own interval, the numbers of `block_counts`: int64 `[k, B]`.
+        sources: Returns the offsets of the edges of each source of an interval, int64 `[U+1]`.
+        merge: Returns the result of `merge`.
+        **attributes: The other attributes of `AnyShard`, except `ghosts`.
+    """
+
+    def __init__(
+        self,
+        *,
+        offsets: Mapping[Direction, np.ndarray],
+        ghost_bounds: dict[Direction, np.ndarray],
+        sends: Mapping[Direction, Sequence[Sequence[tuple[int, int]]]],
+        reads: Mapping[Direction, np.ndarray],
+        sources: Callable[[int], np.ndarray],
+        merge: Callable[[], AnyMerge],
+        **attributes: Any,
+    ) -> None:
+        super().__init__(
+            incoming=_adjacency(offsets["in"]),
+            outgoing=_adjacency(offsets["out"]),
+            ghosts={way: hollow((int(bounds[-1]),), np.int64) for way, bounds in ghost_bounds.items()},
+            ghost_bounds=ghost_bounds,
+            sends={
+                way: tuple(tuple((peer, hollow((count,), np.int64)) for peer, count in one) for one in found)
+                for way, found in sends.items()
+            },
+            **attributes,
+        )
+        self._reads, self._sources, self._make_merge = reads, sources, merge
+
+    def unique_sources(self, interval: int) -> np.ndarray:
+        """See `AnyShard`."""
+        return hollow((int(self._reads["in"][interval].sum()),), np.int32)
+
+    def compact(self, interval: int) -> Adjacency:
+        """See `AnyShard`."""
+        bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
+        return _adjacency(bounds - bounds[0])
+
+    def transposed(self, interval: int) -> Adjacency:
+        """See `AnyShard`."""
+        return _adjacency(self._sources(interval))
+
+    def block_counts(self, direction: Direction, interval: int) -> np.ndarray:
+        """See `AnyShard`."""
+        found: np.ndarray = self._reads[direction][interval]
+        return found
+
+    @cached_property
+    def _merge(self) -> AnyMerge:
+        return self._make_merge()
+
+    def merge(self) -> AnyMerge:
+        """See `AnyShard`."""
+        return self._merge
 
 
-def _offsets(lengths: list[int]) -> Int64[np.ndarray, " R1"]:
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+def _adjacency(offsets: np.ndarray) -> Adjacency:
+    return Adjacency(offsets, hollow((int(offsets[-1]),), np.int32))
+
+
+def _offsets(parts: Sequence[np.ndarray]) -> Int64[np.ndarray, " R1"]:
+    return np.cumsum([0, *map(len, parts)], dtype=np.int64)

@@ -149,8 +149,7 @@ def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0
 def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) -> dict[str, np.ndarray]:
     """Masks of one split; a mask may hold K splits, `[V, K]` or `[K, V]`, and a mask `[V]` belongs to all of them.
 
-    Raises:
-        GraphError: `split`, 0 … K-1, is missing or out of range, or K = V.
+    Raises a GraphError if `split`, 0 … K-1, is missing or out of range, or K = V.
     """
     found, count = {}, 1
     for name, mask in masks.items():
@@ -172,11 +171,7 @@ def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) ->
 
 
 def default_split(name: str, labels: np.ndarray, seed: int) -> Split:
-    """Split the labelled vertices of data without masks, by class if labels are classes, and log that.
-
-    Raises:
-        GraphError: The seed is negative.
-    """
+    """Split the labelled vertices of data without masks, by class if labels are classes, and log that."""
     _LOG.warning(
         "%s has no masks: %.0f %% of its labelled vertices train, %.0f %% validate and %.0f %% test (split_seed=%d); give "
         "masks, or use Dataset.with_split, for another split",
@@ -188,20 +183,12 @@ def default_split(name: str, labels: np.ndarray, seed: int) -> Split:
 
 
 def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
-    """0 … count-1 in an order drawn from a seed.
-
-    Raises:
-        GraphError: the seed is negative.
-    """
+    """0 … count-1 in an order drawn from a seed; a GraphError if it is negative."""
     return np.concatenate(list(_random_order(count, seed)))
 
 
 def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N"]]:
-    """Disjoint parts of the places 0 … count-1, spread evenly over them: round(fraction·count) places each.
-
-    Raises:
-        GraphError: Fractions out of range.
-    """
+    """Disjoint parts of the places 0 … count-1, spread evenly over them: round(fraction·count) places each."""
     parts = part_of(np.arange(count), fractions)
     return [np.flatnonzero(parts == number) for number in range(len(fractions))]
 
@@ -209,10 +196,8 @@ def shares(count: int, fractions: Sequence[float]) -> list[Int64[np.ndarray, " N
 def part_of(places: Int64[np.ndarray, " N"], fractions: Sequence[float]) -> Int8[np.ndarray, " N"]:
     """The part of each place, if parts are spread evenly over all places; -1 for none.
 
-    Of any run of n places a part gets its fraction of n, to within about one.
-
-    Raises:
-        GraphError: Fractions out of range.
+    Of any run of n places a part gets its fraction of n, to within about one. Raises a GraphError for fractions out of
+    range.
     """
     if not (all(0 <= part <= 1 for part in fractions) and 0 < sum(fractions) <= 1 + 1e-9):
         raise GraphError(f"split fractions must be in 0 … 1 and add up to at most 1, got {tuple(fractions)}")
@@ -292,8 +277,8 @@ _CHUNK = 1 << 16  # words that are drawn at a time: they stay in a core's cache
 def random_order(generator: Callable[[], np.random.BitGenerator], count: int) -> Iterator[Int64[np.ndarray, " N"]]:
     """0 … count-1 in ascending order of random words, equal ones in their own order, in consecutive pieces.
 
-    The generator returns the stream from its beginning; its raw word i belongs to number i. NumPy promises that raw words
-    never change, and does not for its permutations.
+    The generator returns the stream from its beginning; its raw word i belongs to number i. NumPy promises that raw
+    words never change, and does not for its permutations.
     """
     pieces = math.ceil(count / _PIECE)
     if pieces <= 1:

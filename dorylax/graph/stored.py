@@ -17,9 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from dorylax.aligned import empty
-from dorylax.graph.mapped import check_state, map_file
+from dorylax.graph.cache import verified_once
+from dorylax.graph.mapped import State, check_state, map_file, state_of
 from dorylax.graph.validate import GraphError, check_room
-from dorylax.graph.verification import State, state_of, verified_once
 
 ALIGNMENT = 64
 """XLA uses arrays in place whose first byte lies on a multiple of this."""
@@ -46,9 +46,8 @@ class Place(NamedTuple):
 
     Attributes:
         stream: The file.
-        offset: Position of the first element in bytes.
-        dtype, shape: Type and shape; the elements are in C order.
-        crc32: CRC-32 of the elements, and of so many bytes before them as `header` says.
+        offset: Position of the first element in bytes; the elements, of `dtype` and `shape`, are in C order.
+        crc32: CRC-32 of the elements and of the `header` bytes before them.
     """
 
     stream: BinaryIO
@@ -79,16 +78,9 @@ class Place(NamedTuple):
 
 
 class StoredArrays(abc.ABC):
-    """Arrays on disk under their names; a context in which their files stay open.
+    """Arrays on disk under their `names`; a context in which their files stay open.
 
-    A `GraphError` that leaves the context gets the path in front.
-
-    Args:
-        path: Path of the folder or archive.
-        verify: Whether to compare arrays with their checksums.
-
-    Attributes:
-        names: Names of all arrays and values.
+    A `GraphError` that leaves the context gets the path in front. `verify` compares arrays with their checksums.
     """
 
     names: tuple[str, ...]
@@ -123,8 +115,7 @@ class StoredArrays(abc.ABC):
     def fetch(self, name: str) -> np.ndarray:
         """Return an array: memory-mapped and read-only if it is large, else in memory.
 
-        Raises:
-            GraphError: The array is missing, damaged, or does not fit in memory; the message names it.
+        Raises a GraphError that names the array if it is missing, damaged, or does not fit in memory.
         """
         with self._told(name):
             place = self._place(name)
@@ -152,11 +143,7 @@ class StoredArrays(abc.ABC):
         return place is not None and place.is_mappable
 
     def place(self, name: str) -> Place | None:
-        """Return the position of a verified array; None if it is compressed or in Fortran's order.
-
-        Raises:
-            GraphError: The array is missing or damaged.
-        """
+        """Return the position of a verified array; None if it is compressed or in Fortran's order. Raises as `fetch`."""
         with self._told(name):
             place = self._place(name)
             if place is not None:
@@ -164,11 +151,7 @@ class StoredArrays(abc.ABC):
             return place
 
     def check_unchanged(self) -> None:
-        """Compare the states of the files that were opened with their present states.
-
-        Raises:
-            ChangedFileError: A file was written to or replaced.
-        """
+        """Raise a ChangedFileError if a file that was opened has been written to or replaced."""
         for path, state in self._states.items():
             check_state(path, state)
 

@@ -15,16 +15,11 @@ from dorylax.graph.labels import Kind
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TaskData:
-    """What is trained on where examples are no vertices: a graph as a model sees it, and N examples.
+    """A graph as a model sees it, and N examples that are no vertices.
 
-    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` map the
-    examples to vertices.
-
-    Attributes:
-        kind: of the labels.
-        examples: Name of an example in messages.
-        of_task: Names of vertex inputs that the task makes. A model with `**kwargs` does not get them, because they are
-            missing in prediction.
+    Attributes are those of `Dataset`, but labels and masks have a row per example, and `vertex_inputs` map the examples
+    to vertices. `kind` is that of the labels, `examples` names an example in messages, and `of_task` names the vertex
+    inputs that the task makes: a model with `**kwargs` does not get them, because they are missing in prediction.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Graphs with other edges on the same vertices: coalesced, self-loops added or dropped, directions made symmetric.
 
-Each function returns a new graph, or the same one where there is nothing to change. Edges that stay keep their ids and their
-values; new edges get ids after all that were given out (`Graph.num_edge_ids`, N), in an order that memory order does not
-change. Layers do not need explicit self-loops: operators treat a missing loop as a term of their formula.
+Each function returns a new graph, or the same one where there is nothing to change. Edges that stay keep their ids and
+values; new edges get ids after all that were given out (`Graph.num_edge_ids`, N), in an order that memory order does
+not change. Layers do not need explicit self-loops: operators treat a missing loop as a term of their formula.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dorylax.graph.rows import (
     first_of_equals,
     offsets_without,
     positions_where,
+    ranked,
     rows_between,
     rows_with_loops,
 )
@@ -38,7 +39,6 @@ _Arguments = ParamSpec("_Arguments")
 def _in_users_order(
     change: Callable[Concatenate[AnyGraph, _Arguments], AnyGraph],
 ) -> Callable[Concatenate[AnyGraph, _Arguments], AnyGraph]:
-    """A change of graphs whose rows are in the user's order, for any: new ids and places follow the user's vertices."""
 
     @functools.wraps(change)
     def changed(graph: AnyGraph, /, *args: _Arguments.args, **options: _Arguments.kwargs) -> AnyGraph:
@@ -81,8 +81,8 @@ def with_self_loops(graph: AnyGraph, loop_data: Mapping[str, Any] | None = None)
 
     Args:
         graph: the graph.
-        loop_data: Values of the new edges for `edge_data`: a value for all, or one row for each vertex, `[V, …]`, in the
-            user's order. The new loop of v gets the id N + v.
+        loop_data: Values of the new edges for `edge_data`: a value for all, or one row for each vertex, `[V, …]`, in
+            the user's order. The new loop of v gets the id N + v.
 
     Raises:
         GraphError: edges have values and `loop_data` does not say what loops get, or says more.
@@ -185,8 +185,7 @@ def without_edge_ids(graph: AnyGraph) -> AnyGraph:
 def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph, Int64[np.ndarray, " E2"]]:
     """Some vertices, which no edge joins with the others; they and their edges keep their ids.
 
-    Returns:
-        The graph, and the places of its edges among the per-edge arrays of the whole; none if edges have no ids.
+    Returns the graph, and the places of its edges among the per-edge arrays of the whole; none if edges have no ids.
     """
     offsets, sources = graph.host_rows()
     kept = keep[sources]
@@ -194,7 +193,8 @@ def closed_part(graph: AnyGraph, keep: Bool[np.ndarray, " V"]) -> tuple[AnyGraph
     known: dict[str, Any] = {"without_edge_ids": True}
     places = np.zeros(0, np.int64)
     if graph.edge_ids_fit:
-        places, ranks = _ranked(_order(graph)[kept])
+        order = _order(graph)
+        places, ranks = ranked(order[kept], len(order))
         known = {"placed": BySlot(ranks), "edge_ids": _all_ids(graph)[places].astype(np.int32)}
     ids = np.arange(graph.num_vertices, dtype=np.int32) if graph.vertex_ids is None else np.asarray(graph.vertex_ids)
     part = assemble(
@@ -215,7 +215,7 @@ def _data(graph: CompressedGraph) -> EdgeData:
 
 
 def _keeps_ids(graph: CompressedGraph, num_ids: int, data: EdgeData) -> bool:
-    """Whether the changed graph, of ids 0 … `num_ids` - 1, has any; an error where it has values and can have none."""
+    """Whether the changed graph, of ids 0 … `num_ids` - 1, has any; an error if it has values and can have none."""
     require_ids_for(data, num_ids)
     return graph.edge_ids_fit and edge_ids_fit(num_ids)
 
@@ -230,22 +230,10 @@ def _all_ids(graph: CompressedGraph) -> Int64[np.ndarray, " E"]:
     return np.arange(graph.num_edges) if ids is None else np.asarray(ids, np.int64)
 
 
-def _ranked(places: Integer[np.ndarray, " N"]) -> tuple[Int64[np.ndarray, " N"], Int32[np.ndarray, " N"]]:
-    """Distinct places, ascending, and the rank of each."""
-    there = np.zeros(int(places.max(initial=-1)) + 1, bool)
-    there[places] = True
-    ranks = np.cumsum(there, dtype=np.int64) - 1
-    return np.flatnonzero(there), ranks[places].astype(np.int32)
-
-
 def part(graph: AnyGraph, keep: Bool[np.ndarray, " E"], data: EdgeData, **known: Any) -> AnyGraph:
     """The graph, in the user's order, of the edges whose slots are kept, which keep their ids.
 
-    Args:
-        graph: the graph, in the user's order.
-        keep: slot by slot.
-        data: values of all edges, in order of ids.
-        **known: what `assemble` need not find out.
+    `data` are values of all edges, in order of ids; `known` are properties that `assemble` need not detect.
     """
     offsets, sources = graph.host_rows()
     rows = offsets_without(offsets, np.flatnonzero(~keep)), sources[keep]
@@ -270,21 +258,21 @@ def _with_edges(
     new_ids: Callable[[Int64[np.ndarray, " n"]], Int64[np.ndarray, " n"]] | None = None,
     **known: Any,
 ) -> AnyGraph:
-    """The graph with other edges on the same vertices, some of which it had.
+    """The graph, in the user's order and with E edges, with other edges on the same vertices, some of which it had.
 
     Args:
-        graph: the graph, in the user's order; E edges.
-        rows: offsets and sources of the new edges.
-        places: for each of them the place it had, or E + the number of a new one; None: edges get no ids.
-        num_ids: ids that are given out then.
-        data: values of all edges that the graph had.
-        new_data: values of new edges by their numbers.
-        new_ids: ids of new edges by their numbers.
-        **known: what `assemble` need not find out.
+        graph: The graph.
+        rows: Offsets and sources of the new edges.
+        places: For each of them the place it had, or E + the number of a new one; None: edges get no ids.
+        num_ids: Number of ids given out then.
+        data: Values of all edges that the graph had.
+        new_data: Gives values of new edges by their numbers.
+        new_ids: Gives ids of new edges by their numbers.
+        **known: Properties that `assemble` need not detect.
     """
     if places is None:
         return assemble(type(graph), *rows, **known, without_edge_ids=True)
-    chosen, ranks = _ranked(places)
+    chosen, ranks = ranked(places, int(places.max(initial=-1)) + 1)
     kept, new = np.split(chosen, [np.searchsorted(chosen, graph.num_edges)])
     ids, values = _all_ids(graph)[kept], map_values(data, lambda array: array[kept])
     if new_data is not None and new_ids is not None:
@@ -303,11 +291,7 @@ def _with_edges(
 
 
 def _sums_of_equals(graph: CompressedGraph, name: str, values: np.ndarray, first: Bool[np.ndarray, " E"]) -> np.ndarray:
-    """Returns `values` with the sum over all equal edges at the first of each, in the same dtype.
-
-    Raises:
-        GraphError: a sum exceeds the dtype.
-    """
+    """Values with the sum over all equal edges at the first of each, in the same dtype; a GraphError if a sum exceeds it."""
     order, result = _order(graph), values.copy()
     firsts = np.flatnonzero(first)
     sums, wrong = sums_of_runs(values[order], firsts)

@@ -25,11 +25,7 @@ MAX_EDGE_IDS = 2**31 - 1
 
 
 class BySlot(NamedTuple):
-    """Places said slot by slot, as JAX carries them.
-
-    Attributes:
-        places: the place of the edge in each slot, int32 `[E]`; None where slot k is place k.
-    """
+    """Place of the edge in each slot, int32 `[E]`, as JAX carries it; None where slot k is place k."""
 
     places: Any = None
 
@@ -51,12 +47,10 @@ def transpose(
     *,
     with_positions: bool = True,
 ) -> tuple[Int64[np.ndarray, " C1"], Int32[np.ndarray, " E"], Int32[np.ndarray, " E"] | None]:
-    """Rows by the other end.
+    """Rows by the other end: `(offsets, neighbours, edges)`.
 
-    Returns:
-        `(offsets, neighbours, edges)` of the transposed structure. Neighbours are the rows the entries came from, ascending
-        inside a row; edges their positions, edge ids, so None past `MAX_EDGE_IDS` edges, and without `with_positions`
-        (which saves 3 of 8 bytes an edge in the sort).
+    Neighbours are the rows that the entries came from, ascending inside a row; `edges` are their positions, edge ids:
+    None past `MAX_EDGE_IDS` edges, and without `with_positions` (which saves 3 of 8 bytes an edge in the sort).
     """
     from scipy.sparse import csr_array
 
@@ -100,11 +94,10 @@ def compress(
     *,
     with_positions: bool = True,
 ) -> tuple[Int64[np.ndarray, " V1"], Int32[np.ndarray, " E"], Integer[np.ndarray, " E"]]:
-    """Rows by target, sources ascending inside a row; equal edges keep their order.
+    """Rows by target, sources ascending inside a row, equal edges in their order: `(offsets, sources, positions)`.
 
-    Returns:
-        `(offsets, sources, positions)`: positions are those of the entries in the arguments, int32 (int64 past 2³¹ edges;
-        zeros, int8, without `with_positions`).
+    Positions are those of the entries in the arguments, int32 (int64 past 2³¹ edges; zeros, int8, without
+    `with_positions`).
     """
     from scipy.sparse import coo_array
 

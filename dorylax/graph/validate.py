@@ -1,8 +1,7 @@
 """Checks of users' arrays: pure functions that pass, or raise a `GraphError` naming array, position and value.
 
-`check_room` and `check_disk` compare sizes with the memory and the disk before these are used.
-
-Builders and `Dataset` call these; nothing below the builders checks again. Checks read large arrays span by span.
+`check_room` and `check_disk` compare sizes with the memory and the disk before these are used. Builders and `Dataset`
+call the checks, nothing below the builders checks again. Checks read large arrays span by span.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import errno
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -32,11 +31,7 @@ class GraphError(DorylaxError, ValueError):
 
 
 def as_integers(name: str, values: npt.ArrayLike) -> np.ndarray:
-    """`values` as a one-dimensional integer array, without a copy where it is one already.
-
-    Raises:
-        GraphError: it has another number of dimensions or another kind of elements.
-    """
+    """Return a one-dimensional integer array, without a copy of one. Raises a GraphError for other shapes or elements."""
     array = values if isinstance(values, np.ndarray) else np.asarray(values)
     if array.ndim != 1:
         raise GraphError(f"{name} must be one-dimensional, got shape {array.shape}")
@@ -103,18 +98,14 @@ def check_numbers(name: str, array: np.ndarray, axes: str) -> None:
 
 
 def check_finite(name: str, matrix: np.ndarray, remedy: str = "replace or drop it") -> None:
-    """No NaN, no infinity, in `[V, …]`; `remedy` says what to do about one."""
-    for start, stop in row_spans(matrix):
-        finite = np.isfinite(matrix[start:stop])
-        if not finite.all():
-            _raise_at(name, matrix, np.argwhere(~finite)[0], start, f"is not finite: {remedy}")
+    """No NaN, no infinity, in `[V, …]`; `remedy` is the advice."""
+    _check_elements(name, matrix, np.isfinite, f"is not finite: {remedy}")
 
 
 def as_held(name: str, array: np.ndarray, dtype: npt.DTypeLike, remedy: str = "replace or drop it") -> np.ndarray:
-    """`array` as bool, int32 or float32, without a copy where it is that already.
+    """Return an array as bool, int32 or float32, without a copy of one that is that already.
 
-    Raises:
-        GraphError: A number is not finite, or does not fit; `remedy` says what to do about the former.
+    Raises a GraphError if a number is not finite (`remedy` is the advice), or does not fit.
     """
     if dtype == np.int32 and array.dtype != np.int32 and array.size:
         for extreme in (int(array.min()), int(array.max())):
@@ -129,11 +120,8 @@ def as_held(name: str, array: np.ndarray, dtype: npt.DTypeLike, remedy: str = "r
 
 def check_binary(name: str, matrix: np.ndarray) -> None:
     """Every element is 0 or 1."""
-    for start, stop in row_spans(matrix):
-        chunk = matrix[start:stop]
-        binary = (chunk == 0) | (chunk == 1)
-        if not binary.all():
-            _raise_at(name, matrix, np.argwhere(~binary)[0], start, "is neither 0 nor 1, as multi-label labels must be")
+    fault = "is neither 0 nor 1, as multi-label labels must be"
+    _check_elements(name, matrix, lambda part: (part == 0) | (part == 1), fault)
 
 
 def check_disjoint(masks: Mapping[str, np.ndarray]) -> None:
@@ -153,21 +141,22 @@ def check_permutation(name: str, order: np.ndarray, size: int) -> None:
     check_range(name, order, size, "num_vertices")
     there = np.zeros(size, bool)
     there[order] = True
-    if there.all():
-        return
-    seen = np.full(size, -1, np.int64)
-    seen[order] = np.arange(size)  # the last position of each value wins
-    repeated = np.flatnonzero(seen[order] != np.arange(size))
-    if repeated.size:
-        k = int(repeated[0])
+    if not there.all():
+        seen = np.full(size, -1, np.int64)
+        seen[order] = np.arange(size)  # the last position of each value wins
+        k = int(np.flatnonzero(seen[order] != np.arange(size))[0])
         raise GraphError(
             f"{name}[{k}] = {order[k]} is repeated at {name}[{seen[order[k]]}]: must list every vertex exactly once"
         )
 
 
-def _raise_at(name: str, matrix: np.ndarray, index: np.ndarray, start: int, fault: str) -> None:
-    position = (start + int(index[0]), *(int(i) for i in index[1:]))
-    raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")
+def _check_elements(name: str, matrix: np.ndarray, is_right: Callable[[np.ndarray], np.ndarray], fault: str) -> None:
+    for start, stop in row_spans(matrix):
+        right = is_right(matrix[start:stop])
+        if not right.all():
+            row, *columns = np.argwhere(~right)[0].tolist()
+            position = (start + row, *columns)
+            raise GraphError(f"{name}[{', '.join(map(str, position))}] = {matrix[position]} {fault}")
 
 
 def gibibytes(size: int) -> str:
@@ -179,9 +168,6 @@ def check_room(what: str, size: int) -> None:
     """Pass if a size in bytes fits the memory of the machine, of the control group, and of the address space.
 
     `what` is the subject of the message, which continues with "takes … GiB of memory"; it may be empty.
-
-    Raises:
-        GraphError: The size is larger.
     """
     limit = memory_limit()
     if limit is not None and size > limit.bytes:
@@ -193,8 +179,7 @@ def check_room(what: str, size: int) -> None:
 def check_disk(path: Path, size: int) -> None:
     """Pass if the disk of a path has room for a size in bytes.
 
-    Raises:
-        OSError: The disk has less room, or the parent folder is missing; the error names `path`.
+    Raises an OSError that names the path if the disk has less room, or the parent folder is missing.
     """
     with named(path):
         free = shutil.disk_usage(path.absolute().parent).free

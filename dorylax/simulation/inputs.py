@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.pipeline.setup import check_counts, layout_for
 from dorylax.simulation.scenario import Scenario
 from dorylax.trainer.from_config import prepare_data

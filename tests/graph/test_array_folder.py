@@ -16,7 +16,7 @@ import pytest
 from support.stored import contents
 
 from dorylax import Dataset, Graph, load
-from dorylax.graph import array_folder, stored, verification
+from dorylax.graph import array_folder, cache, stored
 from dorylax.graph.array_folder import FolderWriter, convert, open_arrays, write_arrays
 from dorylax.graph.mapped import ChangedFileError, check_unchanged
 from dorylax.graph.validate import GraphError
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(stored, "_LARGE", 64)
     monkeypatch.setattr(stored, "PIECE", 4096)
     monkeypatch.setattr(array_folder, "PIECE", 1000)
-    monkeypatch.setattr(verification, "_RESOLUTION", -1e9)
+    monkeypatch.setattr(cache, "_RESOLUTION", -1e9)
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "data"
 
@@ -257,7 +257,7 @@ def test_a_mapped_array_is_verified_once_per_state(folder: Path, monkeypatch: py
         GraphError, match=r"array x is damaged: the content of x\.npy is not what was written.*--no-verify"
     ):
         contents(folder)
-    monkeypatch.setattr(verification, "_RESOLUTION", 3.0)
+    monkeypatch.setattr(cache, "_RESOLUTION", 3.0)
     flip(folder / "x.npy", 500)
     reads.clear()
     for _ in range(2):

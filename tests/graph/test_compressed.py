@@ -1,16 +1,24 @@
-"""The contract: what a graph says about itself, as a pytree too, and offsets past 2³¹ and 2³² inside jit."""
+"""Graphs inside JAX, their sizes, and their degrees and normalisation."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import dorylax
 from dorylax import ops
-from dorylax.graph import Adjacency, Graph
+from dorylax.graph import Adjacency, Graph, GraphError, gcn_normalisation, in_degrees, out_degrees
 from dorylax.graph.compressed import as_int64
-from dorylax.graph.validate import GraphError
+from dorylax.graph.data_shape import DataShape, abstract_data
+from dorylax.graph.dataset import Dataset
+from dorylax.program.model.base import signature
+from dorylax.program.tracing.spec import DataSpec
 
 # Row lengths each below 2³¹, totals across 2³¹, 2³² and 2³³; also exactly on the borders.
 PAST_INT32 = np.array(
@@ -115,3 +123,123 @@ def test_without_edge_ids_only_these_are_gone(symmetric):
     np.testing.assert_array_equal(ops.gather(inside, jnp.arange(3.0)), ops.gather(whole, jnp.arange(3.0)))
     assert lean.without_edge_ids() is lean
     assert len(jax.tree.leaves(lean)) == len(jax.tree.leaves(whole)) - 2  # slots of reversed edges, places of slots
+
+
+def _directed() -> Dataset:
+    rng = np.random.default_rng(0)
+    data = dorylax.load("communities", size="tiny")
+    graph = Graph.from_coo(rng.integers(0, 1000, 5000), rng.integers(0, 1000, 5000), 1000)
+    indicators = np.eye(4, dtype=np.float32)[data.labels]
+    return dataclasses.replace(data, graph=graph, labels=indicators, multilabel=True)
+
+
+def _targets() -> Dataset:
+    data = dorylax.load("communities", size="tiny")
+    edges = {"weight": np.ones(data.graph.num_edges), "flag": np.ones((data.graph.num_edges, 3), bool)}
+    pos = {"pos": np.ones((1000, 2, 3)), "id": np.arange(1000)}
+    return Dataset("targets", data.graph, data.features, data.features[:, :5], vertex_inputs=pos, edge_inputs=edges)
+
+
+@pytest.fixture(params=["symmetric", "reordered", "directed, multi-label", "targets, further inputs"])
+def data(request: pytest.FixtureRequest) -> Dataset:
+    if request.param.startswith("targets"):
+        return _targets()
+    if request.param.startswith("directed"):
+        return _directed()
+    found = dorylax.load("communities", size="tiny")
+    return found.reorder(np.arange(1000)[::-1]) if request.param == "reordered" else found
+
+
+def test_a_copy_has_the_bytes_of_the_arrays(data: Dataset) -> None:
+    masks, further = (data.train_mask, data.val_mask, data.test_mask), (data.vertex_inputs, data.edge_inputs)
+    leaves = jax.tree.leaves((data.graph, data.features, data.labels, masks, further))
+    assert sum(DataShape.of(data).copy().values()) == sum(np.asarray(leaf).nbytes for leaf in leaves)
+
+
+def test_what_is_traced_on_shapes_is_what_would_be_traced_on_the_data(data: Dataset) -> None:
+    abstract = abstract_data(DataShape.of(data))
+    real, found = (
+        (one.graph, one.features, one.labels, one.vertex_inputs, one.edge_inputs) for one in (data, abstract)
+    )
+    assert signature(found) == signature(real)
+    assert (abstract.num_classes, abstract.multilabel) == (data.num_classes, data.multilabel)
+    assert DataSpec.of(abstract) == DataSpec.of(data)
+
+
+def test_past_2_to_the_31_edges_there_are_no_ids() -> None:
+    shape = DataShape(10, 2**31, 4, 2)
+    assert "order of reversed edges" not in shape.copy()
+    assert not abstract_data(shape).graph.edge_ids_fit
+
+
+FEW = settings(max_examples=50, deadline=None)
+
+PAIRS = st.integers(1, 7).flatmap(
+    lambda v: st.tuples(st.just(v), st.lists(st.tuples(st.integers(0, v - 1), st.integers(0, v - 1)), max_size=25))
+)
+
+
+def _graph(case) -> Graph:
+    v, pairs = case
+    return Graph.from_coo([a for a, _ in pairs], [b for _, b in pairs], v)
+
+
+def _rows(graph: Graph) -> np.ndarray:
+    return np.repeat(np.arange(graph.num_vertices), np.diff(graph.incoming.offsets))
+
+
+def _ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """Target and source of each edge, in order of edge ids."""
+    slots = slice(None) if graph.edge_order is None else np.argsort(graph.edge_order)
+    return _rows(graph)[slots], graph.incoming.neighbours[slots]
+
+
+@FEW
+@given(PAIRS, st.booleans())
+def test_degrees_count_edges(case, both_ways):
+    graph = _graph(case)
+    graph = graph.symmetrise() if both_ways else graph
+    v = graph.num_vertices
+    np.testing.assert_array_equal(in_degrees(graph), np.bincount(_rows(graph), minlength=v))
+    np.testing.assert_array_equal(out_degrees(graph), np.bincount(graph.incoming.neighbours, minlength=v))
+    np.testing.assert_array_equal(out_degrees(graph), np.diff(graph.outgoing.offsets))
+
+
+@FEW
+@given(PAIRS, st.booleans(), st.integers(0, 99))
+def test_gcn_normalisation_is_the_matrix_formula(case, weighted, seed):
+    graph = _graph(case)
+    (rows, sources), v = _ends(graph), graph.num_vertices
+    weight = np.random.default_rng(seed).random(graph.num_edges) if weighted else None
+    matrix, loops = np.zeros((v, v)), np.zeros(v, bool)
+    np.add.at(matrix, (rows, sources), 1 if weight is None else weight)
+    loops[rows[rows == sources]] = True
+    matrix += np.diag(~loops)
+    scale = matrix.sum(1) ** -0.5
+    expected = scale[:, None] * matrix * scale[None, :]
+    got = gcn_normalisation(graph, weight)
+    actual = np.diag(got.loop_weight.astype(np.float64))
+    np.add.at(actual, (rows, sources), got.edge_weight)
+    np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    np.testing.assert_allclose(got.scale, scale, rtol=1e-6)
+    assert {got.scale.dtype, got.edge_weight.dtype, got.loop_weight.dtype} == {np.dtype(np.float32)}
+
+
+def test_a_vertex_whose_weights_are_all_zero_has_scale_zero():
+    graph = Graph.from_coo([0, 1], [0, 1])
+    got = gcn_normalisation(graph, np.array([0.0, 4.0]))
+    assert got.scale.tolist() == [0.0, 0.5]
+    assert got.edge_weight.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ([1.0], r"edge_weight has length 1: expected 2, one per edge"),
+        ([1.0, np.nan], r"edge_weight\[1\] = nan is not finite"),
+        ([1.0, -2.0], r"edge_weight\[1\] = -2\.0 is negative"),
+    ],
+)
+def test_bad_weights(weight, message):
+    with pytest.raises(GraphError, match=message):
+        gcn_normalisation(Graph.from_coo([0, 1], [1, 0]), np.array(weight))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.graphs import summary_of
 
 from dorylax.graph import Graph
 from dorylax.graph.cutting import Cutting
@@ -13,7 +14,6 @@ from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.graph.partition import Layout
 from dorylax.graph.partition.simple import even_bounds
 from dorylax.graph.shard import MergeSummary, Shard
-from dorylax.graph.shard_summary import ShardSummary
 
 
 @given(
@@ -129,7 +129,7 @@ def test_numbers_are_those_of_a_graph_of_these_degrees(degree):
     """Of a random graph with equal expected degrees."""
     vertices, servers, intervals = 6000, 3, 2
     graph = _graph(vertices, degree, spread=0.0)
-    real = [ShardSummary.of(shard) for shard in _cut(graph, servers, intervals)]
+    real = [summary_of(shard) for shard in _cut(graph, servers, intervals)]
     made = DegreeStatistics(vertices, graph.num_edges, spread=0.0).shards(servers, intervals)
     for one, other in zip(real, made, strict=True):
         assert len(other.ghosts["in"]) == pytest.approx(len(one.ghosts["in"]), rel=0.02)

@@ -73,10 +73,7 @@ def test_further_inputs_and_archives(tmp_path) -> None:
     [
         ({"graphs": []}, "at least one graph"),
         ({"graphs": [FIRST, Graph.from_coo([], [], 0), LAST]}, "graph 1 has no vertex, so nothing is known of it"),
-        (
-            {"graphs": [FIRST, Graph.from_coo([0], [0], 1), LAST]},
-            r"edges of graph 1 have \[\], those of graph 0 \[",
-        ),
+        ({"graphs": [FIRST, Graph.from_coo([0], [0], 1), LAST]}, r"edges of graph 1 have \[\], those of graph 0 \["),
         ({"graphs": [FIRST.reorder([2, 1, 0]), ALONE, LAST]}, "graph 0 was reordered"),
         ({"features": FEATURES[:2]}, "features has length 2: expected 3"),
         ({"features": [FEATURES[0], FEATURES[0], FEATURES[2]]}, r"features\[1\] has length 3: expected 1"),

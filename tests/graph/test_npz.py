@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dorylax.graph import stored, validate, verification
+from dorylax.graph import cache, stored, validate
 from dorylax.graph.array_names import read_features
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.graph import Graph
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 def mapped(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An archive as earlier versions wrote it: members are aligned, and a list of checksums is the last one."""
     monkeypatch.setattr(stored, "_LARGE", 256)
-    monkeypatch.setattr(verification, "_RESOLUTION", -1e9)
+    monkeypatch.setattr(cache, "_RESOLUTION", -1e9)
     monkeypatch.setenv("DORYLAX_CACHE", str(path.parent / "cache"))
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in (("x", np.arange(2000)), ("y", np.arange(3000))):

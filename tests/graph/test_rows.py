@@ -1,4 +1,4 @@
-"""Passes over entries, span by span, against whole-array NumPy."""
+"""Passes over rows, span by span, counting sorts, and hashes of edges against whole-array NumPy."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from itertools import chain
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dorylax.graph import rows
+from dorylax.graph import Graph, assemble, rows
+from dorylax.graph.transpose import compress, transposed_positions
 
 FEW = settings(max_examples=50, deadline=None)
 
@@ -75,3 +76,66 @@ def test_an_error_is_raised_in_its_place_and_nothing_more_is_begun() -> None:
         next(results)
     assert max(begun) < 10
     assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
+
+
+PAIRS = st.integers(1, 9).flatmap(
+    lambda v: st.tuples(st.just(v), st.lists(st.tuples(st.integers(0, v - 1), st.integers(0, v - 1)), max_size=40))
+)
+
+
+def _arrays(pairs: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    both = np.array(pairs, np.int32).reshape(-1, 2)
+    return both[:, 0].copy(), both[:, 1].copy()
+
+
+@FEW
+@given(PAIRS, st.integers(1, 12))
+def test_transposed_positions_of_symmetric_rows_span_by_span(case, span):
+    v, pairs = case
+    sources, targets = _arrays(pairs)
+    offsets, neighbours, _ = compress(np.concatenate([sources, targets]), np.concatenate([targets, sources]), v)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dorylax.graph.transpose.SPAN", span)
+        positions = transposed_positions(offsets, neighbours)
+    assert positions.dtype == np.int32
+    np.testing.assert_array_equal(positions, np.argsort(neighbours, kind="stable"))
+
+
+SMALL_PAIRS = st.integers(1, 5).flatmap(
+    lambda v: st.tuples(st.just(v), st.lists(st.tuples(st.integers(0, v - 1), st.integers(0, v - 1)), max_size=12))
+)
+
+
+@FEW
+@given(SMALL_PAIRS, st.booleans())
+@example((3, [(0, 1), (1, 2), (2, 0)]), False)  # as many in-edges as out-edges at each vertex
+def test_symmetry_and_self_loops_are_those_of_the_matrix(case, both_ways):
+    v, pairs = case
+    if both_ways:
+        pairs = pairs + [(b, a) for a, b in pairs]
+    matrix = np.zeros((v, v), int)
+    for source, target in pairs:
+        matrix[target, source] += 1
+    graph = Graph.from_coo([a for a, _ in pairs], [b for _, b in pairs], v)
+    assert graph.symmetric == (matrix == matrix.T).all()
+    loops = matrix.diagonal() > 0
+    assert graph.self_loops == ("all" if loops.all() else "some" if loops.any() else "none")
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20)
+
+
+def _hashes(edges: list[tuple[int, int]]) -> tuple[int, int]:
+    pairs = np.array(edges, np.int64).reshape(-1, 2)
+    rows = Graph.from_coo(pairs[:, 0], pairs[:, 1], 6).incoming
+    return assemble.edge_fingerprint(rows.offsets, rows.neighbours)
+
+
+@given(EDGES, EDGES)
+def test_equal_multisets_and_only_these_have_equal_hashes_in_spans_of_any_length(edges, others):
+    assert (_hashes(edges) == _hashes(others)) == (sorted(edges) == sorted(others))
+    assert _hashes([(v, u) for u, v in edges]) == _hashes(edges)[::-1]
+    whole = _hashes(edges)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assemble, "_SPAN", 5)
+        assert _hashes(edges) == whole

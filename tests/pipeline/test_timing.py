@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from support.graphs import summary_of
 from support.pipelines import MODELS, make_pipeline, messy_data, one_compilation
 
 from dorylax.cost import INSTANCES, Cluster, clusters
-from dorylax.graph.shard_summary import ShardSummary
 from dorylax.pipeline import config as config_module
 from dorylax.pipeline import setup, timing
 from dorylax.pipeline.config import PipelineConfig
@@ -116,7 +116,7 @@ def test_counts_are_all_it_needs(model, mode):
     config = PipelineConfig(clock="virtual", servers=3, intervals=2, edge_chunk=EDGE_CHUNK, **mode)
     data = messy_data(32, 120)
     whole, parts = make_pipeline(model, data, config)
-    summaries = [ShardSummary.of(shard) for shard in whole.pieces]
+    summaries = [summary_of(shard) for shard in whole.pieces]
     with rented(CLUSTERS["contention"]):
         found = [told(timed_pipeline(parts, data, shards, config)) for shards in (whole.pieces, summaries)]
     assert found[0]._replace(losses=[]) == found[1]._replace(losses=[])

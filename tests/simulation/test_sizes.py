@@ -13,7 +13,7 @@ from dorylax.graph.cutting import Cutting
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.partition import Layout
 from dorylax.graph.partition.simple import even_bounds
-from dorylax.graph.shard_summary import AnyShard
+from dorylax.graph.shard import AnyShard
 from dorylax.layers.registry import MODELS
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dorylax.graph.graph import Graph
+from dorylax.graph.shard import DIRECTIONS, Shard, ShardSummary
 
 
 def messy_graph(num_vertices: int = 20, num_edges: int = 50, seed: int = 0) -> Graph:
@@ -17,3 +18,16 @@ def messy_graph(num_vertices: int = 20, num_edges: int = 50, seed: int = 0) -> G
     sources[6:8] = targets[6:8]  # loops
     targets[8 : 8 + num_edges // 4] = 2  # a hub
     return Graph.from_coo(sources.astype(np.int64), targets.astype(np.int64), num_vertices=num_vertices)
+
+
+def summary_of(shard: Shard) -> ShardSummary:
+    """The numbers of a real shard, as simulations of timing have them."""
+    intervals, merge = range(shard.num_intervals), shard.merge()
+    return ShardSummary(
+        **{name: getattr(shard, name) for name in ("server", "rows", "edges", "bounds", "edge_bounds", "ghost_bounds")},
+        offsets={"in": shard.incoming.offsets, "out": shard.outgoing.offsets},
+        sends={way: [[(peer, len(rows)) for peer, rows in one] for one in found] for way, found in shard.sends.items()},
+        reads={way: np.stack([shard.block_counts(way, interval) for interval in intervals]) for way in DIRECTIONS},
+        sources=[shard.transposed(interval).offsets for interval in intervals].__getitem__,
+        merge=lambda: merge,
+    )

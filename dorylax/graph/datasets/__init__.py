@@ -1,6 +1,6 @@
 """Named data sets.
 
-`load("cora")` and its like. Built in is `communities` (generated, in sizes from tiny to the paper's graphs); published
+`load("cora")`, for example. Built in is `communities` (generated, in sizes from tiny to the paper's graphs); published
 are the planetoid, amazon, coauthor, reddit and OGB graphs, from `$DORYLAX_DATA` or by download. A family that is added
 is a module with `PUBLISHED` records (`base`), listed in `registry`.
 """

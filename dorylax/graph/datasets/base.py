@@ -15,6 +15,8 @@ from dorylax.errors import InputError
 from dorylax.near_matches import close
 
 DatasetError = InputError
+Reader = Callable[[Mapping[str, Path]], dict[str, Any]]
+"""Makes the arguments of `Dataset` from files under their names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Source:
     Attributes:
         path: Its path below the cache directory, `family/file`.
         url: Its address.
-        sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the first
-            copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
+        sha256: SHA-256 of its bytes, 64 hexadecimal digits; None if the publisher states none: then the hash of the
+            first copy is recorded in `file.sha256`, and later ones must agree (trust on first use).
     """
 
     path: str
@@ -35,7 +37,7 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """The numbers of a data set: V vertices, E directed edges, F features, C classes."""
+    """V vertices, E directed edges, F features and C classes of a data set."""
 
     num_vertices: int
     num_edges: int
@@ -52,8 +54,8 @@ class Published:
         summary: One line for people.
         size: Published numbers, edges in both directions.
         sources: Its files.
-        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`);
-            features as published, masks only if there is a public split.
+        read: Makes the arguments of `Dataset` from the files under their names (last part of `Source.path`); features
+            as published, masks only if there is a public split.
         slow: Whether the cache keeps the result, because reading takes long.
     """
 
@@ -61,20 +63,15 @@ class Published:
     summary: str
     size: Size
     sources: tuple[Source, ...]
-    read: Callable[[Mapping[str, Path]], dict[str, Any]]
+    read: Reader
     slow: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """A line of `describe()`.
+    """A line of `describe()`; `size` is None if only opening the file would tell, `size_name` is an option of `communities`.
 
-    Attributes:
-        name: Name for `load`.
-        size_name: For `communities`, the value of its option `size`.
-        summary: One line for people.
-        size: Numbers of the data set; None if only opening the file would tell.
-        origin: "built in", "DORYLAX_DATA", "cache" or "download".
+    `origin` is "built in", "DORYLAX_DATA", "cache" or "download".
     """
 
     name: str

@@ -44,12 +44,7 @@ _EDGE_STREAM, _PROPENSITY_STREAM, _ROUNDING_STREAM = 1, 2, 3
 
 
 class Rows(NamedTuple):
-    """Consecutive rows of a graph.
-
-    Attributes:
-        degrees: of each vertex, int64 `[n]`.
-        neighbours: of one vertex after the other, ascending for each, int32 `[Σ degrees]`.
-    """
+    """Consecutive rows: degrees int64 `[n]`, and neighbours of each vertex, ascending, int32 `[Σ degrees]`."""
 
     degrees: np.ndarray
     neighbours: np.ndarray
@@ -60,11 +55,11 @@ class BlockModel:
     """A degree-corrected stochastic block model with a given number of edges.
 
     Attributes:
-        communities: the community of each vertex, 0 … C-1, integers `[V]`.
+        communities: The community of each vertex, 0 … C-1, integers `[V]`.
         propensities: θ: expected degrees are proportional to these, integers ≥ 4, `[V]`.
         num_edges: E, directed edges: twice the number of undirected ones.
-        homophily: expected fraction of edges inside a community; what chance gives where that is more.
-        seed: of the random streams, ≥ 0.
+        homophily: Expected fraction of edges inside a community, if it is more than by chance.
+        seed: Seed of the random streams, ≥ 0.
     """
 
     communities: np.ndarray
@@ -89,11 +84,7 @@ class BlockModel:
         return Graph(offsets, sources, symmetric=True, self_loops="none", placed="source")
 
     def row_blocks(self, threads: int) -> Iterator[Rows]:
-        """Draws the graph that `sample` draws, block by block from its first row to its last.
-
-        Args:
-            threads: Number of threads; `drawing_bytes` estimates their memory.
-        """
+        """Draw the graph of `sample` block by block, from first row to last; `drawing_bytes` estimates the memory."""
         _ = self._arcs_per_block  # before the threads need it: each would make its own
         return in_order(self._rows, range(self._num_blocks), threads)
 
@@ -212,8 +203,8 @@ class _Block(NamedTuple):
     Attributes:
         first: vertex.
         vertices: by community, int32 `[n]`.
-        fours: of each four entries of the list: where in `vertices` the first one is, times 4, and how many of the four are
-            of the next one; of the smallest unsigned type, `[⌈Σθ / 4⌉]`.
+        fours: of each four entries of the list: where in `vertices` the first one is, times 4, and how many of the four
+            are of the next one; of the smallest unsigned type, `[⌈Σθ / 4⌉]`.
         start: where each community begins in the list; last entry: the whole list, 0. int64 `[C+1]`.
         size: how long it is there, int64 `[C+1]`.
         squares: sum of θ², int64 `[C+1]`.
@@ -266,11 +257,10 @@ class _Tiles(NamedTuple):
 
     Attributes:
         num_blocks: B.
-        rows: of each tile, int32 `[B(B+1)/2]`, ascending; columns ascend for each.
-        columns: Column of each tile, of the same shape.
-        begins: where a tile's entries begin in `groups` and `counts`, int64 `[B(B+1)/2 + 1]`.
-        groups: those that have vertices on both sides of the tile, int32.
-        counts: undirected edges of the group, int64.
+        rows, columns: Of each tile, int32 `[B(B+1)/2]`, ascending; columns ascend for each row.
+        begins: Where a tile's entries begin in `groups` and `counts`, int64 `[B(B+1)/2 + 1]`.
+        groups: Groups that have vertices on both sides of the tile, int32.
+        counts: Undirected edges of the group, int64.
     """
 
     num_blocks: int

@@ -75,16 +75,16 @@ class Options:
         average_degree: E / V, instead of `num_edges`; by default, that of the size.
         num_features: F.
         num_classes: C.
-        num_communities: K ≥ C; by default C. The class of community k is k mod C. In `order="community"` the more there are,
-            the nearer are neighbours: most are within V / K rows.
-        num_labelled: vertices that have a label, chosen at random; by default all, and as many as ogbn-papers100M has in
-            papers100m.
-        order: of the vertices: "random", or "community": those of a community follow each other, so that no pass that finds
-            communities and reorders vertices has to come after. They are different graphs of the same kind.
+        num_communities: K ≥ C; by default C. The class of community k is k mod C. In `order="community"` the more there
+            are, the nearer are neighbours: most are within V / K rows.
+        num_labelled: vertices that have a label, chosen at random; by default all, and as many as ogbn-papers100M has
+            in papers100m.
+        order: of the vertices: "random", or "community": those of a community follow each other, so that no pass that
+            finds communities and reorders vertices has to come after. They are different graphs of the same kind.
         homophily: fraction of edges inside a community, 1/K (none more than by chance) … 1.
         signal: distance of a class's features from the origin, in standard deviations of the noise.
-        label_noise: fraction of vertices that get a label at random: no model can do better than
-            1 - label_noise·(C-1)/C.
+        label_noise: fraction of vertices that get a label at random: no model can do better than 1 -
+            label_noise·(C-1)/C.
         degree_exponent: of the power law of degrees, > 1.
     """
 
@@ -104,12 +104,10 @@ class Options:
 
 
 def load(*, size: str = DEFAULT_SIZE, split_seed: int = 0, **options: Any) -> Dataset:
-    """Generates the data set of a size (a key of `SIZES`); options are fields of `Options`.
+    """Generate the data set of a size (a key of `SIZES`); options are fields of `Options`.
 
-    The split has 60 % training, 20 % validation and 20 % test vertices, by class.
-
-    Raises:
-        DatasetError: An unknown size or option, or a value that makes no graph.
+    The split has 60 % training, 20 % validation and 20 % test vertices, by class. Raises a DatasetError for an unknown
+    size or option, or a value that makes no graph.
     """
     drawn = Communities(size, split_seed, options)
     graph = drawn.block_model().sample()
@@ -130,16 +128,7 @@ def write(
     progress: Progress | None = None,
     **options: Any,
 ) -> None:
-    """Write the folder that saving `load`'s data set gives, part by part, in a few bytes a vertex; see `registry.generate`.
-
-    Args:
-        path: Path of the folder.
-        size: A key of `SIZES`.
-        split_seed: Seed of the split.
-        memory: Bytes that this process may take in all.
-        progress: Called with the progress.
-        options: Fields of `Options`.
-    """
+    """Write the folder that saving `load`'s data set gives, in a few bytes a vertex; see `registry.generate`."""
     check_target(path)
     drawn = Communities(size, split_seed, options)
     threads = _threads(drawn, memory)
@@ -198,14 +187,7 @@ def _threads(drawn: Communities, memory: int | None) -> int:
 
 @final
 class Communities:
-    """The data set of some arguments, part by part; arguments are those of `load`.
-
-    Attributes:
-        shape: Its numbers.
-
-    Raises:
-        DatasetError: An unknown size or option, or a value that makes no graph.
-    """
+    """The data set of some arguments, part by part; arguments and errors are those of `load`. `shape` has its numbers."""
 
     def __init__(self, size: str, split_seed: int, options: Mapping[str, Any]) -> None:
         if size not in SIZES:

@@ -23,8 +23,7 @@ def balanced_communities(
 ) -> UInt[np.ndarray, " V"]:
     """Communities of equal size (to within one vertex), in random order over the vertices or one after another.
 
-    Returns:
-        Of the smallest unsigned type, `[V]`.
+    The result has the smallest unsigned type, `[V]`.
     """
     small = np.min_scalar_type(num_communities - 1)
     if order == "community":
@@ -38,11 +37,7 @@ def balanced_communities(
 
 
 def noisy_labels(
-    communities: UInt[np.ndarray, " V"],
-    num_classes: int,
-    fraction: float,
-    seed: int,
-    num_labelled: int | None = None,
+    communities: UInt[np.ndarray, " V"], num_classes: int, fraction: float, seed: int, num_labelled: int | None = None
 ) -> Int32[np.ndarray, " V"]:
     """The class k mod C of each vertex' community k, or a random one with probability `fraction`.
 

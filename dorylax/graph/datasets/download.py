@@ -1,8 +1,8 @@
 """Published files: location, download and verification. Never asks for input.
 
-A download goes to `<file>.part` and is renamed when it is complete and its SHA-256 is right, so a file under its own name is
-complete. After an interruption, a cut connection or a full disk, the next call continues `<file>.part` with a Range request,
-and downloads it again if it is damaged. The modules of the formats interpret the files.
+A download goes to `<file>.part` and is renamed when it is complete and its SHA-256 is right, so a file under its own
+name is complete. After an interruption, the next call continues `<file>.part` with a Range request, and downloads it
+again if it is damaged. The modules of the formats interpret the files.
 """
 
 from __future__ import annotations
@@ -36,13 +36,9 @@ def is_cached(sources: Sequence[Source]) -> bool:
 
 
 def fetch(name: str, sources: Sequence[Source]) -> Mapping[str, Path]:
-    """Fetch all files of a data set into the cache, and verify them.
+    """Fetch all files of a data set into the cache, verify them, and return their paths by file name.
 
-    Returns:
-        The path of each file by its name (the last part of `Source.path`).
-
-    Warns:
-        UserWarning: Waits for another process that downloads to the same folder; names it.
+    Warns if it waits for another process that downloads to the same folder.
 
     Raises:
         RunError: A file can neither be found nor downloaded; the message lists every missing file, its address, its
@@ -104,7 +100,7 @@ def _transfer(url: str, part: Path, have: int) -> None:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-                # The server has no more: `part` is whole, or it is not this file and fails its check.
+                # The server sends nothing more: `part` is whole, or it is not this file and fails its check.
                 return
             raise
     with response:

@@ -35,11 +35,11 @@ _VALIDATION = 500
 
 
 def read(files: Mapping[str, Path]) -> dict[str, Any]:
-    """Reads the eight files.
+    """Read the eight files.
 
     Raises:
-        DatasetError: a file is not what its name says, or holds more than data.
-        GraphError: an edge to a vertex that does not exist, or features that do not fit in memory.
+        DatasetError: A file is not what its name says, or holds more than data.
+        GraphError: An edge to a vertex that does not exist, or features that do not fit in memory.
     """
     by_part = {name.split(".", 2)[2]: path for name, path in files.items()}
     y, ty, ally = (_one_hot(by_part[part]) for part in ("y", "ty", "ally"))
@@ -107,8 +107,7 @@ def _ids(path: Path) -> np.ndarray:
 class SparseRows:
     """Content of a pickled `csr_matrix`, unchecked; stands in for SciPy's class when a pickle asks for it.
 
-    Attributes:
-        arrays: `indptr`, `indices`, `data`, `_shape`, and what else was stored.
+    `arrays` holds `indptr`, `indices`, `data`, `_shape`, and whatever else was stored.
     """
 
     arrays: dict[str, Any]
@@ -165,8 +164,7 @@ class _Unpickler(pickle.Unpickler):
 def load(path: Path) -> Any:
     """The content of a pickle, text of Python 2 read as latin-1.
 
-    Raises:
-        DatasetError: It is not a pickle, or holds anything but arrays, dictionaries, lists and sparse rows.
+    Raises a DatasetError for anything but a pickle of arrays, dictionaries, lists and sparse rows.
     """
     with path.open("rb") as file:
         try:

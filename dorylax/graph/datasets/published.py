@@ -30,7 +30,7 @@ import numpy as np
 from dorylax.graph import npz
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.datasets import planetoid
-from dorylax.graph.datasets.base import DatasetError, Published, Size, Source
+from dorylax.graph.datasets.base import DatasetError, Published, Reader, Size, Source
 from dorylax.graph.features import dense_rows
 from dorylax.graph.graph import Graph
 
@@ -113,89 +113,69 @@ _SHCHUR = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
 _OGB = "http://snap.stanford.edu/ogb/data/nodeproppred/"
 
 
+_SHA256 = {
+    "shchur/amazon_electronics_photo.npz": "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a",
+    "shchur/amazon_electronics_computers.npz": "736ba1d9fd85eac2da83a5ad25c463f04b0031a6ca01563f90a7099d9e8ffb2c",
+    "shchur/ms_academic_cs.npz": "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
+    "shchur/ms_academic_phy.npz": "e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375",
+    "reddit/reddit.zip": "9a16353c28f8ddd07148fc5ac9b57b818d7911ea0fbe9052d66d49fc32b372bf",
+    "ogb/arxiv.zip": "49f85c801589ecdcc52cfaca99693aaea7b8af16a9ac3f41dd85a5f3193fe276",
+    "ogb/products.zip": "5ea0a112edaec2141c0a2a612dd4aed58df97ff3e1ab1a0ca8238f43cbbb50a8",
+}
+
+
+def _entry(name: str, summary: str, size: Size, read: Reader, url: str, *paths: str, slow: bool = False) -> Published:
+    """A data set of files that lie below `paths` in the cache, and under the same names below `url`."""
+    sources = tuple(Source(path, url + path.rpartition("/")[2], _SHA256.get(path)) for path in paths)
+    return Published(name, summary, size, sources, read, slow)
+
+
 def _citations(name: str, summary: str, size: Size) -> Published:
-    files = [f"ind.{name}.{part}" for part in planetoid.PARTS]
-    sources = tuple(Source(f"planetoid/{file}", _PLANETOID + file) for file in files)
-    return Published(name, summary, size, sources, planetoid.read)
+    return _entry(
+        name, summary, size, planetoid.read, _PLANETOID, *(f"planetoid/ind.{name}.{part}" for part in planetoid.PARTS)
+    )
 
 
-def _shchur(name: str, summary: str, size: Size, file: str, sha256: str) -> Published:
-    return Published(name, summary, size, (Source(f"shchur/{file}", _SHCHUR + file, sha256),), _read_shchur)
+def _shchur(name: str, summary: str, size: Size, file: str) -> Published:
+    return _entry(name, summary, size, _read_shchur, _SHCHUR, f"shchur/{file}")
 
 
+def _ogb(name: str, summary: str, size: Size, split: str) -> Published:
+    folder = name.removeprefix("ogbn-")
+    return _entry(
+        name, summary, size, functools.partial(_read_ogb, folder, split), _OGB, f"ogb/{folder}.zip", slow=True
+    )
+
+
+_BOUGHT, _WROTE = "products bought together, words of reviews", "authors who wrote together, keywords of papers"
 _ENTRIES = (
     _citations("cora", "citations between machine learning papers, words", Size(2_708, 10_556, 1_433, 7)),
     _citations("citeseer", "citations between computer science papers, words", Size(3_327, 9_228, 3_703, 6)),
     _citations("pubmed", "citations between papers on diabetes, TF-IDF of words", Size(19_717, 88_651, 500, 3)),
-    _shchur(
-        "amazon-photo",
-        "products bought together, words of reviews",
-        Size(7_650, 238_163, 745, 8),
-        "amazon_electronics_photo.npz",
-        "bdb1feb8e6ff42ee44024b04479145029c563fd42fc31bff80af20887ba0439a",
-    ),
-    _shchur(
-        "amazon-computers",
-        "products bought together, words of reviews",
-        Size(13_752, 491_722, 767, 10),
-        "amazon_electronics_computers.npz",
-        "736ba1d9fd85eac2da83a5ad25c463f04b0031a6ca01563f90a7099d9e8ffb2c",
-    ),
-    _shchur(
-        "coauthor-cs",
-        "authors who wrote together, keywords of papers",
-        Size(18_333, 163_788, 6_805, 15),
-        "ms_academic_cs.npz",
-        "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
-    ),
-    _shchur(
-        "coauthor-physics",
-        "authors who wrote together, keywords of papers",
-        Size(34_493, 495_924, 8_415, 5),
-        "ms_academic_phy.npz",
-        "e4d68468eba5fb8f6b280ffd406bd53e6e4295ba1dd2967d6fe99b978e4b3375",
-    ),
-    Published(
+    _shchur("amazon-photo", _BOUGHT, Size(7_650, 238_163, 745, 8), "amazon_electronics_photo.npz"),
+    _shchur("amazon-computers", _BOUGHT, Size(13_752, 491_722, 767, 10), "amazon_electronics_computers.npz"),
+    _shchur("coauthor-cs", _WROTE, Size(18_333, 163_788, 6_805, 15), "ms_academic_cs.npz"),
+    _shchur("coauthor-physics", _WROTE, Size(34_493, 495_924, 8_415, 5), "ms_academic_phy.npz"),
+    _entry(
         "reddit",
         "posts with a common commenter, word vectors",
         Size(232_965, 114_615_892, 602, 41),
-        (
-            Source(
-                "reddit/reddit.zip",
-                "https://data.dgl.ai/dataset/reddit.zip",
-                "9a16353c28f8ddd07148fc5ac9b57b818d7911ea0fbe9052d66d49fc32b372bf",
-            ),
-        ),
         _read_reddit,
+        "https://data.dgl.ai/dataset/",
+        "reddit/reddit.zip",
         slow=True,
     ),
-    *(
-        Published(
-            name,
-            summary,
-            size,
-            (Source(f"ogb/{folder}.zip", f"{_OGB}{folder}.zip", sha256),),
-            functools.partial(_read_ogb, folder, split),
-            slow=True,
-        )
-        for name, summary, size, folder, split, sha256 in (
-            (
-                "ogbn-arxiv",
-                "citations between papers (made undirected), word vectors, split by year",
-                Size(169_343, 2_315_598, 128, 40),
-                "arxiv",
-                "time",
-                "49f85c801589ecdcc52cfaca99693aaea7b8af16a9ac3f41dd85a5f3193fe276",
-            ),
-            (
-                "ogbn-products",
-                "products bought together, words of descriptions, split by sales rank",
-                Size(2_449_029, 123_718_152, 100, 47),
-                "products",
-                "sales_ranking",
-                "5ea0a112edaec2141c0a2a612dd4aed58df97ff3e1ab1a0ca8238f43cbbb50a8",
-            ),
-        )
+    _ogb(
+        "ogbn-arxiv",
+        "citations between papers (made undirected), word vectors, split by year",
+        Size(169_343, 2_315_598, 128, 40),
+        "time",
+    ),
+    _ogb(
+        "ogbn-products",
+        "products bought together, words of descriptions, split by sales rank",
+        Size(2_449_029, 123_718_152, 100, 47),
+        "sales_ranking",
     ),
 )
 PUBLISHED = {entry.name: entry for entry in _ENTRIES}

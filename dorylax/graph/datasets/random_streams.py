@@ -24,12 +24,7 @@ _AT_A_TIME = 1 << 15  # words: they stay in a core's cache
 
 
 class Stream:
-    """A stream of random words.
-
-    Args:
-        seed: the user's seed, ≥ 0.
-        key: Purpose of the stream: small integers ≥ 0; different keys give independent streams.
-    """
+    """A stream of random words of a user's seed ≥ 0; `key`, small integers ≥ 0, is its purpose: others are independent."""
 
     def __init__(self, seed: int, *key: int) -> None:
         self._of = seed, key

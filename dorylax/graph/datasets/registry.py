@@ -37,23 +37,23 @@ def load(
     known: Labels | None = None,
     **options: Any,
 ) -> Dataset:
-    """Return a named data set, one in a folder, or one made of an object of another library.
+    """Return a named data set, one in a folder, or one converted from an object of another library.
 
     A name is looked up in this order: a folder that dorylax wrote; the generator, for `communities`;
     `$DORYLAX_DATA/<name>`; the cache of downloads (`$DORYLAX_CACHE`, or the platform's cache directory); the network.
-    It never prompts.
+    The function never prompts.
 
     Args:
         name_or_path: One of `names()`, or the path of a folder (`Dataset.save`, `dorylax import`) or of an old `.npz`
             archive; or a PyG `Data`, a DGL or networkx graph, or a SciPy sparse matrix.
         split: Which split, 0 … K-1, where masks hold several.
-        split_seed: of the split (60 % training, 20 % validation, 20 % test, by class) of data that come without
-            masks; data with masks keep theirs.
+        split_seed: of the split (60 % training, 20 % validation, 20 % test, by class) of data that come without masks;
+            data with masks keep theirs.
         verify: Whether to compare arrays with their checksums; memory-mapped ones are compared once per state.
         known: As for `Dataset.from_folder`.
         options: of `communities`: `size="tiny"`, `seed=0`, `num_vertices=…`, …; see
-            `dorylax.graph.datasets.communities.Options`. For objects those of `Dataset.from_pyg` and the other
-            readers; for a matrix `features`, `labels`, masks, `num_classes` and `multilabel`.
+            `dorylax.graph.datasets.communities.Options`. For objects those of `Dataset.from_pyg` and the other readers;
+            for a matrix `features`, `labels`, masks, `num_classes` and `multilabel`.
 
     Returns:
         The data set; features as published, not normalised.
@@ -122,8 +122,8 @@ def generate(
     Args:
         name: "communities".
         path: Path of the folder; a folder that dorylax wrote is replaced.
-        memory: Limit of this process's memory, in bytes or as in "4GiB"; None for all that it may have. It determines the
-            number of threads; the result does not depend on it.
+        memory: Limit of this process's memory, in bytes or as in "4GiB"; None for all that it may have. It determines
+            the number of threads; the result does not depend on it.
         progress: Called with the number of bytes written, their total, and the kind of the last ones.
         options: Options as for `load`: `size="friendster"`, `seed=0`, `split_seed=0`, `order="community"`, …; see
             `dorylax.graph.datasets.communities.Options`.

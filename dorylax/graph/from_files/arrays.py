@@ -105,7 +105,7 @@ def append_arrays(
         ends: Other columns.
         as_end: Converts a piece of an end, given its first row.
         first: Number of the first column of values.
-        nonfinite: Whether values may be infinite or NaN; a GraphError names the first that may not.
+        nonfinite: Whether values may be infinite or NaN; else a GraphError names the first that is.
     """
     every = [*ends.values(), *arrays.values()]
     with database.transaction():
@@ -127,12 +127,7 @@ def append_arrays(
 
 
 def mapped_array(path: Path, shown_as: str | None = None) -> np.ndarray:
-    """Return the array in a .npy file, memory-mapped.
-
-    Raises:
-        GraphError: The file is damaged, or holds no array.
-        OSError: The file cannot be read.
-    """
+    """Return the array in a .npy file, memory-mapped. Raises a GraphError if the file is damaged, or holds no array."""
     shown_as = shown_as or str(path)
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -148,9 +143,7 @@ def mapped_array(path: Path, shown_as: str | None = None) -> np.ndarray:
 def member_array(path: Path, member: str) -> np.ndarray:
     """Return an array of an archive: memory-mapped if it is stored uncompressed, else read.
 
-    Raises:
-        GraphError: The archive is damaged, or lacks the array.
-        OSError: The file cannot be read.
+    Raises a GraphError if the archive is damaged, or lacks the array.
     """
     with open_npz(path) as archive:
         if member not in archive:

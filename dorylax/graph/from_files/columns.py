@@ -64,11 +64,7 @@ class EdgeFile(abc.ABC):
 
     @abc.abstractmethod
     def load(self, database: Database) -> None:
-        """Append all edges to the table `edges`.
-
-        Raises:
-            GraphError: A row is wrong, or the file is damaged.
-        """
+        """Append all edges to the table `edges`. Raises a GraphError if a row is wrong, or the file is damaged."""
 
     @abc.abstractmethod
     def where(self, database: Database, row: int) -> str:
@@ -76,11 +72,7 @@ class EdgeFile(abc.ABC):
 
 
 def roles(shown_as: str, columns: Sequence[str], wanted: Wanted) -> tuple[str, str, dict[str, np.dtype[Any] | None]]:
-    """Return the columns of sources, targets and values.
-
-    Raises:
-        GraphError: There is no such column.
-    """
+    """Return the columns of sources, targets and values. Raises a GraphError if there is no such column."""
     known = [one for one in columns if one != "-"]
     repeated = [one for one in known if known.count(one) > 1]
     if repeated:
@@ -105,8 +97,7 @@ def roles(shown_as: str, columns: Sequence[str], wanted: Wanted) -> tuple[str, s
 def checked_values(what: str, stored: np.dtype[Any], row: tuple[int, ...], dtype: np.dtype[Any] | None) -> Values:
     """Return the type that values are kept in.
 
-    Raises:
-        GraphError: They are no real numbers or truth values, or there are none for an edge.
+    Raises a GraphError if they are no real numbers or truth values, or there are none for an edge.
     """
     if 0 in row:
         raise GraphError(f"{what} has {list(row)} numbers per edge: expected at least one")

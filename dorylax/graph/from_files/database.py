@@ -38,13 +38,10 @@ class Database:
     """A database that this process alone uses; a context that closes it.
 
     Args:
-        folder: Existing folder for the database and its temporary files.
+        folder: Existing folder for the database and its temporary files; a GraphError refuses a path that is not UTF-8.
         memory: Limit of DuckDB's buffers in bytes.
         threads: Upper bound of the number of threads.
         progress: Called with the finished share (0 to 1) of a long statement, from another thread.
-
-    Raises:
-        GraphError: The path of the folder is not valid UTF-8.
     """
 
     def __init__(self, folder: Path, memory: int, threads: int, progress: Callable[[float], object]) -> None:
@@ -71,9 +68,7 @@ class Database:
     def link(self, path: Path) -> Path:
         """Give a file a name without characters that DuckDB takes for a pattern, in the folder of the database.
 
-        Raises:
-            GraphError: It is no regular file; a pipe, for example, cannot be read twice.
-            OSError: There is no such file.
+        Raises a GraphError if it is no regular file; a pipe, for example, cannot be read twice.
         """
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise GraphError(
@@ -116,8 +111,8 @@ class Database:
     def insert(self, table: str, query: str, required: Sequence[str]) -> int | None:
         """Append the rows of a query to a table, all or none.
 
-        Returns:
-            The position among these rows of the first that is NULL in a required column. The table then is unchanged.
+        Returns the position among these rows of the first that is NULL in a required column; the table then is
+        unchanged.
         """
         first = int(self.value(f"SELECT count(*) FROM {table}"))
         missing = " OR ".join(f"{column} IS NULL" for column in required)

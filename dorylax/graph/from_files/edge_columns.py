@@ -28,14 +28,7 @@ _LONGEST = 1024  # bytes of a name: the array holds every name as long as the lo
 
 
 class Shape(NamedTuple):
-    """What edges hold, and what becomes of equal ones.
-
-    Attributes:
-        values: Values of edges under their names.
-        ids: Whether edges have ids.
-        coalesce: What becomes of equal edges; False keeps all.
-        symmetrise: Whether each edge gets its reverse.
-    """
+    """Values of edges under their names, whether edges have ids, and the treatment of equal and reverse edges."""
 
     values: Mapping[str, Values]
     ids: bool = True
@@ -76,10 +69,10 @@ def number_vertices(
     """Make the table `numbered` of edges by vertex numbers, and the table `ids` of ids and their numbers; return V.
 
     Integers are numbered in ascending order. Names are numbered as they first occur in the edges, the source of an edge
-    before its target, and then in tables of vertices.
+    before its target, and then in tables of vertices. The table `edges` is dropped.
 
     Args:
-        database: Has the table `edges`, which is dropped.
+        database: Has the table `edges`.
         files: Files of edges, each with its number of edges.
         ids: Kind of the ends of edges.
         more: Queries for (id, row) of tables of vertices.
@@ -138,12 +131,10 @@ def write_edges(
 ) -> tuple[int, bool, str, bool]:
     """Write the arrays of a graph from the table `numbered`; `told` is called with the finished share.
 
-    Returns:
-        The number of edges, whether each comes with its reverse, which vertices have self-loops, whether edges have ids.
+    Returns the number of edges, whether each comes with its reverse, which vertices have self-loops, whether edges have
+    ids.
 
-    Raises:
-        GraphError: Edges have values and are more than have ids, or a sum exceeds its type.
-        OSError: The file system refuses.
+    Raises a GraphError if edges have values and are more than have ids, or a sum exceeds its type.
     """
     columns, taken = _Columns(folder, shape, num_vertices, num_given), 0
     for part in _whole_groups(_sorted(database, shape), shape):

@@ -1,6 +1,6 @@
 """Import graphs of any size: edges from files of several formats to the folder that `Graph.from_folder` reads.
 
-DuckDB reads and sorts the edges in a temporary folder beside the target. An interrupted import starts again.
+DuckDB reads and sorts the edges in a temporary folder next to the target. An interrupted import starts again.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dorylax.graph.from_files.vertices import (
     rows_said,
     write_vertices,
 )
+from dorylax.graph.mapped import state_of
 from dorylax.graph.validate import GraphError, check_num_vertices, check_printable, gibibytes
-from dorylax.graph.verification import state_of
 from dorylax.machine import cores, resident_bytes
 from dorylax.store.durable import work_folder
 
@@ -231,16 +231,15 @@ class _Teller:
 
 
 def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[str, Values]:
-    """Return the values of the edges, and add arrays that are given apart.
-
-    Raises:
-        GraphError: The files differ in them, or a name is not permitted.
-    """
+    """Return the values of the edges with arrays that are given apart; a GraphError if files differ or a name is bad."""
     values = dict(files[0].values)
     for file in files[1:]:
         if dict(file.values) != values:
-            told = [f"{one.shown} has {_told(one.values)}" for one in (files[0], file)]
-            raise GraphError(f"sources differ in what edges have: {told[0]}, {told[1]}: --values names those to take")
+            first, other = (
+                f"{one.shown} has {', '.join(f'{name} ({kept.dtype})' for name, kept in one.values.items()) or 'no values'}"
+                for one in (files[0], file)
+            )
+            raise GraphError(f"sources differ in what edges have: {first}, {other}: --values names those to take")
     for one, array in given.items():
         if one in values:
             raise GraphError(f"edges have {one!r} twice: of {files[0].shown} and of --edge-data")
@@ -249,10 +248,6 @@ def _values(files: Sequence[EdgeFile], given: Mapping[str, np.ndarray]) -> dict[
         if not one or one == "ids":
             raise GraphError(f"values of edges cannot be called {one!r}: the array edge_ids holds the ids of the edges")
     return values
-
-
-def _told(values: Mapping[str, Values]) -> str:
-    return ", ".join(f"{one} ({kept.dtype})" for one, kept in values.items()) or "no values"
 
 
 def _check_arguments(shape: Shape, num_vertices: int | None, wanted: Wanted) -> None:
@@ -298,11 +293,7 @@ def _sizes(shape: Shape, edges: int, num_vertices: int, wanted: Wanted) -> tuple
 
 
 def _with_room(path: Path, estimate: Estimate) -> Estimate:
-    """Return an estimate that the disk has room for.
-
-    Raises:
-        OSError: The disk has less room.
-    """
+    """Return an estimate that the disk has room for. Raises an OSError if it has less room."""
     size = estimate.temporary_bytes + estimate.folder_bytes
     if size > estimate.free_bytes:
         raise OSError(

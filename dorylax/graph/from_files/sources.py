@@ -16,8 +16,8 @@ from dorylax.graph.from_files.columns import EdgeFile, TableEdges
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
+from dorylax.graph.mapped import State, difference, state_of
 from dorylax.graph.validate import GraphError
-from dorylax.graph.verification import State, difference, state_of
 from dorylax.store.base import Location
 from dorylax.store.s3 import S3Storage
 
@@ -26,11 +26,7 @@ _LABELS = {"node-label.npz": ":node_label", "node-label.csv.gz": ""}
 
 
 def expand(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Expand patterns, in order of names.
-
-    Raises:
-        GraphError: Nothing matches a pattern, or there is no source.
-    """
+    """Expand patterns, in order of names. Raises a GraphError if nothing matches a pattern, or there is no source."""
     found: list[str] = []
     for source in (os.fspath(one) for one in sources):
         if source.startswith("s3:/"):  # click's paths drop a slash
@@ -49,9 +45,7 @@ def expand(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
 def local_name(database: Database, source: str, work: Path, number: int) -> Path:
     """Link a source into the folder of temporary files, or download an object of S3.
 
-    Raises:
-        GraphError: The source is a folder, or not s3://bucket/key.
-        OSError: The source cannot be read.
+    Raises a GraphError if the source is a folder, or not s3://bucket/key.
     """
     if source.startswith("s3://"):
         local = work / f"object-{number}"
@@ -75,13 +69,12 @@ def local_name(database: Database, source: str, work: Path, number: int) -> Path
 def ogb_folder(folder: Path) -> tuple[Path, int, VertexFiles] | None:
     """Return the file of edges, V, and the files of vertices; None for another folder.
 
-    W. Hu et al., "Open Graph Benchmark: datasets for machine learning on graphs", NeurIPS 2020. A data set for vertices has
-    `raw/` with gzipped tables (`edge.csv.gz`, `num-node-list.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`), a large one
-    with `data.npz` and `node-label.npz`; and `split/NAME/` with `train.csv.gz`, `valid.csv.gz`, `test.csv.gz`.
+    W. Hu et al., "Open Graph Benchmark: datasets for machine learning on graphs", NeurIPS 2020. A data set for vertices
+    has `raw/` with gzipped tables (`edge.csv.gz`, `num-node-list.csv.gz`, `node-feat.csv.gz`, `node-label.csv.gz`), a
+    large one with `data.npz` and `node-label.npz`; and `split/NAME/` with `train.csv.gz`, `valid.csv.gz`,
+    `test.csv.gz`.
 
-    Raises:
-        GraphError: A file is damaged, or there are several splits or graphs.
-        OSError: A file cannot be read.
+    Raises a GraphError if a file is damaged, or there are several splits or graphs.
     """
     raw = folder / "raw"
     if (edges := raw / "data.npz").is_file():
@@ -106,9 +99,7 @@ def ogb_folder(folder: Path) -> tuple[Path, int, VertexFiles] | None:
 def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
     """Open a file of edges in the format that its name and first bytes tell; text if they tell none.
 
-    Raises:
-        GraphError: The file is damaged, or holds no edges.
-        OSError: The file cannot be read.
+    Raises a GraphError if the file is damaged, or holds no edges.
     """
     given = Path(shown_as)
     suffixes = [one for one in given.suffixes if one not in (".gz", ".zst")] or [""]

@@ -85,10 +85,9 @@ class Table(abc.ABC):
         return (self.names or ())[column]
 
     def fill(self, take: Callable[[str], int | None]) -> int | None:
-        """Call a function with each query until one takes all rows, and return the number of the first row that none takes.
+        """Call a function with each query until one takes all rows; return the number of the first row that none takes.
 
-        Raises:
-            GraphError: The file is damaged.
+        Raises a GraphError if the file is damaged.
         """
         check_packed(self.path, self.shown)
         *others, last = self.queries()
@@ -105,9 +104,7 @@ class Table(abc.ABC):
 def open_table(database: Database, path: Path, shown_as: str, options: Wanted) -> Table:
     """Open a file in the format of its name (`shown_as`), else as text.
 
-    Raises:
-        GraphError: The file is damaged, compressed in an unknown way, no text, or contradicts an option.
-        OSError: The file cannot be read.
+    Raises a GraphError if the file is damaged, compressed in an unknown way, no text, or contradicts an option.
     """
     suffixes = [one for one in Path(shown_as).suffixes if one not in (".gz", ".zst")] or [""]
     if suffixes[-1] in (".parquet", ".pq", ".jsonl", ".ndjson"):

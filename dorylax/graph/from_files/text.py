@@ -74,9 +74,7 @@ class Wanted(NamedTuple):
 def check_packed(path: Path, shown_as: str) -> None:
     """Read a compressed file to its end: DuckDB ignores the checksums of gzip, and takes zstd that is cut off.
 
-    Raises:
-        GraphError: The file is damaged or cut off.
-        OSError: The file cannot be read.
+    Raises a GraphError if the file is damaged or cut off.
     """
     packed = packed_as(path, shown_as)
     with named(path), path.open("rb") as file:
@@ -98,12 +96,7 @@ def shown(line: str) -> str:
 
 
 def packed_as(path: Path, shown_as: str) -> str:
-    """Return how a file is compressed: "none", "gzip" or "zstd".
-
-    Raises:
-        GraphError: The file is compressed in another way.
-        OSError: The file cannot be read.
-    """
+    """Return how a file is compressed: "none", "gzip" or "zstd". Raises a GraphError for another compression."""
     with named(path), path.open("rb") as file:
         start = file.read(8)
     packed = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), "none")
@@ -167,11 +160,7 @@ def _is_number(field: str) -> bool:
 
 
 def detected_header(
-    shown_as: str,
-    rows: Sequence[str],
-    before: Sequence[str],
-    mark: str,
-    options: Wanted,
+    shown_as: str, rows: Sequence[str], before: Sequence[str], mark: str, options: Wanted
 ) -> tuple[str, bool]:
     """The line that names the columns, empty if none does, and whether it is the first row instead of a comment."""
     wanted, known, fields = options.header, options.named, [fields_of(row, mark) for row in rows]

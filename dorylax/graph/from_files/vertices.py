@@ -78,10 +78,6 @@ class VertexTable:
         bytes: Approximate size in an archive.
         described: Detected layout, with the options that override it.
         size: Number of rows; None if the rows are joined by key.
-
-    Raises:
-        GraphError: The file is damaged, or holds something else.
-        OSError: The file cannot be read.
     """
 
     def __init__(
@@ -127,11 +123,7 @@ class VertexTable:
         return f"SELECT key AS id, rowid AS row FROM {self._table}"
 
     def pieces(self) -> Iterator[np.ndarray]:
-        """Yield the rows in the order of the vertices, `[n, …]`.
-
-        Raises:
-            GraphError: A vertex lacks a row, or a field is missing.
-        """
+        """Yield the rows in vertex order, `[n, …]`. Raises a GraphError if a vertex lacks a row, or a field is missing."""
         if self._array is not None:
             yield from pieces(self._array)
             return
@@ -159,7 +151,6 @@ class VertexTable:
         return found
 
     def _values(self) -> list[str]:
-        """The columns in the type of the elements, in SQL."""
         kind, missing = {"O": ("VARCHAR", "''"), "i": ("BIGINT", "-1"), "f": ("DOUBLE", "NULL")}[self.dtype.kind]
         return [f"coalesce(try_cast({column} AS {kind}), {missing}) AS {column}" for column in self._columns]
 
@@ -237,12 +228,7 @@ def check_files(files: VertexFiles, ids: Ids) -> None:
 
 
 def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
-    """Open and load all files.
-
-    Raises:
-        GraphError: A file is damaged or holds something else.
-        OSError: A file cannot be read.
-    """
+    """Open and load all files. Raises a GraphError if a file is damaged or holds something else."""
     found = {}
     for what, place in files.paths.items():
         others = frozenset(
@@ -271,12 +257,7 @@ def rows_said(found: Mapping[str, VertexTable]) -> int | None:
 def write_vertices(
     folder: FolderWriter, found: Mapping[str, VertexTable], files: VertexFiles, num_vertices: int
 ) -> None:
-    """Write all arrays of vertices.
-
-    Raises:
-        GraphError: As `Dataset`, or a vertex lacks a row.
-        OSError: A file cannot be read, or the file system refuses.
-    """
+    """Write all arrays of vertices. Raises a GraphError as `Dataset`, or if a vertex lacks a row."""
     if "features" in found:
         _stream(folder, "features", found["features"], np.dtype(np.float32), num_vertices)
     if "labels" in found:
@@ -317,7 +298,6 @@ def _write_labels(
 
 
 def _counts(found: Mapping[str, VertexTable]) -> dict[str, int]:
-    """Rows of the arrays that have one per vertex, as far as their files say it."""
     return {
         one: table.size
         for one, table in found.items()

@@ -54,11 +54,7 @@ class Partition:
     folder: Path | None = None
 
     def check(self, graph: CompressedGraph) -> None:
-        """Pass for the graph of the partition.
-
-        Raises:
-            InputError: It is another graph, or the same one with its rows in another order.
-        """
+        """Raise an InputError for another graph than the partition's, or the same one with its rows in another order."""
         origin = "the partition" if self.folder is None else f"the partition in {self.folder}"
         told = f"make one for this graph (`dorylax partition`), or give the graph that {origin} was made for"
         if len(self.parts) != graph.num_vertices:
@@ -130,11 +126,7 @@ def graph_digest(graph: CompressedGraph) -> str:
 
 
 def check_free(folder: Path) -> None:
-    """Pass if a partition may be saved.
-
-    Raises:
-        InputError: The path is a file, the current folder, or a folder that holds anything but a saved partition.
-    """
+    """Raise an InputError for a file, the current folder, or a folder that holds anything but a saved partition."""
     try:
         check_target(folder)
     except GraphError as error:

@@ -48,6 +48,11 @@ LABEL_BITS, _TIE_BITS, _MOST_VOTES = 31, 8, (1 << 23) - 1
 LABEL = (1 << LABEL_BITS) - 1
 
 
+Labels = Int32[np.ndarray, " V"]
+Weights = Int64[np.ndarray, " V"]
+Longs = Int64[np.ndarray, " n"]
+
+
 class Block(NamedTuple):
     """Rows `first:last` of a graph; `joins` is the multiplicity of each pair, or None where all are joined once."""
 
@@ -62,7 +67,7 @@ class Block(NamedTuple):
 class Blocks(Protocol):
     """A graph whose rows come block by block, in the same blocks every time; without weights all weigh 1."""
 
-    weights: Int64[np.ndarray, " V"] | None
+    weights: Weights | None
     num_vertices: int
 
     def blocks(self) -> Iterator[Block]:
@@ -71,18 +76,17 @@ class Blocks(Protocol):
 
 
 @final
+@dataclasses.dataclass(eq=False)
 class Rows:
     """An undirected graph of clusters, in memory or memory-mapped."""
 
-    def __init__(
-        self,
-        offsets: Int64[np.ndarray, " V1"],
-        neighbours: Int32[np.ndarray, " N"],
-        joins: Int32[np.ndarray, " N"] | None,
-        weights: Int64[np.ndarray, " V"] | None,
-    ) -> None:
-        self.offsets, self.neighbours, self.joins, self.weights = offsets, neighbours, joins, weights
-        self.num_vertices = len(offsets) - 1
+    offsets: Int64[np.ndarray, " V1"]
+    neighbours: Int32[np.ndarray, " N"]
+    joins: Int32[np.ndarray, " N"] | None
+    weights: Weights | None
+
+    def __post_init__(self) -> None:
+        self.num_vertices = len(self.offsets) - 1
 
     def blocks(self) -> Iterator[Block]:
         """See `Blocks`."""
@@ -112,7 +116,7 @@ def cluster_limit(num_vertices: int, num_parts: int) -> int:
     return max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
 
 
-def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | None = None) -> Int32[np.ndarray, " V"]:
+def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | None = None) -> Labels:
     """The part of each vertex, in 0 … num_parts-1; near parts have near numbers.
 
     Args:
@@ -121,12 +125,9 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
         limit: Largest weight of a cluster of several vertices.
         seed: Seed of METIS's random choices.
         most: Entries to keep of a contracted row; by default `HEAVIEST`.
-
-    Raises:
-        InputError: METIS cannot hold the contracted graph.
     """
     graphs = [rows]
-    clusters: list[Int32[np.ndarray, " V"]] = []
+    clusters: list[Labels] = []
     while graphs[-1].num_vertices > COARSE:
         found = find_clusters(graphs[-1], limit)
         coarse = _contracted(graphs[-1], found, HEAVIEST if most is None else most)
@@ -144,7 +145,7 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
     return parts
 
 
-def find_clusters(graph: Blocks, limit: int) -> Int32[np.ndarray, " V"]:
+def find_clusters(graph: Blocks, limit: int) -> Labels:
     """The cluster of each vertex, numbered 0, 1, …; only a single vertex may weigh more than `limit`."""
     num_vertices = graph.num_vertices
     labels = np.arange(num_vertices, dtype=np.int32)
@@ -156,17 +157,17 @@ def find_clusters(graph: Blocks, limit: int) -> Int32[np.ndarray, " V"]:
     return numbered(labels)
 
 
-def numbered(labels: Int32[np.ndarray, " V"]) -> Int32[np.ndarray, " V"]:
+def numbered(labels: Labels) -> Labels:
     """Labels below V by new numbers 0, 1, … in their order."""
     used = np.zeros(len(labels), bool)
     used[labels] = True
     numbers = np.cumsum(used, dtype=np.int32)
     numbers -= 1
-    found: Int32[np.ndarray, " V"] = numbers[labels]
+    found: Labels = numbers[labels]
     return found
 
 
-def _contracted(graph: Rows, clusters: Int32[np.ndarray, " V"], most: int) -> Rows:
+def _contracted(graph: Rows, clusters: Labels, most: int) -> Rows:
     """The graph of clusters, with so many heaviest neighbours of each and those that have it among theirs."""
     sizes = np.bincount(clusters)
     members = np.argsort(clusters, kind="stable")
@@ -200,9 +201,7 @@ def joined_clusters(
     return Rows(chosen.indptr.astype(np.int64), chosen.indices.astype(np.int32, copy=False), chosen.data, weights)
 
 
-def heaviest(
-    keys: Int64[np.ndarray, " n"], joins: Int64[np.ndarray, " n"], most: int
-) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
+def heaviest(keys: Longs, joins: Longs, most: int) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
     """Of ascending keys (row, neighbour), those of most joins of each row, and their joins."""
     rows = keys >> LABEL_BITS
     lightness = _MOST_VOTES - np.minimum(joins, _MOST_VOTES)
@@ -215,7 +214,7 @@ def heaviest(
     return keys[kept], np.minimum(joins[kept], np.iinfo(np.int32).max).astype(np.int32)
 
 
-def refine(graph: Blocks, parts: Int32[np.ndarray, " V"], num_parts: int) -> None:
+def refine(graph: Blocks, parts: Labels, num_parts: int) -> None:
     """Moves vertices, in place, to the parts where their neighbours are."""
     total = graph.num_vertices if graph.weights is None else int(graph.weights.sum())
     filled = count_values(parts, num_parts)
@@ -232,7 +231,7 @@ def refine(graph: Blocks, parts: Int32[np.ndarray, " V"], num_parts: int) -> Non
         _propagate(graph, parts, groupings)
 
 
-def _propagate(graph: Blocks, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping]) -> None:
+def _propagate(graph: Blocks, labels: Labels, groupings: list[_Grouping]) -> None:
     """One round over all vertices, in place. The last grouping has each label for itself, those before are coarser."""
     for block in graph.blocks():
         if not len(block.neighbours):
@@ -258,9 +257,7 @@ def row_blocks(offsets: Int64[np.ndarray, " V1"]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _wanted(
-    block: Block, labels: Int32[np.ndarray, " V"], groupings: list[_Grouping]
-) -> tuple[Int64[np.ndarray, " n"], Int32[np.ndarray, " n"]]:
+def _wanted(block: Block, labels: Labels, groupings: list[_Grouping]) -> tuple[Longs, Int32[np.ndarray, " n"]]:
     """Vertices of a block whose best label differs, ascending, and that label, int32 `[n]`."""
     rows = np.repeat(np.arange(block.first, block.last), np.diff(block.offsets))
     keys, votes = counted(rows << LABEL_BITS | labels[block.neighbours], block.joins)
@@ -277,9 +274,7 @@ def _wanted(
     return rows[changed], candidates[changed].astype(np.int32)
 
 
-def counted(
-    keys: Int64[np.ndarray, " N"], joins: Int32[np.ndarray, " N"] | None
-) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+def counted(keys: Int64[np.ndarray, " N"], joins: Int32[np.ndarray, " N"] | None) -> tuple[Longs, Longs]:
     """The different keys, ascending, and how many joins each has (None: 1 in every place)."""
     if joins is None:
         keys = np.sort(keys)
@@ -293,13 +288,7 @@ def counted(
     return keys[starts], np.add.reduceat(joins[order], starts, dtype=np.int64)
 
 
-def _best(
-    rows: Int64[np.ndarray, " n"],
-    groups: Int64[np.ndarray, " n"],
-    votes: Int64[np.ndarray, " n"],
-    labels: Int32[np.ndarray, " V"],
-    grouping: _Grouping,
-) -> Bool[np.ndarray, " n"]:
+def _best(rows: Longs, groups: Longs, votes: Longs, labels: Labels, grouping: _Grouping) -> Bool[np.ndarray, " n"]:
     """Which candidates have most votes in their row, at most one of each row; bool `[n]`. Ties keep the present label."""
     own = groups == grouping.of(labels[rows])
     score = 2 * np.minimum(votes, _MOST_VOTES) + own
@@ -312,10 +301,10 @@ def _best(
 
 
 def _admitted(
-    weights: Int64[np.ndarray, " V"] | None,
-    labels: Int32[np.ndarray, " V"],
+    weights: Weights | None,
+    labels: Labels,
     groupings: list[_Grouping],
-    vertices: Int64[np.ndarray, " n"],
+    vertices: Longs,
     wanted: Int32[np.ndarray, " n"],
 ) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
     """The vertices that fit into the groups of their new labels."""
@@ -332,7 +321,7 @@ def _admitted(
     return vertices, wanted
 
 
-def _run_starts(values: Integer[np.ndarray, " N"]) -> Int64[np.ndarray, " n"]:
+def _run_starts(values: Integer[np.ndarray, " N"]) -> Longs:
     """Where runs of equal values begin."""
     new = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=new[1:])
@@ -346,5 +335,5 @@ def _hash(ones: np.ndarray, others: np.ndarray) -> Int64[np.ndarray, " N"]:
     return (mixed * 0x2C1B3C6D >> 24) & ((1 << _TIE_BITS) - 1)
 
 
-def _weighing(weights: Int64[np.ndarray, " V"] | None, vertices: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+def _weighing(weights: Weights | None, vertices: Longs) -> Longs:
     return np.ones(len(vertices), np.int64) if weights is None else weights[vertices]

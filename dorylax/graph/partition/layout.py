@@ -35,10 +35,10 @@ class Layout:
     """The order of rows for P servers with k intervals each.
 
     Attributes:
-        order: row i of the laid-out graph, `graph.reorder(order)`, is row `order[i]` of the given one; int64 `[V]`.
-        server_bounds: server s owns rows `server_bounds[s]:server_bounds[s+1]` of the laid-out graph; P + 1 numbers.
-        interval_bounds: of each server, the rows at which its intervals begin, and its last row + 1; k + 1 numbers each.
-            Intervals of a server differ by at most one in size.
+        order: Row i of the laid-out graph, `graph.reorder(order)`, is row `order[i]` of the given one; int64 `[V]`.
+        server_bounds: Server s owns rows `server_bounds[s]:server_bounds[s+1]` of the laid-out graph; P + 1 numbers.
+        interval_bounds: Of each server, the rows at which its intervals begin, and its last row + 1; k + 1 numbers
+            each. Intervals of a server differ by at most one in size.
     """
 
     order: np.ndarray
@@ -68,16 +68,16 @@ def lay_out(
     intervals: int,
     find_communities: Callable[[CompressedGraph], Int32[np.ndarray, " V"]] = communities,
 ) -> Layout:
-    """Orders rows by server, interval and community.
+    """Order the rows by server, interval and community.
 
     Args:
-        graph: the graph that the partition was made for.
-        partition: which server owns each row.
+        graph: The graph that the partition was made for.
+        partition: The server of each row.
         intervals: k ≥ 1, of each server.
-        find_communities: gives the community of each row.
+        find_communities: Returns the community of each row.
 
     Raises:
-        InputError: the partition is of another graph, or a server has fewer vertices than intervals.
+        InputError: The partition is of another graph, or a server has fewer vertices than intervals.
     """
     partition.check(graph)
     if intervals < 1:

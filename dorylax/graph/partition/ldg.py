@@ -1,12 +1,12 @@
 """Streaming partitioning by linear deterministic greedy (LDG), for graphs that METIS cannot hold.
 
-I. Stanton and G. Kliot, "Streaming graph partitioning for large distributed graphs", KDD 2012: vertices come one by one;
-each goes to the part p that maximises |N(v) ∩ p|·(1 − |p|/C), the neighbours that are there already, times how much of
-the part's capacity C is free; ties go to the emptiest part.
+I. Stanton and G. Kliot, "Streaming graph partitioning for large distributed graphs", KDD 2012: vertices come one by
+one; each goes to the part p that maximises |N(v) ∩ p|·(1 − |p|/C), the neighbours that are there already, times the
+free share of the part's capacity C; ties go to the emptiest part.
 
-The stream is blocks of consecutive rows in random order, so that a graph on disk is read once, in pieces of some length. Of
-the neighbours outside a block, NumPy counts how many each part has; only those inside it are counted one by one, so that
-Python's share of the work is per vertex, not per edge. The result is that of the plain algorithm.
+The stream is blocks of consecutive rows in random order, so that a graph on disk is read once, in pieces of some
+length. NumPy counts the neighbours outside a block; only those inside it are counted one by one, so that Python's share
+of the work is per vertex, not per edge. The result is that of the plain algorithm.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """An order of rows in which gathers find their neighbours in the cache: communities lie together.
 
-METIS finds the communities: recursive bisection into many small parts, numbered so that the halves of a half are next to
-each other. It sees only a sample of up to 12 neighbours of each vertex, which is enough to tell communities apart and
-makes its time depend on V alone. Measured on `communities` with 100,000 vertices, 10 million edges and rows of 512
-bytes: 1.3 s, and the native gather takes 0.56 … 0.75 of its time in the given order, about 10 % more than by the planted
-communities. More neighbours, k-way METIS and sorting the parts by similarity were no better; label propagation from random
-labels found nothing in that time. Around METIS it does: `label_propagation`, for graphs that METIS takes long for.
+METIS finds the communities: recursive bisection into many small parts, numbered so that the halves of a half are next
+to each other. It sees only a sample of up to 12 neighbours of each vertex, which makes its time depend on V alone.
+Measured on `communities` with 100,000 vertices, 10 million edges and rows of 512 bytes: 1.3 s, and the native gather
+takes 0.56 … 0.75 of its time in the given order, about 10 % more than by the planted communities. More neighbours,
+k-way METIS and sorting the parts by similarity were no better. Larger graphs take `label_propagation` around METIS.
 
-Orders of large graphs are kept between runs in `<cache>/orders-1`. The name of a file is a hash of the sample and of the
-versions of this module, METIS and NumPy, so no file is ever out of date. A file that holds no permutation is replaced.
+Orders of large graphs are kept between runs in `<cache>/orders-1`. The name of a file is a hash of the sample and of
+the versions of this module, METIS and NumPy, so no file is ever out of date. A file that holds no permutation is
+replaced.
 """
 
 from __future__ import annotations
@@ -54,11 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def locality_order(graph: CompressedGraph) -> Int64[np.ndarray, " V"]:
-    """Rows by community, in the graph's order inside one; the same graph gives the same order.
-
-    Returns:
-        `order`, int64 `[V]`, for `Graph.reorder`: row `order[i]` comes to row i.
-    """
+    """Rows by community, in the graph's order inside one: `order`, int64 `[V]`, for `Graph.reorder`. It is deterministic."""
     return np.argsort(communities(graph), kind="stable").astype(np.int64, copy=False)
 
 

@@ -30,11 +30,8 @@ MOST_BISECTED = 8
 def metis(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) -> Int32[np.ndarray, " V"]:
     """Few cut edges; the same arguments give the same parts.
 
-    Directions and multiplicities of edges do not count. Parts are even to within a few percent where no single vertex is
-    too heavy, and may be empty where vertices are few.
-
-    Raises:
-        InputError: METIS cannot hold the graph.
+    Directions and multiplicities of edges do not count. Parts are even to within a few percent if no single vertex is
+    too heavy, and may be empty if vertices are few.
     """
     weights = None if balance == "vertices" else vertex_weights(graph, balance)
     return cut(*undirected(graph), num_parts, seed=seed, weights=weights, bisect=num_parts <= MOST_BISECTED)
@@ -50,10 +47,10 @@ def cut(
     weights: Int64[np.ndarray, " V"] | None = None,
     edge_weights: Int32[np.ndarray, " N"] | None = None,
 ) -> Int32[np.ndarray, " V"]:
-    """METIS on undirected rows.
+    """METIS on undirected rows `(offsets, neighbours)` without loops and duplicates.
 
     Args:
-        offsets: Of rows without loops and duplicates.
+        offsets: Of the rows.
         neighbours: Of each row.
         num_parts: P ≥ 1.
         seed: Seed of METIS's random choices.
@@ -151,10 +148,7 @@ def _check_fits(what: str, number: int, index: np.dtype[np.integer]) -> None:
 
 
 def _give_back_heap() -> None:
-    """Gives what METIS has freed back to the system, where the C library is glibc.
-
-    Its many arrays of medium size otherwise stay in the process, as much as 400 MB for a few million entries.
-    """
+    """Give the memory that METIS has freed, up to 400 MB for a few million entries, back to the system (glibc only)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

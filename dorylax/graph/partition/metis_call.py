@@ -1,7 +1,7 @@
-"""The call of METIS, here or in a separate process.
+"""The call of METIS, here or in a separate process, which runs this file; the file must not import dorylax.
 
-METIS draws by `rand` of the C library, which has one state per process. If threads of another library draw too, the same
-seed may give other parts. The separate process runs this file, so the file does not import dorylax.
+METIS draws by `rand` of the C library, which has one state per process. If threads of another library draw too, the
+same seed may give other parts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,9 @@ def rand_is_shared() -> bool:
 
 
 def partition_here(arrays: Sequence[np.ndarray | None], num_parts: int, *, recursive: bool, seed: int) -> np.ndarray:
-    """Calls METIS, which may raise a MemoryError or RuntimeError.
+    """Call METIS, by recursive bisection or k-way. It may raise a MemoryError or RuntimeError.
 
-    Args:
-        arrays: Offsets, neighbours, and weights of vertices and entries or None, of METIS's own integers.
-        num_parts: P ≥ 2.
-        recursive: Recursive bisection; else k-way.
-        seed: Seed of METIS's random choices.
+    `arrays` are offsets, neighbours, and weights of vertices and entries or None, of METIS's own integers.
     """
     import pymetis
 

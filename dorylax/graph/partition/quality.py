@@ -24,17 +24,14 @@ from dorylax.graph.rows import rows_between, spans
 @final
 @dataclasses.dataclass(frozen=True)
 class PartitionReport:
-    """The cost of a partition of a graph over P servers; tuples have P numbers.
+    """The cost of a partition of a graph over P servers; tuples have P numbers, one per server.
 
     Attributes:
         num_edges: E.
         cut_edges: Edges between different servers.
-        vertices: Vertices of each server.
-        edges: In-edges of each server.
-        ghosts_in: Ghosts over in-edges.
-        ghosts_out: Ghosts over out-edges.
-        received_bytes: Bytes that each server receives in an epoch.
-        sent_bytes: Bytes that each server sends in an epoch.
+        vertices, edges: Vertices, and in-edges.
+        ghosts_in, ghosts_out: Ghosts over in-edges, and over out-edges.
+        received_bytes, sent_bytes: Bytes in an epoch.
     """
 
     num_edges: int

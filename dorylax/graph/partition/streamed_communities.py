@@ -1,12 +1,11 @@
 """Communities of a graph that is read from disk in a stream: label propagation with a few numbers for each vertex.
 
-What `label_propagation` does, but that graphs are read from disk: each round passes over the rows (`EdgeRows`), and looks at
-a sample of up to 12 neighbours of each vertex, another one in every round. Rows need not list both directions: a vertex
-sees those that its own row lists. Edges between clusters are dealt to files, from which the graph of clusters is made, on
-disk again, and clustered in turn, until it is small enough to be cut in memory. Parts are refined on each on the way back.
+As in `label_propagation`, but each round passes over the rows on disk (`EdgeRows`), and looks at a sample of up to 12
+neighbours of each vertex, another one in every round. Rows need not list both directions: a vertex sees those that its
+own row lists. Edges between clusters are dealt to files, from which the graph of clusters is made, on disk again, and
+clustered in turn, until it is small enough to be cut in memory. Parts are refined on each on the way back.
 
-Memory is 13 bytes a vertex, and what the last graph of clusters takes: as many neighbours of each are kept as there is room
-for.
+Memory is 13 bytes a vertex, and that of the last graph of clusters, whose number of neighbours follows the room.
 """
 
 from __future__ import annotations
@@ -28,7 +27,9 @@ from dorylax.graph.partition.label_propagation import (
     REFINE_ROUNDS,
     Block,
     Blocks,
+    Labels,
     Rows,
+    Weights,
     cluster_limit,
     counted,
     find_clusters,
@@ -39,9 +40,10 @@ from dorylax.graph.partition.label_propagation import (
     refine,
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
-from dorylax.graph.rows import count_values, spans
+from dorylax.graph.rows import count_values
 from dorylax.graph.stream.edge_rows import ENTRIES, EdgeRows
 from dorylax.graph.stream.moving import MOST, Buckets
+from dorylax.graph.transpose import transposed_positions
 from dorylax.graph.validate import GraphError
 
 _SAMPLE = 12
@@ -60,7 +62,7 @@ _WORKING_BYTES = 120 << 20  # of a block of rows, with the one that is read ahea
 
 def communities_within(
     rows: EdgeRows, scratch: Path, room: int, told: Callable[[int, int], object] = lambda *_: None
-) -> Int32[np.ndarray, " V"]:
+) -> Labels:
     """As `streamed_communities`; where there is room for a sample by `locality.communities_of_sample`, which is better."""
     if rows.num_vertices > COMMUNITY and room < IN_MEMORY_BYTES_PER_VERTEX * rows.num_vertices:
         return streamed_communities(rows, scratch, room, told)
@@ -75,7 +77,7 @@ def communities_within(
 
 def streamed_communities(
     rows: EdgeRows, scratch: Path, room: int, told: Callable[[int, int], object] = lambda *_: None
-) -> Int32[np.ndarray, " V"]:
+) -> Labels:
     """The community of each vertex; near numbers are near each other.
 
     Args:
@@ -87,7 +89,6 @@ def streamed_communities(
     Raises:
         GraphError: The rows are damaged, or there is too little room.
         InputError: METIS cannot hold the graph of clusters.
-        OSError: The disk is full, or fails.
     """
     num_vertices = rows.num_vertices
     if num_vertices <= COMMUNITY:
@@ -102,7 +103,7 @@ def streamed_communities(
     num_parts = min(-(-num_vertices // COMMUNITY), MOST_COMMUNITIES)
     limit = cluster_limit(num_vertices, num_parts)
     graphs: list[Blocks] = [_Sample(rows, told, CLUSTER_ROUNDS + 1 + REFINE_ROUNDS)]
-    clusters: list[Int32[np.ndarray, " V"]] = []
+    clusters: list[Labels] = []
     while True:
         found = find_clusters(graphs[-1], limit)
         if not clusters:
@@ -141,21 +142,10 @@ def _heaviest_that_fit(room: int, num_clusters: int) -> int:
     return min(HEAVIEST, max(_LEAST_HEAVIEST, room // (2 * entry)))
 
 
-def order_of(labels: Int32[np.ndarray, " V"]) -> Int32[np.ndarray, " V"]:
+def order_of(labels: Labels) -> Labels:
     """Rows by label, in their order inside one; int32 `[V]`, a counting sort in two passes."""
-    ends = np.zeros(int(labels.max(initial=0)) + 1, np.int64)
-    for start, stop in spans(len(labels)):
-        ends += np.bincount(labels[start:stop], minlength=len(ends))
-    filled = np.cumsum(ends) - ends
-    order = np.empty(len(labels), np.int32)
-    for start, stop in spans(len(labels)):
-        own = labels[start:stop]
-        by_label = np.argsort(own, kind="stable")
-        counts = np.bincount(own, minlength=len(ends))
-        within = np.arange(len(own)) - np.repeat(np.cumsum(counts) - counts, counts)
-        order[np.repeat(filled, counts) + within] = by_label + start
-        filled += counts
-    return order
+    counts = count_values(labels, int(labels.max(initial=0)) + 1)
+    return transposed_positions(np.concatenate([[0], np.cumsum(counts)]), labels)
 
 
 @final
@@ -166,7 +156,7 @@ class _Sample:
         self._rows, self._cuts, self._round = rows, rows.cuts(ENTRIES), 0
         self._told, self._total = told, rounds * rows.num_edges
         self.num_vertices = rows.num_vertices
-        self.weights: Int64[np.ndarray, " V"] | None = None
+        self.weights: Weights | None = None
 
     def blocks(self) -> Iterator[Block]:
         """See `Blocks`."""
@@ -215,7 +205,7 @@ def _held(graph: Rows, most: int) -> Rows:
     return joined_clusters(found, graph.weights)
 
 
-def _packed(clusters: Int32[np.ndarray, " V"], limit: int) -> Int32[np.ndarray, " V"]:
+def _packed(clusters: Labels, limit: int) -> Labels:
     """Clusters, with adjacent single vertices joined if the propagation hardly reduced their number."""
     sizes = count_values(clusters, int(clusters.max()) + 1)
     if len(sizes) <= LEAST_SHRINKING * len(clusters):
@@ -226,7 +216,7 @@ def _packed(clusters: Int32[np.ndarray, " V"], limit: int) -> Int32[np.ndarray, 
     return numbered(first[clusters])
 
 
-def _contracted(graph: Blocks, clusters: Int32[np.ndarray, " V"], file: Path, room: int) -> Rows:
+def _contracted(graph: Blocks, clusters: Labels, file: Path, room: int) -> Rows:
     """The graph of clusters: of each row the heaviest entries, those first, mapped from files without names."""
     num_clusters = int(clusters.max()) + 1
     weights = count_values(clusters, num_clusters)

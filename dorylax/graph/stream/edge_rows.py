@@ -26,13 +26,7 @@ _ROWS = 1 << 18  # of a block, at most
 
 
 class Source(NamedTuple):
-    """Rows that can be read in parts.
-
-    Attributes:
-        shape: Shape of the array, with the number of rows first.
-        dtype: Type of an element.
-        read: Returns rows `start:stop`, not to be written to.
-    """
+    """Rows that can be read in parts: `read` returns rows `start:stop`, not to be written to."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -47,13 +41,9 @@ class Source(NamedTuple):
     def stored(cls, arrays: StoredArrays, name: str) -> Source:
         """Rows of a verified array, which are read into memory of this process, so that no other can change a block.
 
-        Args:
-            arrays: Folder or archive, open while the rows are read.
-            name: Name of an array with at least one axis.
-
-        Raises:
-            GraphError: The array is missing, damaged, or so large and compressed that it cannot be read in parts; later
-                also if its file has become shorter.
+        The folder or archive stays open while the rows are read. Raises a GraphError if the array is missing, a single
+        value, damaged, or so large and compressed that it cannot be read in parts; later also if its file has become
+        shorter.
         """
         shape, dtype = arrays.header(name)
         if not shape:
@@ -86,11 +76,7 @@ class Source(NamedTuple):
         return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
     def blocks(self, rows: int | None = None) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield all rows in order, each block with the number of its first row.
-
-        Args:
-            rows: Rows of a block, ≥ 1; None for as many as `BLOCK_BYTES` have room for.
-        """
+        """Yield all rows in order, each block with the number of its first row; by default as many as fit `BLOCK_BYTES`."""
         size = max(1, BLOCK_BYTES // max(1, self.row_bytes)) if rows is None else rows
         yield from in_order(lambda span: (span[0], self.read(*span)), spans(self.shape[0], size), 1)
 
@@ -105,14 +91,7 @@ class Cut(NamedTuple):
 
 
 class RowBlock(NamedTuple):
-    """Consecutive rows.
-
-    Attributes:
-        first, last: which.
-        start: of their first entry among all.
-        offsets: where each begins in `neighbours`, int64 `[last - first + 1]`.
-        neighbours: int32.
-    """
+    """Rows `first:last`; row i has `neighbours[offsets[i]:offsets[i + 1]]`, and `start` entries of the graph come before."""
 
     first: int
     last: int
@@ -123,14 +102,9 @@ class RowBlock(NamedTuple):
 
 @final
 class EdgeRows:
-    """Compressed rows of V vertices.
+    """Compressed rows of V vertices: integers `offsets` `[V+1]` and `neighbours` `[E]`.
 
-    Args:
-        offsets: Integers `[V+1]`.
-        neighbours: Integers `[E]`.
-
-    Raises:
-        GraphError: The two do not fit each other, or are no integers.
+    Raises a GraphError if the two do not fit each other, or are no integers.
     """
 
     def __init__(self, offsets: Source, neighbours: Source) -> None:
@@ -151,11 +125,7 @@ class EdgeRows:
         return cls(Source.stored(stored, "indptr"), Source.stored(stored, "indices"))
 
     def cuts(self, entries: int = ENTRIES) -> list[Cut]:
-        """All rows in order, cut into blocks of about so many entries; checks all offsets.
-
-        Raises:
-            GraphError: the offsets are none.
-        """
+        """All rows in order, cut into blocks of about so many entries. Raises a GraphError if the offsets are none."""
         found: list[Cut] = []
         end = 0
         for first in range(0, self.num_vertices, _ROWS):
@@ -174,11 +144,7 @@ class EdgeRows:
         return found
 
     def degrees(self) -> Int32[np.ndarray, " V"]:
-        """The number of entries of each row, int32 `[V]`.
-
-        Raises:
-            GraphError: the offsets are none.
-        """
+        """The number of entries of each row, int32 `[V]`. Raises a GraphError if the offsets are none."""
         found = empty((self.num_vertices,), np.int32)
         for cut in self.cuts(max(1, self.num_edges)):
             degrees = np.diff(self._offsets(cut.first, cut.last))
@@ -188,11 +154,7 @@ class EdgeRows:
         return found
 
     def read(self, cut: Cut) -> RowBlock:
-        """The rows of a cut.
-
-        Raises:
-            GraphError: a neighbour is no vertex.
-        """
+        """The rows of a cut. Raises a GraphError if a neighbour is no vertex."""
         offsets = self.offsets_of(cut)
         neighbours = self.neighbours.read(cut.start, cut.stop)
         if neighbours.size:

@@ -1,8 +1,8 @@
 """Rows that come to other places, however many there are: two passes through files, in memory that the caller sets.
 
-The first pass reads rows as they lie and deals them to buckets, each of which is to hold consecutive rows of the result;
-the second reads bucket by bucket and puts its rows in order. The order determines the rows of a bucket, so the files
-hold values alone.
+The first pass deals rows as they lie to buckets, each of which is to hold consecutive rows of the result; the second
+reads bucket by bucket and puts its rows in order. The order determines the rows of a bucket, so the files hold values
+alone.
 """
 
 from __future__ import annotations
@@ -29,13 +29,7 @@ MOST = 1000
 
 @final
 class Buckets:
-    """So many files, numbered; a context in which they are open for writing.
-
-    Args:
-        folder: where.
-        name: Prefix of their names.
-        number: how many, at most `MOST`.
-    """
+    """At most `MOST` numbered files in a folder; a context in which they are open for writing."""
 
     def __init__(self, folder: Path, name: str, number: int) -> None:
         self._paths = [folder / f"{name}-{bucket}" for bucket in range(number)]
@@ -51,15 +45,7 @@ class Buckets:
         self._stack.close()
 
     def deal(self, buckets: Integer[np.ndarray, " n"], take: Callable[[Int64[np.ndarray, " n"]], np.ndarray]) -> None:
-        """Appends rows to their buckets, in their order.
-
-        Args:
-            buckets: of each row.
-            take: gives the elements of the rows that it is given; called once per bucket that there is.
-
-        Raises:
-            OSError: the disk is full, say.
-        """
+        """Append rows to their buckets, in their order; `take` returns the elements of the rows that it is given."""
         narrow = buckets.astype(np.uint16)  # which NumPy sorts by radix
         order = np.argsort(narrow, kind="stable")
         ends = np.cumsum(np.bincount(narrow, minlength=len(self._files)))
@@ -70,11 +56,7 @@ class Buckets:
             start = end
 
     def append(self, bucket: int, array: np.ndarray) -> None:
-        """Appends elements to a bucket.
-
-        Raises:
-            OSError: the disk is full, say.
-        """
+        """Append elements to a bucket."""
         left = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         while left:
             left = left[self._files[bucket].write(left) :]
@@ -90,6 +72,12 @@ class Buckets:
         if not keep:
             path.unlink()
         return array
+
+    def rows(self, bucket: int, source: Source, order: Integer[np.ndarray, " n"]) -> Iterator[np.ndarray]:
+        """Rows of a bucket, which came from a source, in another order, in blocks; its file is removed."""
+        held = self.read(bucket, source.dtype).reshape(len(order), *source.shape[1:])
+        for start, stop in spans(len(order), max(1, BLOCK_BYTES // max(1, source.row_bytes))):
+            yield held[order[start:stop]]
 
     def remove(self) -> None:
         """Removes the files that are left."""
@@ -113,12 +101,9 @@ class Move:
     """An order of V rows, and the resources to bring rows into it.
 
     Args:
-        order: row `order[i]` comes to row i, int32 `[V]`, a permutation.
-        scratch: a folder for files.
+        order: Row `order[i]` comes to row i, int32 `[V]`, a permutation; `place` is its inverse.
+        scratch: A folder for files.
         room: Memory in bytes without the order and its inverse.
-
-    Attributes:
-        place: where each row comes to, int32 `[V]`.
     """
 
     def __init__(self, order: Int32[np.ndarray, " V"], scratch: Path, room: int) -> None:
@@ -126,15 +111,7 @@ class Move:
         self.place: Int32[np.ndarray, " V"] = inverse_permutation(order)
 
     def rows(self, source: Source) -> Iterator[np.ndarray]:
-        """Rows of equal length in their new order, block by block.
-
-        Args:
-            source: `[V, …]`.
-
-        Raises:
-            GraphError: the room is too small for so many.
-            OSError: the disk is full, or fails.
-        """
+        """Rows of equal length, `[V, …]`, in their new order, in blocks. Raises a GraphError if the room is too small."""
         num_rows, size = len(self.order), max(1, source.row_bytes)
         step = max(1, BLOCK_BYTES // size)
         per = max(1, (self.room - 4 * BLOCK_BYTES) // (size + 24))  # 24: of a bucket's own order
@@ -148,23 +125,15 @@ class Move:
                 buckets.deal(self.place[start : start + len(block)] // per, block.__getitem__)
         for bucket in buckets:
             arrival = _arrival(self.order[bucket * per : (bucket + 1) * per])
-            held = buckets.read(bucket, source.dtype).reshape(len(arrival), *source.shape[1:])
-            for start, stop in spans(len(arrival), step):
-                yield held[arrival[start:stop]]
-            del held  # before the next is read
+            yield from buckets.rows(bucket, source, arrival)
 
 
 @final
 class MovedEdges:
     """Compressed rows in a new order of vertices, whose numbers change with it.
 
-    Args:
-        rows: as they lie.
-        move: to where.
-        widest: Most bytes of an entry's values and id.
-
-    Attributes:
-        ascending: whether neighbours ascend in the rows as they lie; known after `deal`.
+    `widest` is the largest number of bytes of an entry's values and id. After `deal`, `ascending` says whether
+    neighbours ascend in the rows as they lie.
     """
 
     def __init__(self, rows: EdgeRows, move: Move, widest: int = 0) -> None:
@@ -186,17 +155,16 @@ class MovedEdges:
             yield offsets
 
     def deal(self) -> None:
-        """Reads the rows, and deals them to the buckets."""
+        """Read the rows, and deal them to the buckets."""
         with self._kept as buckets:
             for block in self._rows.blocks(self._cuts):
                 self.ascending = self.ascending and _ascends(block)
                 self._deal(buckets, block.first, block.last, block.offsets, block.neighbours)
 
     def neighbours(self, *, keep: bool = False) -> Iterator[Int32[np.ndarray, " n"]]:
-        """After `deal`: the neighbours in the new order, by their new numbers and ascending in a row, int32 `[E]` together.
+        """After `deal`: neighbours in the new order, by their new numbers and ascending in a row.
 
-        Args:
-            keep: whether the buckets are to stay for `along`.
+        `keep` leaves the buckets for `along`.
         """
         for bucket in self._kept:
             yield self._in_order(bucket, keep=keep, with_positions=False)
@@ -213,10 +181,8 @@ class MovedEdges:
                 self._deal(values, cut.first, cut.last, offsets, block)
         for bucket in values:
             positions = self._in_order(bucket, keep=True, with_positions=True)
-            held = values.read(bucket, source.dtype).reshape(len(positions), *source.shape[1:])
-            for start, stop in spans(len(positions), max(1, BLOCK_BYTES // max(1, source.row_bytes))):
-                yield held[positions[start:stop]]
-            del held, positions  # before the next are read
+            yield from values.rows(bucket, source, positions)
+            del positions  # before the next are made
 
     def close(self) -> None:
         """Remove the kept buckets."""

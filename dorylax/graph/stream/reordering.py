@@ -49,13 +49,7 @@ Told = Callable[[str, int, int], object]
 
 
 class Reordered(NamedTuple):
-    """Summary of a reordering.
-
-    Attributes:
-        num_vertices: V.
-        num_edges: E.
-        order_seconds: Seconds spent on finding the order.
-    """
+    """Numbers of vertices and edges, and the seconds spent on finding the order."""
 
     num_vertices: int
     num_edges: int
@@ -63,13 +57,7 @@ class Reordered(NamedTuple):
 
 
 def reorder_on_disk(
-    data: Path,
-    out: Path,
-    *,
-    order: str = "community",
-    memory: int,
-    verify: bool = True,
-    told: Told = lambda *_: None,
+    data: Path, out: Path, *, order: str = "community", memory: int, verify: bool = True, told: Told = lambda *_: None
 ) -> Reordered:
     """Write a data set in another memory order.
 
@@ -180,11 +168,7 @@ def write_in_order(
 
 
 def check_layout(stored: StoredArrays) -> None:
-    """Pass if every array is known to have a row per vertex, a row per edge, or neither.
-
-    Raises:
-        GraphError: There is another array.
-    """
+    """Raise a GraphError for an array that is not known to have a row per vertex, a row per edge, or neither."""
     check_names(stored)
     for name in stored.names:
         if not (

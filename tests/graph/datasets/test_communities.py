@@ -1,14 +1,156 @@
+"""`communities`: graph, features and labels, and the folder that is written in little memory."""
+
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.stored import contents
 
-from dorylax.graph import datasets
+from dorylax.graph import datasets, splits, validate
+from dorylax.graph.array_folder import size_on_disk
 from dorylax.graph.dataset import Dataset
-from dorylax.graph.datasets import DatasetError, communities
+from dorylax.graph.datasets import DatasetError, block_model, communities
+from dorylax.graph.datasets.block_model import BlockModel, power_law_propensities, systematic_rounding
+from dorylax.graph.graph import Graph
+from dorylax.graph.validate import GraphError
+from dorylax.machine import Limit
+
+
+def model(
+    num_vertices: int = 3000, num_edges: int = 60_000, num_classes: int = 5, homophily: float = 0.6
+) -> BlockModel:
+    communities = (np.random.default_rng(1).permutation(num_vertices) % num_classes).astype(np.int32)
+    return BlockModel(communities, power_law_propensities(num_vertices, 2.5, 3), num_edges, homophily, 3)
+
+
+def ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    offsets = graph.incoming.offsets
+    return graph.incoming.neighbours, np.repeat(np.arange(len(offsets) - 1, dtype=np.int32), np.diff(offsets))
+
+
+@pytest.fixture(params=["one block", "many blocks"])
+def graph(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Graph:
+    if request.param == "many blocks":
+        monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
+        assert model()._num_blocks > 5
+    return model().sample()
+
+
+def test_is_what_it_says_of_itself(graph: Graph) -> None:
+    sources, targets = ends(graph)
+    assert (graph.num_vertices, graph.num_edges, graph.symmetric, graph.self_loops) == (3000, 60_000, True, "none")
+    assert (graph.incoming.offsets.dtype, sources.dtype) == (np.int64, np.int32)
+    assert graph.incoming.offsets[[0, -1]].tolist() == [0, 60_000]
+    assert (sources != targets).all()
+    key, reverse = targets.astype(np.int64) << 32 | sources, sources.astype(np.int64) << 32 | targets
+    assert (np.diff(key) >= 0).all()  # rows sorted by source
+    assert np.array_equal(np.sort(reverse), key)  # symmetric with multiplicities
+
+
+def test_homophily_and_degrees_are_as_asked(graph: Graph) -> None:
+    sources, targets = ends(graph)
+    made = model()
+    inside = (made.communities[sources] == made.communities[targets]).mean()
+    assert abs(inside - 0.6) < 0.01
+    degrees = np.diff(graph.incoming.offsets)
+    expected = made.propensities * (60_000 / made.propensities.sum())
+    spread = (degrees - expected) / np.sqrt(expected)
+    assert abs(spread.mean()) < 0.1
+    # Poisson would be 1; loops are excluded and the edges of a tile are fixed, so a little less
+    assert 0.8 < spread.var() < 1.1
+
+
+def test_edges_go_between_all_blocks_and_communities_in_proportion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
+    made = model()
+    sources, targets = ends(made.sample())
+    third = 1000
+    for community in range(5):
+        where = made.communities[targets] == community
+        same = made.communities[sources] == community
+        mass = np.bincount(np.arange(3000) // third, made.propensities * (made.communities == community))
+        counts = np.bincount(sources[where & same] // third, minlength=3)
+        assert np.allclose(counts / counts.sum(), mass / mass.sum(), atol=0.04)
+
+
+def test_does_not_depend_on_how_many_edges_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = model(num_vertices=300).sample()  # few vertices: many self-loops are drawn again
+    monkeypatch.setattr(block_model, "_EDGES_AT_A_TIME", 777)
+    parts = model(num_vertices=300).sample()
+    assert np.array_equal(parts.incoming.neighbours, whole.incoming.neighbours)
+    assert np.array_equal(parts.incoming.offsets, whole.incoming.offsets)
+
+
+def test_many_small_communities_one_after_another() -> None:
+    communities = np.repeat(np.arange(100, dtype=np.uint8), 30)
+    made = BlockModel(communities, power_law_propensities(3000, 2.5, 3), 60_000, 0.7, 3)
+    sources, targets = ends(made.sample())
+    assert abs((communities[sources] == communities[targets]).mean() - 0.7) < 0.01
+    assert len(made._edges.counts) < made._num_blocks * 110  # nothing for tiles and communities that do not meet
+
+
+def test_is_the_same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
+    graph = model().sample()
+    found = hashlib.sha256(graph.incoming.offsets.tobytes() + graph.incoming.neighbours.tobytes()).hexdigest()
+    assert found == GOLDEN_GRAPH
+
+
+def test_homophily_one_keeps_all_edges_inside_and_chance_level_ignores_communities() -> None:
+    made = model(homophily=1.0)
+    sources, targets = ends(made.sample())
+    assert (made.communities[sources] == made.communities[targets]).all()
+    made = model(homophily=0.2)
+    sources, targets = ends(made.sample())
+    assert abs((made.communities[sources] == made.communities[targets]).mean() - 0.2) < 0.02
+
+
+@pytest.mark.parametrize("num_vertices", [2, 3, 7])
+def test_the_smallest_graphs(num_vertices: int) -> None:
+    # Two communities of one vertex each have no pair inside: all edges then go by chance.
+    graph = model(num_vertices, num_edges=20, num_classes=2).sample()
+    sources, targets = ends(graph)
+    assert graph.num_edges == 20
+    assert (sources != targets).all()
+    assert model(num_vertices, num_edges=0, num_classes=2).sample().num_edges == 0
+
+
+def test_propensities_follow_the_power_law() -> None:
+    theta = power_law_propensities(200_000, 2.5, 0)
+    assert (theta.min(), theta.dtype) == (4, np.uint16)
+    assert 300 < theta.max() <= 400
+    # P(θ > t) = (t/4)^-1.5, less the cut at ratio 100; between integers because of rounding
+    for t in (8.5, 16.5, 40.5):
+        assert abs((theta > t).mean() / ((t / 4) ** -1.5) - 1) < 0.03
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(0, 10**9), st.floats(0, 1, exclude_max=True))
+def test_rounding_is_exact_in_total_and_near_in_each(weights: list[float], total: int, uniform: float) -> None:
+    w = np.array(weights)
+    if w.sum() < 1e-100:
+        w[0] = 1.0
+    counts = systematic_rounding(w, total, uniform)
+    assert counts.sum() == total
+    assert (counts >= 0).all()
+    assert (abs(counts - w / w.sum() * total) < 1 + 1e-6 * total**0.5).all()
+    assert (counts[w == 0] == 0).all()
+
+
+GOLDEN_GRAPH = "df665b7bff4d98b577f4ec2bd034407cec09d294c4b5fb92bcd751ac1af5720c"
 
 
 @pytest.mark.parametrize("size", ["tiny", "small"])
@@ -111,3 +253,125 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
 
 
 GOLDEN_TINY = "55f581a83b7f0c9111754ad7138676918fe1887199b7e4a0cc03722fe4376545"
+
+
+_OPTIONS: list[dict[str, Any]] = [
+    {"size": "tiny"},
+    {"size": "tiny", "num_edges": 0},
+    {"size": "tiny", "num_vertices": 9001, "num_edges": 123_456, "seed": 3, "split_seed": 4, "num_labelled": 700},
+    {"size": "tiny", "num_vertices": 5000, "order": "community", "num_communities": 300, "homophily": 0.9},
+    {"size": "papers100m", "num_vertices": 3000, "num_features": 5},
+]
+
+
+def same(one: Path, other: Path) -> None:
+    """The same files, and in the manifests the same arrays and values."""
+    assert sorted(os.listdir(one)) == sorted(os.listdir(other))
+    for path in one.glob("*.npy"):
+        assert path.read_bytes() == (other / path.name).read_bytes(), path.name
+    found, expected = (json.loads((path / "manifest.json").read_text()) for path in (one, other))
+    for key in ("arrays", "values", "class_names"):
+        assert found[key] == expected[key]
+
+
+@pytest.mark.parametrize("options", _OPTIONS)
+def test_the_file_is_that_of_the_data_set_in_memory(tmp_path: Path, options: dict[str, Any], monkeypatch) -> None:
+    datasets.load("communities", **options).save(tmp_path / "whole")
+    monkeypatch.setattr(splits, "_PIECE", 700)
+    monkeypatch.setattr(block_model, "_EDGES_AT_A_TIME", 5000)
+    datasets.generate("communities", tmp_path / "parts", **options)
+    same(tmp_path / "parts", tmp_path / "whole")
+    assert sorted(os.listdir(tmp_path)) == ["parts", "whole"]
+
+
+def test_many_blocks_on_any_number_of_threads_are_the_same_file(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(block_model, "_EDGES_PER_TILE", 1000)
+    datasets.load("communities", size="tiny", num_edges=100_000).save(tmp_path / "whole")
+    for threads in (1, 3):
+        monkeypatch.setattr(communities, "cores", lambda threads=threads: threads)
+        datasets.generate("communities", tmp_path / "parts", size="tiny", num_edges=100_000)
+        same(tmp_path / "parts", tmp_path / "whole")
+
+
+_IN_A_CHILD = """
+import sys
+from pathlib import Path
+from dorylax.graph import datasets
+
+shape = {"num_vertices": 2_000_000, "num_edges": 20_000_000, "num_features": 100}
+datasets.generate("communities", sys.argv[1], memory=sys.argv[2], **shape)
+print(next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")))
+"""
+
+
+def test_memory_is_kept_to(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    run = subprocess.run(
+        [sys.executable, "-c", _IN_A_CHILD, str(path), "600MiB"], capture_output=True, text=True, check=True
+    )
+    # Of 0.9 GB, beside an interpreter of 0.3 GB with JAX.
+    assert size_on_disk(path) > 895_000_000
+    assert int(run.stdout) < 600 * 1024
+
+
+def test_what_was_killed_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    datasets.load("communities", size="tiny", seed=1).save(path)
+    before = contents(path)
+    child = subprocess.Popen([sys.executable, "-c", _IN_A_CHILD, str(path), "1GiB"])
+    while not any(size_on_disk(one) > 10_000_000 for one in tmp_path.iterdir() if one != path):
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    np.testing.assert_array_equal(contents(path)["indices"], before["indices"])
+    assert len(os.listdir(tmp_path)) == 2
+    datasets.generate("communities", path, size="tiny")
+    assert os.listdir(tmp_path) == ["a"]
+    assert datasets.load(path).graph.num_edges == 10_000
+
+
+def test_progress_comes_to_its_end(tmp_path: Path) -> None:
+    seen: list[tuple[int, int, str]] = []
+    datasets.generate("communities", tmp_path / "a", size="tiny", progress=lambda *one: seen.append(one))
+    done, total, states = zip(*seen, strict=True)
+    assert done[-1] == total[-1]
+    assert list(done) == sorted(done)
+    assert set(total) == {total[0]}
+    assert list(dict.fromkeys(states)) == ["communities", "edges", "features", "labels"]
+    assert total[0] < size_on_disk(tmp_path / "a") < total[0] + 8192
+
+
+def test_too_little_memory_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:
+    with pytest.raises(
+        DatasetError, match=r"memory = 1\.0 GiB is too little to generate 111,059,956 vertices and 3,2"
+    ) as told:
+        datasets.generate("communities", tmp_path / "a", size="papers100m", memory="1GiB")
+    assert "GiB would do" in str(told.value)
+    monkeypatch.setattr(communities, "memory_limit", lambda: Limit(2**30, "cgroup"))
+    with pytest.raises(DatasetError, match=r"memory = 1\.0 GiB is too little"):
+        datasets.generate("communities", tmp_path / "a", size="papers100m")
+    assert os.listdir(tmp_path) == []
+
+
+def test_too_little_room_is_seen_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(validate.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**6, 990_000, 10_000))
+    with pytest.raises(OSError, match=r"takes 0\.0 GiB, and its disk has 0\.0 GiB left"):
+        datasets.generate("communities", tmp_path / "a", size="tiny")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "options", "message"),
+    [
+        ("cora", "a", {}, "'cora' is not generated: only 'communities' is"),
+        ("communities", "a.npz", {}, r"a\.npz ends in \.npz, and data sets are folders"),
+        ("communities", "a", {"size": "huge"}, "communities has no size 'huge'"),
+        ("communities", "a", {"seeds": 1}, "no option 'seeds'. Did you mean 'seed'"),
+        ("communities", "a", {"memory": "4G"}, "memory: expected an amount of memory such as 4GiB, .*, got '4G'"),
+    ],
+)
+def test_what_cannot_be(tmp_path: Path, name: str, file: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((DatasetError, GraphError), match=message):
+        datasets.generate(name, tmp_path / file, **options)
+    assert os.listdir(tmp_path) == []

@@ -148,10 +148,7 @@ def _hexadecimal(times: int) -> bytes:
     ],
 )
 def test_what_would_take_any_memory_is_refused(tmp_path: Path, body: bytes, reason: str) -> None:
-    with (
-        allocating_less_than(1 << 26),
-        pytest.raises(DatasetError, match=f"pickle is refused: .*{reason}"),
-    ):
+    with allocating_less_than(1 << 26), pytest.raises(DatasetError, match=f"pickle is refused: .*{reason}"):
         planetoid.load(stored(tmp_path, b"\x80\x02" + body))
 
 

@@ -502,10 +502,7 @@ def test_arguments_that_do_not_fit(tmp_path):
         _import(tmp_path, [tmp_path / "absent.txt"])
 
 
-SUMS = {
-    "int8": (100, "int64"),
-    "float16": (60000, "float32"),
-}
+SUMS = {"int8": (100, "int64"), "float16": (60000, "float32")}
 
 
 @pytest.mark.parametrize("dtype", SUMS)
