@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, final
+from typing import Literal, TypeVar, final
 
-from dorylax.clock.base import Request, Timed, Workers, check_slots
+from dorylax.clock.base import Timed, Workers, check_slots
 from dorylax.clock.duration import Duration, Passing, Shared, check_duration
 from dorylax.clock.loop_clock import LoopClock
 from dorylax.clock.sharing import Job, Sharing, Speeds
@@ -148,10 +148,10 @@ class _VirtualWorkers(Workers):
     def __init__(self, name: str, slots: int, loop: VirtualLoop) -> None:
         check_slots(name, slots)
         self.name, self.slots = name, slots
-        self.loop = loop
+        self._loop = loop
         self._free = slots
         # Waiting requests; futures of cancelled ones are done.
-        self._queue: deque[asyncio.Future[None] | _Doing[Any]] = deque()
+        self._queue: deque[asyncio.Future[None]] = deque()
 
     async def run(
         self,
@@ -164,48 +164,21 @@ class _VirtualWorkers(Workers):
         check_duration(seconds)
         await self._take()
         try:
-            start = self.loop.now
+            start = self._loop.now
             value = work()
-            await _passed(self.loop, seconds, order)
+            await _passed(self._loop, seconds, order)
         finally:
-            self.give_back()
-        return Timed(value, start, self.loop.now)
-
-    async def run_all(
-        self, requests: Sequence[Request[T]], ended: Callable[[int, Timed[T] | None], None]
-    ) -> list[Timed[T]]:
-        """See `Workers.run_all`, without a task for each."""
-        for request in requests:
-            check_duration(request.seconds)
-        every: _Several[T] = _Several(self.loop.create_future(), [None] * len(requests), ended)
-        doing = [_Doing(self, request, place, every) for place, request in enumerate(requests)]
-        try:
-            for one in doing:
-                if self._free:
-                    self._free -= 1
-                    one.begin()
-                else:
-                    self._queue.append(one)
-            await every.done
-        except BaseException:
-            for one in doing:
-                one.give_up()
-            raise
-        return [timed for timed in every.found if timed is not None]
+            self._give_back()
+        return Timed(value, start, self._loop.now)
 
     async def end(self) -> None:
         """See `Workers.end`; there are no threads."""
 
-    def give_back(self) -> None:
+    def _give_back(self) -> None:
         """Give the worker to the first waiting request, so that none can overtake."""
         while self._queue:
             turn = self._queue.popleft()
-            if isinstance(turn, _Doing):
-                if turn.state == "waiting":
-                    turn.state = "called"
-                    self.loop.call_soon(turn.begin)
-                    return
-            elif not turn.done():
+            if not turn.done():
                 turn.set_result(None)
                 return
         self._free += 1
@@ -214,79 +187,11 @@ class _VirtualWorkers(Workers):
         if self._free:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = self.loop.create_future()
+        turn: asyncio.Future[None] = self._loop.create_future()
         self._queue.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it got a worker at the moment of the cancellation
-                self.give_back()
+                self._give_back()
             raise
-
-
-class _Several(Generic[T]):
-    """Requests of one call of `Workers.run_all`; `done` is set when the last is over, or the first has failed."""
-
-    __slots__ = ("done", "ended", "found", "left")
-
-    def __init__(
-        self,
-        done: asyncio.Future[None],
-        found: list[Timed[T] | None],
-        ended: Callable[[int, Timed[T] | None], None],
-    ) -> None:
-        self.done, self.found, self.ended, self.left = done, found, ended, len(found)
-
-
-class _Doing(Generic[T]):
-    """One of several requests.
-
-    Attributes:
-        state: "waiting" for a worker, "called" by one, "busy" with one, or "over".
-    """
-
-    __slots__ = ("_every", "_passing", "_place", "_request", "_start", "_value", "_workers", "state")
-
-    def __init__(self, workers: _VirtualWorkers, request: Request[T], place: int, every: _Several[T]) -> None:
-        self._workers, self._request, self._place, self._every = workers, request, place, every
-        self.state: Literal["waiting", "called", "busy", "over"] = "waiting"
-        self._passing: Passing | None = None
-
-    def begin(self) -> None:
-        """Start on a worker."""
-        if self.state == "over":  # given up when it was called
-            return
-        work, seconds, order, _ = self._request
-        self.state, loop = "busy", self._workers.loop
-        self._start = loop.now
-        try:
-            self._value = work()
-        except BaseException as error:
-            self._over(None)
-            if not self._every.done.done():
-                self._every.done.set_exception(error)
-        else:
-            self._passing = Passing(seconds, order, loop, self._passed)
-
-    def give_up(self) -> None:
-        """Cancel the request."""
-        if self.state == "busy" and self._passing is not None:
-            self._passing.give_up()
-        if self.state == "waiting":
-            self.state = "over"
-            self._every.ended(self._place, None)
-        elif self.state != "over":
-            self._over(None)
-
-    def _passed(self) -> None:
-        self._passing = None
-        self._over(Timed(self._value, self._start, self._workers.loop.now))
-
-    def _over(self, timed: Timed[T] | None) -> None:
-        self.state, every = "over", self._every
-        self._workers.give_back()
-        every.found[self._place] = timed
-        every.ended(self._place, timed)
-        every.left -= 1
-        if not every.left and not every.done.done():
-            every.done.set_result(None)
