@@ -49,8 +49,7 @@ class Conv(nnx.Module):
         rngs: Streams `params` for the parameters and, if the layer drops anything, `dropout` for the masks.
 
     Attributes:
-        kernel: W `[in_features, out_features]`, unless the layer has other parameters.
-        bias: b `[out_features]`, or None; likewise.
+        kernel, bias: W `[in_features, out_features]`, and b `[out_features]` or None, unless the layer has others.
     """
 
     in_features: int = dataclasses.field(kw_only=False)

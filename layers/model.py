@@ -93,7 +93,7 @@ class Model(nnx.Module):
         return self.conv(in_features, out_features, **shared, **options)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
+        """Return `[V, out_features]` from features `x [V, in_features]`."""
         return self.skeleton(self.convs, graph, x)
 
 

@@ -110,10 +110,10 @@ class MPNN(Model):
 
     The perceptrons of its layers are `hidden_features` wide inside. Every layer reads the same edge features.
 
+    The call is `model(graph, x, edges [E, edge_features])`, by edge id.
+
     Args:
         aggregation, edge_features: As for `MPNNConv`.
-
-    It is called as `model(graph, x, edges [E, edge_features])`, by edge id.
     """
 
     conv = MPNNConv

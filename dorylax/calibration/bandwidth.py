@@ -39,10 +39,7 @@ def copies(sizes: Sizes, threads: int) -> Iterator[Step]:
 
 
 def files(sizes: Sizes, folder: Path) -> Iterator[Step]:
-    """List measurements of a file written until it is on disk, and read back if the system can drop cached pages.
-
-    Nothing is measured if the folder is not writable.
-    """
+    """List measurements of a file in a folder (none if it is read-only), written to disk and read past the page cache."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return
     yield Step("disk, write", partial(_file, sizes, folder, "write"))

@@ -1,4 +1,4 @@
-"""The file of a measured machine: a cluster whose servers are such machines, and what was measured (docs/clock.md)."""
+"""The file of a measured machine: a cluster of such machines, and the measurements (docs/clock.md)."""
 
 from __future__ import annotations
 

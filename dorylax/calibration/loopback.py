@@ -89,7 +89,7 @@ class _Silent:
 
 
 def _answer(pipe: Connection, keys: RunKeys, kind: Kind) -> None:
-    """In the other process: answer until the pipe is closed."""
+    """In the other process: serve until the pipe is closed."""
 
     async def serve() -> None:
         over = asyncio.Event()

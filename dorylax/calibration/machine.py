@@ -118,7 +118,7 @@ def processor(root: Path = Path("/")) -> str:
 
 @final
 class OthersLoad:
-    """The load that other processes put on the usable cores since its construction; `root` is the parent of `proc`."""
+    """The load of other processes on the usable cores since its construction; `root` is the parent of `proc`."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._stat = root / "proc/stat"

@@ -1,4 +1,4 @@
-"""A process beside this one, for measurements between two; it ends with its context."""
+"""A second process, for measurements between two; it ends with its context."""
 
 from __future__ import annotations
 

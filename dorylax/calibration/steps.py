@@ -21,7 +21,7 @@ class Quantity(NamedTuple):
 
 
 def quantity(kind: str, **at: int | str) -> Quantity:
-    """A quantity, with its parameters by name."""
+    """Return a quantity with these parameters."""
     return Quantity(kind, tuple(at.items()))
 
 

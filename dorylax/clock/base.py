@@ -42,7 +42,7 @@ class Request(NamedTuple, Generic[T]):
 
 @final
 class DeadlockError(DorylaxError, RuntimeError):
-    """All `tasks`, by name, wait, and no event is left. Only the virtual clock detects this."""
+    """Every task waits, and no event remains. Only the virtual clock detects this. `tasks` holds their sorted names."""
 
     def __init__(self, tasks: Iterable[str]) -> None:
         self.tasks = tuple(sorted(tasks))
@@ -182,7 +182,7 @@ class Clock(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Cancel all tasks and wait for them, end the workers, and close the loop. A second call has no effect.
+        """Cancel all tasks and wait for them, end the workers, and close the loop, unless it is closed.
 
         Raises:
             Exception: The first exception of a cancelled task; everything is closed nevertheless.

@@ -42,7 +42,7 @@ class RealClock(LoopClock):
         await asyncio.sleep(seconds)
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
-        """See `Clock.after`; at once without a task."""
+        """See `Clock.after`; a call without delay needs no task."""
         if seconds == 0.0 and not self._loop.is_closed():
             self._loop.call_soon(self._unless_closing, call)
         else:

@@ -67,7 +67,7 @@ K80 = Gpu(
     flops=8.73e12 / 2 / 3,  # assumption: a third of the peak, as of V100
     memory_bandwidth=480e9 / 2 / 12,  # assumption: a twelfth of the bandwidth, as of V100
     pcie_bandwidth=12e9,  # assumption: as of V100
-    launch=20e-6,  # assumption: likewise
+    launch=20e-6,  # assumption: as of V100
 )
 """One of the two processors of NVIDIA's Tesla K80, as Amazon's p2 has them."""
 
@@ -169,10 +169,10 @@ def _ec2(
 # Bytes per second of a socket's memory, over its virtual CPUs (data sheets of Intel and Amazon). Assumption: a server gets
 # its share.
 _SKYLAKE_36 = 3.55e9  # c5, c5n: 6 channels DDR4-2666, 36 virtual CPUs
-_SKYLAKE_48 = 2.66e9  # r5: likewise, 48
+_SKYLAKE_48 = 2.66e9  # r5: 6 channels DDR4-2666, 48
 _BROADWELL = 2.4e9  # p2, p3: 4 channels DDR4-2400, 32
 _SAPPHIRE_RAPIDS = 3.2e9  # c7i: 8 channels DDR5-4800, 96
-_GRAVITON_3 = 4.8e9  # c7g: likewise, 64, which are cores
+_GRAVITON_3 = 4.8e9  # c7g: 8 channels DDR5-4800, 64, which are cores
 
 
 # Amazon EC2, us-east-1, on demand, July 2026; the network's baseline, not its bursts. The Dorylus paper (June 2021) has

@@ -92,7 +92,7 @@ class Machines:
         return self._network("out", place)
 
     def into(self, place: Place) -> Shared:
-        """The same on the way in."""
+        """A server's network on the way in."""
         return self._network("into", place)
 
     def cores(self, place: Place) -> Shared:

@@ -84,7 +84,7 @@ class Measurement:
 
     @property
     def point(self) -> dict[str, int | str]:
-        """Parameters by name."""
+        """The parameters as a dictionary."""
         return dict(self.at)
 
     @property

@@ -37,7 +37,7 @@ def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory
         servers: Number of servers.
         method: The partitioner.
         ids: Whether edge ids are wanted.
-        memory: Bytes available besides the program.
+        memory: Bytes available in addition to the program.
 
     Raises:
         InputError: Neither fits; names the reason and the remedy.

@@ -1,4 +1,4 @@
-"""Comparisons of two ways of training, beside the ratio that the Dorylus paper published.
+"""Comparisons of two ways of training, with the ratios published in the Dorylus paper.
 
 Two of the ways are configurations of the engine that replace functions or servers:
 

@@ -71,7 +71,7 @@ def _slowdown(cluster: Cluster, of: SmallRun) -> Slowdown:
     """Return the slowdown with which the simulation of a reference run takes the measured mean times.
 
     Tasks that slow each other down meet more others if they are longer. So the run is simulated again with each result, and
-    half of the error is corrected, until nearly nothing is left.
+    half of the error is corrected each time.
     """
     measured = cluster.measured
     assert measured is not None

@@ -1,4 +1,4 @@
-"""The evaluation of the Dorylus paper (Thorpe et al., OSDI '21) as scenarios, beside what it published."""
+"""The evaluation of the Dorylus paper (Thorpe et al., OSDI '21) as scenarios, with its published results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRAPHS: Mapping[str, GraphSizes] = {
 CUT_RATIO = 0.17
 """Edges cut by its partitions, relative to a random assignment of vertices. Fitted (docs/log/2026-11.md)."""
 
-# Section 7: widths of hidden layers. Epochs to target are not published: as many as make what happens once small.
+# Section 7: widths of hidden layers. Epochs to target are not published: enough to make the preparation small.
 _HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster": 48}
 _EPOCHS = 100
 # The paper's system without dorylax's additions: layers as its programs have them, features gathered in every epoch, an

@@ -122,7 +122,7 @@ def rarely_collected() -> Iterator[None]:
     cycles after each 700 of them, also through JAX's hundred thousands of objects: half of the time of a simulation.
     """
     before = gc.get_threshold()
-    if not before[0]:  # it is off
+    if not before[0]:  # garbage collection is off
         yield
         return
     gc.freeze()
@@ -145,7 +145,7 @@ def settling(pipeline: PipelineConfig) -> int:
 
 @final
 class Tally:
-    """Sums of spans by name; `trace` is called with each span, too."""
+    """Numbers and seconds of the spans of each name; `trace` is called with each span, too."""
 
     def __init__(self, trace: Trace | None) -> None:
         self._trace = trace

@@ -3,7 +3,7 @@
 Every server has its share of the vertices, their features and their edges. Each of its threads does a mini-batch at a time.
 It samples neighbors, hop by hop. It fetches the features of all vertices found, from its own server or from their owners,
 whose memory and network this takes. It computes a GCN of two layers forwards and backwards, and sends its gradient to a
-parameter server, which updates the weights at once and sends them back. No thread waits for another.
+parameter server, which updates the weights immediately and sends them back. No thread waits for another.
 
 A mini-batch follows from the graph's degrees. Neighbors of each reached vertex are sampled once (GraphSAGE, NeurIPS '17,
 algorithm 2). An edge leads to another server with the probability of the graph's cut, and to a server's vertices in
@@ -66,7 +66,7 @@ def simulate_sampled(
             seconds.append(clock.run(servers.train(simulated)))
             if on_epoch is not None:
                 on_epoch(epoch + 1)
-    # Requests of others are served beside the threads' own mini-batches.
+    # Threads serve requests of other servers in addition to their mini-batches.
     busy = min(1.0, servers.busy / (sum(seconds) * pipeline.servers * servers.threads))
     return Simulated(
         name=alone.name,
@@ -122,7 +122,7 @@ class _Servers:
         known = Hop(0.0, 0.0, 0.0)
         for hop, further in pairwise(self._hops):
             new = hop.own - known.own, hop.others - known.others
-            each = further.edges / max(1.0, sum(new))  # of a tiny graph nothing may be new
+            each = further.edges / max(1.0, sum(new))  # in a tiny graph all may be known
             await self._fetch(server, *new, read=_LINE * each, sent=_INDEX * each)
             known = hop
         row, all_of = _NUMBER * self._widths[0], self._hops[-1]
@@ -209,7 +209,7 @@ def hops(degrees: DegreeStatistics, servers: int, targets: int, fanouts: Sequenc
             back = degrees.sampled(fanout, along_edges=False) * degrees.num_vertices / degrees.num_edges
             onwards = max(0.0, each - back)
         edges = each * (new_own + new_others)
-        # Of the edges that leave one of the others, an equal share comes back to the targets' server.
+        # The edges that leave another server lead to all others equally, including the targets' server.
         own = onwards * (new_own * (1 - cut) + new_others * cut / peers)
         to_own += own
         to_others += onwards * (new_own + new_others) - own

@@ -1,4 +1,4 @@
-"""Scenarios as settings: their files, and the keys that sweeps of simulations may vary besides those of configurations.
+"""Scenarios as settings: their files, and the keys of simulations that sweeps may vary in addition to configurations.
 
 `graph.*` describes a graph by its sizes, in place of `data.*`. `cluster.*` changes the cluster that `pipeline.cluster`
 names, by the keys of its description (docs/clock.md). `simulation.*` says how a run is simulated.
