@@ -28,32 +28,21 @@ class APPNPConv(nnx.Module):
     "Predict then propagate", https://arxiv.org/abs/1810.05997, equation 4, without its softmax. In matrices, with Ã
     that of `GCNConv`, Z_0 = X and X' = Z_K,
 
-        Z_{k+1} = (1 - α) Ã Z_k + α X
+        Z_{k+1} = (1 - α) Ã Z_k + α X.
 
-    and for one vertex, over its in-neighbors and itself,
-
-        z_v ← (1 - α) Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · z_u + α x_v.
-
-    There are no parameters: the rows to propagate are already predictions. The K steps are one `jax.lax.scan`. With
-    dropout, which draws new elements of Ã at every step, they are unrolled.
+    There are no parameters: the rows to propagate, `[V, F]` of any width, are already predictions. The K steps are one
+    `jax.lax.scan`. With dropout, which draws new elements of Ã at every step, they are unrolled. The call also takes edge
+    weights, as in `GCNConv`.
 
     Args:
-        num_propagations: K (default: 10).
-        alpha: α, the probability of teleporting back to the vertex itself (default: 0.1).
+        num_propagations: K ≥ 1 (default: 10).
+        alpha: α, the probability of teleporting back to the vertex itself, in 0 … 1 (default: 0.1).
         edge_dropout: Probability of dropping an edge or loop at a step (default: 0).
         dtype: Dtype of the computation and the result (default: that of the input).
         rngs: Stream `dropout` for the masks.
 
     Attributes:
         dropout: The `Dropout` of the edges.
-
-    Raises:
-        ValueError: `num_propagations` < 1, `alpha` or `edge_dropout` outside 0 … 1.
-
-    Shapes:
-        - input: graph with V vertices and E edges, rows `[V, F]` of any width, edge weights w `[E]` as in `GCNConv`
-          (optional)
-        - output: `[V, F]`
     """
 
     num_propagations: int = 10
@@ -70,7 +59,7 @@ class APPNPConv(nnx.Module):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V F"]:
-        """Return `[V, F]` from rows `[V, F]` and the weights of the edges, by edge id."""
+        """Propagate `[V, F]`."""
         x, weight = follow_input((x, edge_weight), dtype=self.dtype)
         adjacency = normalised_adjacency(graph, x, weight)
 
@@ -99,22 +88,13 @@ class APPNPConv(nnx.Module):
 class APPNP(DenseModel):
     r"""Predict then propagate: Gasteiger et al., ICLR 2019, https://arxiv.org/abs/1810.05997.
 
-    A perceptron of `num_layers` dense layers on each vertex separately, then one `APPNPConv` on its output; for two
-    layers, Z = propagate(σ(X W_0 + b_0) W_1 + b_1).
+    A perceptron of `num_layers` dense layers on each vertex separately, then one `APPNPConv` on its output.
 
     Args:
-        num_propagations: K, the number of propagation steps (default: 10).
-        alpha: α, the probability of teleporting back to the vertex itself (default: 0.1).
-        edge_dropout: Probability of dropping an edge or loop at a step; 0 makes the steps one `jax.lax.scan` (default:
-            0; the paper has 0.5).
-
-    Other arguments are those of `Model`.
+        num_propagations, alpha, edge_dropout: As for `APPNPConv`; the paper has an edge dropout of 0.5.
 
     Attributes:
         propagation: The `APPNPConv`.
-
-    Raises:
-        ValueError: `num_propagations` below 1, `edge_dropout` or `alpha` outside 0 … 1, and as in `Model`.
     """
 
     num_propagations: int = 10
@@ -123,16 +103,11 @@ class APPNP(DenseModel):
 
     def __post_init__(self, rngs: nnx.Rngs) -> None:
         super().__post_init__(rngs)
-        self.propagation = APPNPConv(
-            num_propagations=self.num_propagations,
-            alpha=self.alpha,
-            edge_dropout=self.edge_dropout,
-            dtype=self.dtype,
-            rngs=rngs,
-        )
+        shared = {name: getattr(self, name) for name in ("num_propagations", "alpha", "edge_dropout", "dtype")}
+        self.propagation = APPNPConv(**shared, rngs=rngs)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
+        """See `Model`."""
         return self.propagation(graph, super().__call__(graph, x))
 
 

@@ -34,8 +34,9 @@ def module(cls: type[_Class]) -> type[_Class]:
 class Conv(nnx.Module):
     """Base class of graph layers: the arguments that they share, and their parameters.
 
-    A layer is called as `layer(graph, x [V, in_features]) -> [V, out_features]`. The result has the dtype `dtype`, or
-    else that of `x`. The call raises a ValueError if `x` has another width.
+    A layer is called as `layer(graph, x)` with a graph of V vertices and E edges and `x [V, in_features]`. It returns
+    `[V, out_features]` in `dtype`, or else in the dtype of `x`. The call raises a ValueError if `x` has another width, and
+    the constructor if an option is unknown or out of range.
 
     Args:
         in_features: Width of the input rows.
@@ -46,6 +47,9 @@ class Conv(nnx.Module):
         dtype: Dtype of the computation and the result (default: that of the input).
         param_dtype: Dtype of the parameters (default: float32).
         rngs: Streams `params` for the parameters and, if the layer drops anything, `dropout` for the masks.
+
+    Attributes:
+        kernel, bias: W `[in_features, out_features]`, and b `[out_features]` or None, unless the layer has others.
     """
 
     in_features: int = dataclasses.field(kw_only=False)
@@ -56,6 +60,10 @@ class Conv(nnx.Module):
     dtype: DTypeLike | None = None
     param_dtype: DTypeLike = jnp.float32
     rngs: dataclasses.InitVar[nnx.Rngs]
+
+    def __post_init__(self, rngs: nnx.Rngs) -> None:
+        self.kernel = self.new_kernel(rngs, self.in_features, self.out_features)
+        self.bias = nnx.data(self.new_bias(rngs, self.out_features))
 
     def new_kernel(self, rngs: nnx.Rngs, *shape: int) -> nnx.Param[jax.Array]:
         """Return a new kernel of this shape."""

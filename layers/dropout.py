@@ -33,13 +33,6 @@ class Dropout(nnx.Module):
     Args:
         rate: The probability of dropping an element, in 0 … 1.
         rngs: Source of the key: its `dropout` stream is forked, or else its default one.
-
-    Raises:
-        ValueError: `rate` outside 0 … 1.
-
-    Shapes:
-        - input: rows `[R, …]` of any floating dtype, ids `[R]` (integers, repeated or not, in any order)
-        - output: of the shape and dtype of the rows
     """
 
     def __init__(self, rate: float, *, rngs: nnx.Rngs) -> None:
@@ -54,7 +47,7 @@ class Dropout(nnx.Module):
         return not self.deterministic and self.rate > 0
 
     def __call__(self, x: Float[Array, "R *rest"], ids: Integer[Array, " R"]) -> Float[Array, "R *rest"]:
-        """Drop elements of `x [R, …]`, whose row k has id `ids[k]`; every call draws again."""
+        """Drop elements of `x [R, …]`, of any floating dtype, whose row k has id `ids[k]`; every call draws again."""
         (dropped,) = self.together((x, ids))
         return dropped
 
@@ -63,9 +56,6 @@ class Dropout(nnx.Module):
 
         Args:
             *blocks: Pairs of rows `[R, …]` and ids `[R]`; the rows of all blocks have the same shape.
-
-        Returns:
-            The rows of each block, some elements zeroed, in the same order.
         """
         if not self.active:
             return tuple(x for x, _ in blocks)

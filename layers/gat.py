@@ -20,12 +20,12 @@ from dorylax.layers.recipes import published
 
 @module
 class Attention(Conv):
-    """Base class of attention layers, whose heads are concatenated or averaged.
+    """Base class of attention layers, whose K heads are concatenated (width K·F) or averaged (width F).
 
     Args:
         out_features: F, width of one head's output.
-        heads: K, number of heads (default: 8).
-        concat: Concatenate the heads (width K·F) or average them (width F) (default: True).
+        heads: K ≥ 1, number of heads (default: 8).
+        concat: Whether to concatenate the heads; else they are averaged (default: True).
         negative_slope: Negative slope of the LeakyReLU (default: 0.2, as in the papers).
         attention_dropout: Probability of dropping a coefficient (default: 0).
         attention_init: Initialiser of the attention vectors, made as `[K, F]` (default: Glorot uniform).
@@ -34,9 +34,6 @@ class Attention(Conv):
 
     Attributes:
         dropout: The `Dropout` of the coefficients.
-
-    Raises:
-        ValueError: `heads` < 1, or `attention_dropout` outside 0 … 1.
     """
 
     heads: int = 8
@@ -76,17 +73,12 @@ class GATConv(Attention):
         α_uv = softmax over u of LeakyReLU(s_k · W_k^T x_u + t_k · W_k^T x_v).
 
     The loop of a vertex without one is a term of the softmax and of the sum, never an edge. Dropout, when training,
-    falls on α. Arguments and errors are those of `Attention`.
+    falls on α. All arguments are those of `Attention`.
 
     Attributes:
         kernel: W `[in_features, K·F]`, head k in columns k·F … (k+1)·F - 1.
-        attention_source: s `[K, F]`, applied to the neighbor u.
-        attention_target: t `[K, F]`, applied to v itself.
+        attention_source, attention_target: s and t `[K, F]`, applied to the neighbor u and to v itself.
         bias: b `[K·F]` or `[F]`, or None.
-
-    Shapes:
-        - input: graph with V vertices and E edges, features `[V, in_features]`
-        - output: `[V, K·F]` when concatenated, `[V, F]` when averaged
     """
 
     def __post_init__(self, rngs: nnx.Rngs) -> None:
@@ -98,7 +90,7 @@ class GATConv(Attention):
         self.dropout = Dropout(self.attention_dropout, rngs=rngs)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, K·F]` or `[V, F]` from features `[V, in_features]`."""
+        """See `Conv`."""
         x, kernel, source, target, bias = self.cast(
             x, self.kernel, self.attention_source, self.attention_target, self.bias
         )
@@ -129,12 +121,9 @@ def attend(
 ) -> Float[Array, "V H F"]:
     r"""`y_v = Σ_{u ∈ N(v) ∪ {v}} dropout(α_uv) z_u`, with α the softmax of the scores over u, head by head.
 
-    The loop of a vertex without one is a term of the softmax and of the sum, never an edge. If sown values are kept, the
-    layer sows α: `attention` `[E, H]` by edge id, and `loop_attention` `[V, H]` of the implicit loops, 0 for vertices
-    without one.
-
     Scores are by edge id; those of implicit loops are ignored for a vertex with an explicit loop. The dropout of the
-    coefficients is keyed by the ids of edges and loops.
+    coefficients is keyed by the ids of edges and loops. If sown values are kept, the layer sows α: `attention` `[E, H]` by
+    edge id, and `loop_attention` `[V, H]` of the implicit loops, 0 for vertices without one.
     """
     implicit = ops.missing_self_loops(graph, z.dtype)[:, None] > 0
     alpha, loop_alpha = ops.edge_softmax(graph, scores, jnp.where(implicit, loop_scores, -jnp.inf))
@@ -158,10 +147,8 @@ class AttentionModel(Model):
         heads: Heads of each hidden layer, concatenated (default: 8).
         output_heads: Heads of the last layer, averaged; with `jk` there is no such layer (default: 1).
         attention_dropout: Probability of dropping an attention coefficient (default: 0.6).
-        dropout: Probability of dropping an element of each layer's input (default: 0.6).
-        activation: σ, between layers (default: ELU).
 
-    Other arguments, attributes and errors are those of `Model`.
+    Other arguments are those of `Model`, with ELU as activation and dropout 0.6.
     """
 
     heads: int = 8
@@ -171,7 +158,7 @@ class AttentionModel(Model):
     activation: Activation = jax.nn.elu
 
     def widths(self, heads: int = 1) -> list[tuple[int, int]]:
-        """Return the widths of each layer's input and output."""
+        """See `Model.widths`."""
         check_counts(heads=self.heads)
         return super().widths(heads * self.heads)
 
@@ -187,8 +174,7 @@ class AttentionModel(Model):
 class GAT(AttentionModel):
     r"""Graph attention network: Veličković et al., ICLR 2018, https://arxiv.org/abs/1710.10903, section 3.3.
 
-    `num_layers` times `GATConv`. The published model for cora is 8 heads of 8 features and one output head; for pubmed
-    it has 8 output heads. All arguments are those of `AttentionModel`.
+    The published model for cora is 8 heads of 8 features and one output head; for pubmed it has 8 output heads.
     """
 
     conv = GATConv

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import jax
 from flax import nnx
@@ -21,36 +21,23 @@ from dorylax.ops import scatter_dst, scatter_src
 class GATv2Conv(Attention):
     r"""Graph attention in which each vertex ranks its neighbors differently: Brody et al., ICLR 2022.
 
-    "How attentive are graph attention networks?", https://arxiv.org/abs/2105.14491, equation 7. In matrices, with K
-    heads and P_k the matrix of that head's attention coefficients (row v sums to 1 and is zero where Â = A + I is),
+    "How attentive are graph attention networks?", https://arxiv.org/abs/2105.14491, equation 7: as `GATConv`, with
+    z_u = W_l,k^T x_u + b_l,k in head k and
 
-        X' = ‖_k P_k X W_l,k + b    (heads concatenated)    or    X' = 1/K Σ_k P_k X W_l,k + b    (heads averaged)
-
-    and for one vertex, in head k, over its in-neighbors and itself, with z_u = W_l,k^T x_u + b_l,k,
-
-        x'_v = Σ_{u ∈ N(v) ∪ {v}} α_uv z_u,
-        α_uv = softmax over u of a_k · LeakyReLU(z_u + W_r,k^T x_v + b_r,k).
+        α_uv = softmax over u of a_k · LeakyReLU(z_u + W_r,k^T x_v + b_r,k),    x'_v = Σ_{u ∈ N(v) ∪ {v}} α_uv z_u.
 
     `GATConv` applies the LeakyReLU after the product, so that all vertices rank neighbors in the same way. GATv2 costs
-    more per edge: the LeakyReLU applies to `[E, K·F]` instead of `[E, K]`. The loop of a vertex without one is a term of
-    the softmax and of the sum, never an edge. Dropout, when training, falls on α.
+    more per edge: the LeakyReLU applies to `[E, K·F]` instead of `[E, K]`.
 
     Args:
         share_weights: Whether W_r is W_l and b_r is b_l (default: False).
 
-    Other arguments and errors are those of `Attention`.
-
     Attributes:
-        kernel_source: W_l `[in_features, K·F]`, applied to the neighbor u; head k in columns k·F … (k+1)·F - 1.
-        kernel_target: W_r `[in_features, K·F]`, applied to v itself; None when shared.
-        bias_source: b_l `[K·F]`, or None.
-        bias_target: b_r `[K·F]`, or None.
+        kernel_source, bias_source: W_l `[in_features, K·F]`, applied to the neighbor u, and b_l `[K·F]` or None; head k in
+            columns k·F … (k+1)·F - 1.
+        kernel_target, bias_target: W_r and b_r, applied to v itself; None when shared.
         attention: a `[K, F]`.
         bias: b `[K·F]` or `[F]`, or None.
-
-    Shapes:
-        - input: graph with V vertices and E edges, features `[V, in_features]`
-        - output: `[V, K·F]` when concatenated, `[V, F]` when averaged
     """
 
     share_weights: bool = False
@@ -67,7 +54,7 @@ class GATv2Conv(Attention):
         self.dropout = Dropout(self.attention_dropout, rngs=rngs)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, K·F]` or `[V, F]` from features `[V, in_features]`."""
+        """See `Conv`."""
         x, attention, bias = self.cast(x, self.attention, self.bias)
         source = self._project(x, self.kernel_source, self.bias_source)
         target = source if self.kernel_target is None else self._project(x, self.kernel_target, self.bias_target)
@@ -79,10 +66,7 @@ class GATv2Conv(Attention):
         scores = score(scatter_src(graph, source) + scatter_dst(graph, target))
         return self.joined(attend(graph, source, scores, score(source + target), self.dropout, layer=self), bias)
 
-    def _project(
-        self, x: Float[Array, "V F"], kernel: nnx.Param[jax.Array], bias: nnx.Param[jax.Array] | None
-    ) -> Float[Array, "V H C"]:
-        """Return `x W + b`, head by head."""
+    def _project(self, x: Float[Array, "V F"], kernel: Any, bias: Any) -> Float[Array, "V H C"]:
         x, matrix, offset = self.cast(x, kernel, bias)
         z: jax.Array = x @ matrix if offset is None else x @ matrix + offset[None]
         return z.reshape(x.shape[0], self.heads, self.out_features)
@@ -93,12 +77,8 @@ class GATv2Conv(Attention):
 class GATv2(AttentionModel):
     r"""Graph attention network, version 2: Brody et al., ICLR 2022, https://arxiv.org/abs/2105.14491.
 
-    `num_layers` times `GATv2Conv`.
-
     Args:
         share_weights: Whether both ends of an edge share one matrix (default: False).
-
-    Other arguments are those of `AttentionModel`.
     """
 
     conv = GATv2Conv

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import final
 
-from flax import nnx
 from jaxtyping import Array, Float
 
 from dorylax.graph.compressed import CompressedGraph
@@ -27,27 +26,14 @@ class GCNConv(Conv):
 
         x'_v = Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · W^T x_u + b,    d_v = Σ_{u ∈ N(v) ∪ {v}} w_uv.
 
-    A loop is added only to vertices without one. In a directed graph d is the in-degree at both ends, as in PyG.
-    `dorylax.layers.adjacency` multiplies by it, after the product with W. All arguments are those of `Conv`.
-
-    Attributes:
-        kernel: W `[in_features, out_features]`.
-        bias: b `[out_features]`, or None.
-
-    Shapes:
-        - input: graph with V vertices and E edges, features `[V, in_features]`, edge weights w `[E]` ≥ 0 by edge id
-          (default: all ones); an added loop has weight 1, and a vertex whose weights sum to 0 has 1/√d = 0
-        - output: `[V, out_features]`
+    `dorylax.layers.adjacency` multiplies by Ã = D̂^(-1/2) Â D̂^(-1/2), after the product with W. The call also takes
+    edge weights w `[E]` ≥ 0 by edge id (default: all ones); an added loop has weight 1. All arguments are those of `Conv`.
     """
-
-    def __post_init__(self, rngs: nnx.Rngs) -> None:
-        self.kernel = self.new_kernel(rngs, self.in_features, self.out_features)
-        self.bias = nnx.data(self.new_bias(rngs, self.out_features))
 
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from features `[V, in_features]` and the weights of the edges, by edge id."""
+        """See `Conv`."""
         x, kernel, bias, weight = self.cast(x, self.kernel, self.bias, edge_weight)
         y = normalised_adjacency(graph, x, weight).times(x @ kernel)
         return y if bias is None else y + bias[None]
@@ -58,8 +44,7 @@ class GCNConv(Conv):
 class GCN(Model):
     r"""Graph convolutional network: Kipf & Welling, ICLR 2017, https://arxiv.org/abs/1609.02907, equation 9.
 
-    `num_layers` times `GCNConv`; for two layers, with Ã = D̂^(-1/2) Â D̂^(-1/2), Z = Ã σ(Ã X W_0 + b_0) W_1 + b_1.
-    All arguments are those of `Model`.
+    For two layers, with Ã that of `GCNConv`, Z = Ã σ(Ã X W_0 + b_0) W_1 + b_1.
     """
 
     conv = GCNConv

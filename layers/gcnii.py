@@ -34,33 +34,22 @@ class GCN2Conv(nnx.Module):
 
     or, with a separate matrix for α X_0 (the paper's GCNII*),
 
-        X' = (1 - α) Ã X ((1 - β) I + β W) + α X_0 ((1 - β) I + β W_0)
-
-    and for one vertex, over its in-neighbors and itself, with h_v = (1 - α) Σ_u w_uv / √(d_u d_v) · x_u + α x_0,v,
-
-        x'_v = (1 - β) h_v + β W^T h_v.
+        X' = (1 - α) Ã X ((1 - β) I + β W) + α X_0 ((1 - β) I + β W_0).
 
     Args:
         features: Width of the input and output rows.
-        alpha: α, the share of X_0 (default: 0.1).
-        theta: θ, the strength of the matrices (default: 0.5).
-        layer: l, the place of the layer in its network, from 1 (default: 1).
+        alpha: α, the share of X_0, in 0 … 1 (default: 0.1).
+        theta: θ > 0, the strength of the matrices (default: 0.5).
+        layer: l ≥ 1, the place of the layer in its network (default: 1).
         share_weights: Whether W_0 is W (default: True).
 
-    Other arguments are those of `Conv`.
+    Other arguments are those of `Conv`. The call takes the rows `[V, features]`, the first rows X_0 `[V, features]`, and
+    edge weights as in `GCNConv`.
 
     Attributes:
         kernel: W `[features, features]`.
         kernel_initial: W_0 `[features, features]`; None when shared.
         beta: β.
-
-    Raises:
-        ValueError: `alpha` outside 0 … 1, `theta` ≤ 0, `layer` < 1.
-
-    Shapes:
-        - input: graph with V vertices and E edges, rows `[V, features]`, first rows `[V, features]`, edge weights w
-          `[E]` as in `GCNConv` (optional)
-        - output: `[V, features]`
     """
 
     features: int = dataclasses.field(kw_only=False)
@@ -93,11 +82,7 @@ class GCN2Conv(nnx.Module):
         initial: Float[Array, "V F"],
         edge_weight: Float[Array, " E"] | None = None,
     ) -> Float[Array, "V F"]:
-        """Return `[V, features]` from rows `[V, features]`, the first rows X_0, and the weights of the edges, by edge id.
-
-        Raises:
-            ValueError: `x` or `initial` is not `[V, features]`.
-        """
+        """Return `[V, features]`; raises a ValueError unless `x` and `initial` are `[V, features]`."""
         check_width("GCN2Conv", x, self.features)
         check_width("GCN2Conv", initial, self.features)
         x, initial, kernel, kernel_initial, weight = follow_input(
@@ -110,10 +95,10 @@ class GCN2Conv(nnx.Module):
         return propagated @ self._mapping(kernel) + first @ self._mapping(kernel_initial)
 
     def _mapping(self, kernel: Float[Array, "F F"]) -> Float[Array, "F F"]:
-        """Return (1 - β) I + β W as one matrix, so that a layer is a single product of its rows.
+        """Return (1 - β) I + β W as one matrix.
 
-        If (1 - β) H were added to β H W instead, rows would depend on those of all earlier layers through elementwise
-        operations only. XLA fuses such chains, and recomputes each in every layer: time quadratic in the depth.
+        Adding (1 - β) H to β H W instead would chain the rows of all layers by elementwise operations, which XLA fuses and
+        recomputes in every layer: time quadratic in the depth.
         """
         mapping: jax.Array = (1 - self.beta) * jnp.eye(self.features, dtype=kernel.dtype) + self.beta * kernel
         return mapping
@@ -135,21 +120,14 @@ class GCNII(nnx.Module):
     Args:
         num_layers: L, number of `GCN2Conv` layers, without the two linear ones (default: 64).
         dropout: Probability of dropping an element of each layer's input (default: 0.6).
-        alpha: α, the share of x_0 in every layer (default: 0.1).
-        theta: θ, the strength of the layers' matrices, log(θ/l + 1) in layer l (default: 0.5).
-        share_weights: Whether x_0 goes through the same matrix as the rows of the neighbors; False is the paper's
-            GCNII* (default: True).
+        alpha, theta, share_weights: As for `GCN2Conv`; without `share_weights` it is the paper's GCNII*.
 
     Other arguments are those of `Model`.
 
     Attributes:
-        linear_in: `nnx.Linear`, W_in and b_in.
+        linear_in, linear_out: `nnx.Linear`, W_in and b_in, W_out and b_out.
         convs: The `GCN2Conv` layers, first to last.
-        linear_out: `nnx.Linear`, W_out and b_out.
         dropouts: One `Dropout` per layer, linear ones included.
-
-    Raises:
-        ValueError: A width or `num_layers` below 1, `dropout` or `alpha` outside 0 … 1, `theta` ≤ 0.
     """
 
     in_features: int = dataclasses.field(kw_only=False)
@@ -169,15 +147,14 @@ class GCNII(nnx.Module):
         check_sizes(self)
         shared: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype, "rngs": rngs}
         own: dict[str, Any] = {"alpha": self.alpha, "theta": self.theta, "share_weights": self.share_weights}
-        self.linear_in = linear(self.in_features, self.hidden_features, **shared)
-        self.convs = nnx.List(
-            [GCN2Conv(self.hidden_features, layer=layer + 1, **own, **shared) for layer in range(self.num_layers)]
-        )
-        self.linear_out = linear(self.hidden_features, self.out_features, **shared)
+        width, layers = self.hidden_features, range(1, self.num_layers + 1)
+        self.linear_in = linear(self.in_features, width, **shared)
+        self.convs = nnx.List([GCN2Conv(width, layer=layer, **own, **shared) for layer in layers])
+        self.linear_out = linear(width, self.out_features, **shared)
         self.dropouts = nnx.List([Dropout(self.dropout, rngs=rngs) for _ in range(self.num_layers + 2)])
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
+        """See `Model`."""
         check_width("GCNII", x, self.in_features)
         ids = vertex_ids(graph)
         first, *between, last = self.dropouts

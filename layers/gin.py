@@ -24,11 +24,7 @@ class GINConv(Conv):
 
     Paper: https://arxiv.org/abs/1810.00826, equation 4.1, with a perceptron h of one hidden layer. In matrices,
 
-        X' = h((A + (1 + ε) I) X),    h(Y) = ReLU(norm(Y W_1 + b_1)) W_2 + b_2
-
-    and for one vertex, over its in-neighbors,
-
-        x'_v = h((1 + ε) x_v + Σ_{u ∈ N(v)} x_u).
+        X' = h((A + (1 + ε) I) X),    h(Y) = ReLU(norm(Y W_1 + b_1)) W_2 + b_2.
 
     An edge of v to itself counts as a neighbor.
 
@@ -42,17 +38,9 @@ class GINConv(Conv):
     Other arguments are those of `Conv`.
 
     Attributes:
-        hidden: `nnx.Linear`, W_1 and b_1.
+        hidden, out: `nnx.Linear`, W_1 and b_1, W_2 and b_2.
         norm: The normalization, or None.
-        out: `nnx.Linear`, W_2 and b_2.
         epsilon: ε, a scalar `nnx.Param` when trained, else a float.
-
-    Raises:
-        ValueError: Unknown norm.
-
-    Shapes:
-        - input: graph with V vertices, features `[V, in_features]`
-        - output: `[V, out_features]`
     """
 
     hidden_features: int | None = None
@@ -70,7 +58,7 @@ class GINConv(Conv):
             self.epsilon = nnx.data(nnx.Param(jnp.asarray(self.epsilon, self.param_dtype)))
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from features `[V, in_features]`."""
+        """See `Conv`."""
         epsilon = self.epsilon[...] if isinstance(self.epsilon, nnx.Param) else jnp.asarray(self.epsilon)
         x, epsilon = self.cast(x, epsilon)
         h = self.hidden((1 + epsilon) * x + gather(graph, x))
@@ -82,13 +70,10 @@ class GINConv(Conv):
 class GIN(Model):
     r"""Graph isomorphism network: Xu et al., ICLR 2019, https://arxiv.org/abs/1810.00826, without its readout.
 
-    `num_layers` times `GINConv`, whose perceptrons are `hidden_features` wide inside. `norm` also applies inside the
-    perceptrons, where the paper has batch normalization.
+    The perceptrons of its layers are `hidden_features` wide inside, where `norm` applies, too.
 
     Args:
         train_epsilon: Whether each layer's ε is a parameter, starting from 0 (default: False).
-
-    Other arguments are those of `Model`.
     """
 
     conv = GINConv

@@ -23,10 +23,7 @@ class DenseModel(Model):
         return linear(in_features, out_features, dtype=self.dtype, param_dtype=self.param_dtype, **options)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]`, each row computed from the vertex's row of `x [V, in_features]`.
-
-        Only the vertices' ids are read from `graph`, for dropout.
-        """
+        """Return `[V, out_features]`; only the vertices' ids are read from `graph`, for dropout."""
         return self.skeleton([self._on_rows(dense) for dense in self.convs], graph, x)
 
     def _on_rows(self, dense: nnx.Linear) -> Layer:
@@ -42,10 +39,7 @@ class DenseModel(Model):
 @final
 @module
 class MLP(DenseModel):
-    r"""Multilayer perceptron on each vertex's features, the baseline that ignores the edges.
-
-    `num_layers` dense layers; in matrices, for two, Z = σ(X W_0 + b_0) W_1 + b_1. All arguments are those of `Model`.
-    """
+    """Multilayer perceptron on each vertex's features, the baseline that ignores the edges."""
 
 
 SPEC = published(

@@ -57,8 +57,7 @@ class Model(nnx.Module):
         skeleton: Dropout, norms and shortcuts around them; see `Skeleton` for the exact order.
 
     Raises:
-        ValueError: A width or `num_layers` below 1, `dropout` outside 0 … 1, unknown norm or jk, or an option that the
-            layer refuses.
+        ValueError: A width or `num_layers` below 1, or an option that is unknown or out of range.
     """
 
     conv: ClassVar[Any]
@@ -94,7 +93,7 @@ class Model(nnx.Module):
         return self.conv(in_features, out_features, **shared, **options)
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
+        """Return `[V, out_features]` from features `x [V, in_features]`."""
         return self.skeleton(self.convs, graph, x)
 
 
@@ -108,9 +107,7 @@ class Skeleton(nnx.Module):
         x_L     = f_{L-1}(dropout(x_{L-1})) + skip_{L-1}(x_{L-1})
 
     With `residual` there are shortcuts: the identity if a layer's widths are equal, otherwise a product with a separate
-    matrix.
-
-    With jumping knowledge there is no last layer: the first line holds for all l < L, and the output is
+    matrix. With jumping knowledge there is no last layer: the first line holds for all l < L, and the output is
     out(dropout(join(x_1, …, x_L))), by `JumpingKnowledge`.
 
     Args:
@@ -123,13 +120,6 @@ class Skeleton(nnx.Module):
         norms: One normalization per layer except the last (with jumping knowledge, including the last); empty for "none".
         shortcuts: One `Shortcut` per layer; empty without `residual`.
         jump: The `JumpingKnowledge`, or None.
-
-    Raises:
-        ValueError: `dropout` outside 0 … 1, unknown norm or jk.
-
-    Shapes:
-        - input: graph with V vertices, features `[V, F_0]`
-        - output: `[V, out_features]`
     """
 
     def __init__(self, options: Model, widths: Sequence[tuple[int, int]], rngs: nnx.Rngs) -> None:
@@ -186,7 +176,7 @@ class Shortcut(nnx.Module):
         self.projection = nnx.data(None if in_features == out_features else matrix())
 
     def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from `[V, in_features]`."""
+        """Return `[V, out_features]`."""
         return follow_input((x,), dtype=self.dtype)[0] if self.projection is None else self.projection(x)
 
 
@@ -195,12 +185,9 @@ class JumpingKnowledge(nnx.Module):
     r"""The output of a model from the rows of all layers, not only of the last: Xu et al., ICML 2018.
 
     "Representation learning on graphs with jumping knowledge networks", https://arxiv.org/abs/1806.03536, section 4.
-    In matrices, with X_l `[V, F_l]` the rows after layer l of L,
+    In matrices, with X_l `[V, F_l]` the rows after layer l of L, and the maximum element by element,
 
-        concat:  Z = [X_1 ‖ … ‖ X_L] W + b        max:  Z = max(X_1, …, X_L) W + b
-
-    and for one vertex z_v = W^T [x_{1,v} ‖ … ‖ x_{L,v}] + b, or W^T max_l x_{l,v} + b with the maximum element by
-    element.
+        concat:  Z = [X_1 ‖ … ‖ X_L] W + b        max:  Z = max(X_1, …, X_L) W + b.
 
     `join` and `out` are two steps, so that dropout can come between them.
 
@@ -215,10 +202,6 @@ class JumpingKnowledge(nnx.Module):
 
     Raises:
         ValueError: Widths that differ, for "max".
-
-    Shapes:
-        - input: of `join`, L arrays `[V, F_l]`; of `out`, `[V, ΣF_l]` or `[V, F_l]`
-        - output: of `join`, `[V, ΣF_l]` or `[V, F_l]`; of `out`, `[V, out_features]`
     """
 
     def __init__(

@@ -23,42 +23,26 @@ from dorylax.ops.shapes import check_rows
 class MPNNConv(Conv):
     r"""Message passing: Gilmer et al., "Neural message passing for quantum chemistry", ICML 2017.
 
-    Paper: https://arxiv.org/abs/1704.01212, equations 1 and 2, with perceptrons of one hidden layer as message and
-    update functions. In matrices, with S_src and S_dst `[E, V]` reading the rows at the ends of the edges, and rows
-    e_uv of edge features in E,
+    Paper: https://arxiv.org/abs/1704.01212, equations 1 and 2, with perceptrons of one hidden layer as message function ψ
+    and update function φ. For one vertex, over its in-neighbors, with edge features e_uv,
 
-        M = ReLU([S_dst X ‖ S_src X ‖ E] W_1 + b_1) W_2 + b_2
-        X' = ReLU([X ‖ aggregate(M)] W_3 + b_3) W_4 + b_4
-
-    and for one vertex, over its in-neighbors,
-
-        x'_v = φ(x_v, aggregate({ψ(x_v, x_u, e_uv) : u ∈ N(v)})).
+        x'_v = φ(x_v, aggregate({ψ(x_v, x_u, e_uv) : u ∈ N(v)})),
+        ψ = ReLU([x_v ‖ x_u ‖ e_uv] W_1 + b_1) W_2 + b_2,    φ = ReLU([x_v ‖ m_v] W_3 + b_3) W_4 + b_4.
 
     The concatenations are never made: products with the blocks of W_1 and W_3 are added, and those of vertex rows are
     done once per vertex, before the edges read them. A vertex without in-neighbors aggregates to zero. An edge of v to
     itself counts as a neighbor; no loops are added.
 
     Args:
-        in_features: F, width of the input rows.
         hidden_features: H, width inside both perceptrons, and of the messages (default: `out_features`).
-        edge_features: D, width of the rows of edge features; 0: no edge features (default: 0).
+        edge_features: D ≥ 0, width of the rows of edge features; 0: no edge features (default: 0).
         aggregation: "sum", as in the paper, "mean" or "max" (default: "sum").
 
-    Other arguments are those of `Conv`.
+    Other arguments are those of `Conv`. Unless D is 0, the call takes edge features `[E, D]` by edge id, too.
 
     Attributes:
-        message: `nnx.Linear`, W_1 `[2F + D, H]` (rows for the target, the source, the edge) and b_1.
-        message_out: `nnx.Linear`, W_2 `[H, H]` and b_2.
-        update: `nnx.Linear`, W_3 `[F + H, H]` (rows for the vertex, its message) and b_3.
-        update_out: `nnx.Linear`, W_4 `[H, out_features]` and b_4.
-
-    Raises:
-        ValueError: Unknown aggregation, or `edge_features` < 0.
-
-    Shapes:
-        - input: graph with V vertices and E edges, features `[V, in_features]`, edge features `[E, edge_features]` by
-          edge id (unless `edge_features` is 0)
-        - output: `[V, out_features]`
+        message, message_out: `nnx.Linear`, W_1 `[2F + D, H]` (rows for the target, the source, the edge) and W_2 `[H, H]`.
+        update, update_out: `nnx.Linear`, W_3 `[F + H, H]` (rows for the vertex, its message) and W_4 `[H, out_features]`.
     """
 
     hidden_features: int | None = None
@@ -78,11 +62,7 @@ class MPNNConv(Conv):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
     ) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from the features of the vertices, and those of the edges `[E, D]` by edge id.
-
-        Raises:
-            ValueError: `x` is not `[V, in_features]`, or `edges` not `[E, edge_features]`.
-        """
+        """See `Conv`; raises a ValueError unless `edges` is `[E, edge_features]`."""
         self._check_edges(graph, edges)
         x, edges = self.cast(x, edges)
         to_target, to_source, to_edge, message_bias = self._blocks(
@@ -128,14 +108,12 @@ class MPNNConv(Conv):
 class MPNN(Model):
     r"""Message-passing network: Gilmer et al., ICML 2017, https://arxiv.org/abs/1704.01212, without its readout.
 
-    `num_layers` times `MPNNConv`, whose perceptrons are `hidden_features` wide inside, with separate parameters for each
-    layer. Every layer reads the same edge features.
+    The perceptrons of its layers are `hidden_features` wide inside. Every layer reads the same edge features.
+
+    The call is `model(graph, x, edges [E, edge_features])`, by edge id.
 
     Args:
-        aggregation: "sum", "mean" or "max" (default: "sum").
-        edge_features: D, width of the rows of edge features; 0: no edge features (default: 0).
-
-    Other arguments are those of `Model`. It is called as `model(graph, x, edges [E, edge_features])`, by edge id.
+        aggregation, edge_features: As for `MPNNConv`.
     """
 
     conv = MPNNConv
@@ -145,7 +123,7 @@ class MPNN(Model):
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edges: Float[Array, "E D"] | None = None
     ) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from the features of the vertices, and those of the edges `[E, D]` by edge id."""
+        """See `Model`."""
         return self.skeleton(self.convs, graph, x, edges)
 
 

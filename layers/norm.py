@@ -27,7 +27,7 @@ class GraphNorm(nnx.Module):
     r"""Normalization by the spread over all vertices, after a learned share of the mean: Cai et al., ICML 2021.
 
     "GraphNorm", https://arxiv.org/abs/2009.03294, equation 6. With means over all vertices of a row's graph, feature by
-    feature:
+    feature, for rows `[V, F]`:
 
         c_v = x_v - α ⊙ mean(x)
         y_v = γ ⊙ c_v / sqrt(mean(c²) + ε) + β
@@ -40,13 +40,7 @@ class GraphNorm(nnx.Module):
         rngs: Unused, since all parameters start as constants; present in every layer.
 
     Attributes:
-        mean_scale: α `[F]`, ones at first.
-        scale: γ `[F]`, ones at first.
-        bias: β `[F]`, zeros at first.
-
-    Shapes:
-        - input: `[V, F]`
-        - output: `[V, F]`
+        mean_scale, scale, bias: α, γ (ones at first) and β (zeros at first), each `[F]`.
     """
 
     num_features: int = dataclasses.field(kw_only=False)
@@ -77,19 +71,14 @@ class PairNorm(nnx.Module):
     r"""Normalization that preserves the mean square distance of all pairs: Zhao & Akoglu, ICLR 2020.
 
     "PairNorm", https://arxiv.org/abs/1909.12223, equations 10 and 11; without parameters. With means over all vertices
-    of a row's graph:
+    of a row's graph, for rows `[V, F]`:
 
         c_v = x_v - mean(x)
         y_v = s · c_v / sqrt(mean(|c|²) + ε)
 
     Args:
         scale: The factor s (default: 1).
-        epsilon: The constant ε (default: 1e-5).
-        dtype: Dtype of the result (default: that of the input). Means are taken in float32 at least.
-
-    Shapes:
-        - input: `[V, F]`
-        - output: `[V, F]`
+        epsilon, dtype: As for `GraphNorm`.
     """
 
     scale: float = 1.0
@@ -97,7 +86,7 @@ class PairNorm(nnx.Module):
     dtype: DTypeLike | None = None
 
     def __call__(self, x: Float[Array, "V F"], graph: CompressedGraph | None = None) -> Float[Array, "V F"]:
-        """Normalize `[V, F]`; `graph` separates the graphs of a `GraphPrediction`, otherwise all vertices are one graph."""
+        """Normalize `[V, F]`; `graph` as for `GraphNorm`."""
         (x,) = follow_input((x,), dtype=self.dtype)
         wide = x.astype(statistics_dtype(x))
         centred = wide - graph_means(wide, graph)

@@ -1,19 +1,35 @@
-"""Models by name."""
+"""Models by name: those of every module of this package that has a `SPEC`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from flax import nnx
 
-from dorylax.layers import appnp, gat, gatv2, gcn, gcnii, gin, mlp, mpnn, sage, sgc
 from dorylax.layers.recipes import ModelSpec
 from dorylax.user_code.references import Arguments, is_reference, load_reference
 
-_MODULES = (gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp)
-MODELS: Mapping[str, ModelSpec] = MappingProxyType({module.SPEC.name: module.SPEC for module in _MODULES})
+_FIRST = ("gcn", "gat", "gatv2", "sage", "gin", "sgc", "appnp", "gcnii", "mpnn", "mlp")
+"""Models in the order in which texts list them; all others follow by name."""
+
+
+def _specs() -> Iterator[ModelSpec]:
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        spec = getattr(importlib.import_module(f"{__package__}.{module.name}"), "SPEC", None)
+        if spec is not None:
+            yield spec
+
+
+def _place(spec: ModelSpec) -> tuple[int, str]:
+    return (_FIRST.index(spec.name) if spec.name in _FIRST else len(_FIRST)), spec.name
+
+
+MODELS: Mapping[str, ModelSpec] = MappingProxyType({spec.name: spec for spec in sorted(_specs(), key=_place)})
 
 
 def build(name: str, in_features: int, out_features: int, options: Mapping[str, Any], rngs: nnx.Rngs) -> Any:

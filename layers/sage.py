@@ -23,11 +23,7 @@ class SAGEConv(Conv):
     r"""GraphSAGE: Hamilton et al., "Inductive representation learning on large graphs", NeurIPS 2017.
 
     Paper: https://arxiv.org/abs/1706.02216, algorithm 1, on all neighbors (no sampling) and without line 7's division
-    by the norm. The paper's product with a concatenation is the sum of two products. In matrices, for the mean,
-
-        X' = X W_self + D^(-1) A X W_neighbours + b
-
-    and for one vertex, over its in-neighbors,
+    by the norm. The paper's product with a concatenation is the sum of two products. For one vertex, over its in-neighbors,
 
         x'_v = W_self^T x_v + W_neighbours^T · aggregate({x_u : u ∈ N(v)}) + b.
 
@@ -40,16 +36,8 @@ class SAGEConv(Conv):
     Other arguments are those of `Conv`.
 
     Attributes:
-        kernel_self: W_self `[in_features, out_features]`.
-        kernel_neighbours: W_neighbours `[in_features, out_features]`.
+        kernel_self, kernel_neighbours: W_self and W_neighbours, each `[in_features, out_features]`.
         bias: b `[out_features]`, or None.
-
-    Raises:
-        ValueError: Unknown aggregation.
-
-    Shapes:
-        - input: graph with V vertices, features `[V, in_features]`
-        - output: `[V, out_features]`
     """
 
     aggregation: Aggregation = "mean"
@@ -61,7 +49,7 @@ class SAGEConv(Conv):
         self.bias = nnx.data(self.new_bias(rngs, self.out_features))
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from features `[V, in_features]`."""
+        """See `Conv`."""
         x, kernel_self, kernel_neighbours, bias = self.cast(x, self.kernel_self, self.kernel_neighbours, self.bias)
         y: jax.Array = x @ kernel_self + gather(graph, x, reduce=self.aggregation) @ kernel_neighbours
         return y if bias is None else y + bias[None]
@@ -70,14 +58,10 @@ class SAGEConv(Conv):
 @final
 @module
 class GraphSAGE(Model):
-    r"""GraphSAGE: Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216.
-
-    `num_layers` times `SAGEConv`, each vertex aggregating over all its in-neighbors.
+    r"""GraphSAGE: Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216, over all in-neighbors.
 
     Args:
-        aggregation: "mean", "sum" or "max" (default: "mean").
-
-    Other arguments are those of `Model`.
+        aggregation: As for `SAGEConv`.
     """
 
     conv = SAGEConv

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -24,42 +24,27 @@ class SGConv(Conv):
 
     Paper: https://arxiv.org/abs/1902.07153, section 2.2, without its softmax. In matrices, with Ã that of `GCNConv`,
 
-        X' = Ã^K X W + b
+        X' = Ã^K X W + b.
 
-    and for one vertex, over its in-neighbors and itself, K times x_v ← Σ_{u ∈ N(v) ∪ {v}} w_uv / √(d_u d_v) · x_u,
-    then x'_v = W^T x_v + b.
-
-    The propagation is without parameters, so its result is the same in all epochs.
+    The propagation is without parameters, so its result is the same in all epochs. The call also takes edge weights, as in
+    `GCNConv`.
 
     Args:
-        num_propagations: K (default: 2).
+        num_propagations: K ≥ 1 (default: 2).
 
-    Other arguments are those of `Conv`.
-
-    Attributes:
-        kernel: W `[in_features, out_features]`.
-        bias: b `[out_features]`, or None.
-
-    Raises:
-        ValueError: `num_propagations` < 1.
-
-    Shapes:
-        - input: graph with V vertices and E edges, features `[V, in_features]`, edge weights w `[E]` as in `GCNConv`
-          (optional)
-        - output: `[V, out_features]`
+    Other arguments and all attributes are those of `Conv`.
     """
 
     num_propagations: int = 2
 
     def __post_init__(self, rngs: nnx.Rngs) -> None:
         check_counts(num_propagations=self.num_propagations)
-        self.kernel = self.new_kernel(rngs, self.in_features, self.out_features)
-        self.bias = nnx.data(self.new_bias(rngs, self.out_features))
+        super().__post_init__(rngs)
 
     def __call__(
         self, graph: CompressedGraph, x: Float[Array, "V F"], edge_weight: Float[Array, " E"] | None = None
     ) -> Float[Array, "V C"]:
-        """Return `[V, out_features]` from features `[V, in_features]` and the weights of the edges, by edge id."""
+        """See `Conv`."""
         x, kernel, bias, weight = self.cast(x, self.kernel, self.bias, edge_weight)
         adjacency = normalised_adjacency(graph, x, weight)
         for _ in range(self.num_propagations):
@@ -73,22 +58,11 @@ class SGConv(Conv):
 class SGC(nnx.Module):
     r"""Simplified graph convolution: Wu et al., ICML 2019, https://arxiv.org/abs/1902.07153.
 
-    One `SGConv`: a linear classifier of features that were propagated K times, Z = Ã^K X W + b. There are no hidden
-    rows, no activation and no dropout.
-
-    Args:
-        in_features: Width of the input rows.
-        out_features: Width of the output rows: the number of classes.
-        num_propagations: K (default: 2).
-        rngs: Stream `params`.
-
-    Other arguments are those of `Conv`.
+    One `SGConv`, whose arguments these are: a linear classifier of features that were propagated K times. There are no
+    hidden rows, no activation and no dropout.
 
     Attributes:
         convs: The one layer.
-
-    Raises:
-        ValueError: `num_propagations` < 1.
     """
 
     in_features: int = dataclasses.field(kw_only=False)
@@ -99,18 +73,12 @@ class SGC(nnx.Module):
     rngs: dataclasses.InitVar[nnx.Rngs]
 
     def __post_init__(self, rngs: nnx.Rngs) -> None:
-        conv = SGConv(
-            self.in_features,
-            self.out_features,
-            num_propagations=self.num_propagations,
-            dtype=self.dtype,
-            param_dtype=self.param_dtype,
-            rngs=rngs,
-        )
+        options: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype, "rngs": rngs}
+        conv = SGConv(self.in_features, self.out_features, num_propagations=self.num_propagations, **options)
         self.convs = nnx.List([conv])
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
-        """Return `[V, out_features]`, a row for each vertex of `graph`, from features `x [V, in_features]`."""
+        """See `Model`."""
         y: Array = self.convs[0](graph, x)
         return y
 

@@ -23,12 +23,7 @@ _NUMBER_BYTES = 4  # of a float32, and of an index
 
 
 def gathers(sizes: Sizes, threads: int) -> Iterator[Step]:
-    """List measurements of sums of neighbors' rows, by one thread and by all, as graph tasks of a pipeline do them.
-
-    Args:
-        sizes: Sizes of rows and passes.
-        threads: Number of threads of a task.
-    """
+    """List measurements of sums of neighbors' rows, by one thread and by `threads`, as graph tasks of a pipeline do them."""
     for width in sizes.widths:
         for rows_bytes in sizes.rows_bytes:
             for count in sorted({1, threads}):
@@ -37,24 +32,14 @@ def gathers(sizes: Sizes, threads: int) -> Iterator[Step]:
 
 
 def copies(sizes: Sizes, threads: int) -> Iterator[Step]:
-    """List measurements of copies by 1, 2, 4, … threads and by all.
-
-    Args:
-        sizes: Sizes of the copies.
-        threads: Largest number of threads.
-    """
+    """List measurements of copies by 1, 2, 4, … and `threads` threads."""
     counts = {2**power for power in range(threads.bit_length())} | {threads}
     for count in sorted(counts):
         yield Step(f"memory, threads: {count}", partial(_copy, sizes, count))
 
 
 def files(sizes: Sizes, folder: Path) -> Iterator[Step]:
-    """List measurements of a file written until it is on disk, and read back if the system can drop cached pages.
-
-    Args:
-        sizes: Size of the file.
-        folder: Folder for a temporary file; if it is not writable, nothing is measured.
-    """
+    """List measurements of a file in a folder (none if it is read-only), written to disk and read past the page cache."""
     if not os.access(folder, os.W_OK | os.X_OK):
         return
     yield Step("disk, write", partial(_file, sizes, folder, "write"))

@@ -1,15 +1,16 @@
-"""The file of a measured machine: a cluster whose servers are such machines, and what was measured (docs/clock.md)."""
+"""The file of a measured machine: a cluster of such machines, and the measurements (docs/clock.md)."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dorylax.cost.measured import KINDS, Measured, Point
+from dorylax.cost.measured import KINDS, Measured
 
 WIDTH = 128
-"""Of the gathered rows by which `memory_bandwidth` is judged, as that of the known servers is."""
+"""Width of the gathered rows that determine `memory_bandwidth`, as for the known servers."""
 
 _HEAD = """\
 # Servers like the machine that `dorylax calibrate` has measured. It is a cluster for `pipeline.cluster`; functions, which
@@ -18,13 +19,7 @@ _HEAD = """\
 
 
 def cluster_of(measured: Measured, name: str, price: float) -> dict[str, Any]:
-    """A cluster of such machines, as its file has it.
-
-    Args:
-        measured: of the machine.
-        name: of the cluster.
-        price: of a server, in US dollars per hour.
-    """
+    """Return a cluster of such machines at a price in US dollars per hour, as its file has it."""
     server = _server(measured, price)
     return {
         "name": name,
@@ -43,7 +38,7 @@ def to_text(cluster: Mapping[str, Any]) -> str:
 
 
 def _server(measured: Measured, price: float) -> dict[str, Any]:
-    """Its speeds are those of a thread while all others compute too; `lone_thread` and the rest say what it does alone."""
+    """Speeds are those of a thread while all others compute, too; `lone_thread` and the rest are those of one alone."""
     threads, per_core = measured.cores, min(measured.threads_per_core, 2)
     flops = _products(measured, threads) / threads
     alone = [one for one in measured.of("product") if one.point["threads"] == 1]  # some systems cannot measure that
@@ -52,7 +47,7 @@ def _server(measured: Measured, price: float) -> dict[str, Any]:
         "name": "this-machine",
         "threads": threads,
         "flops": flops,
-        # What a thread reads by itself; all together are held back by the total alone.
+        # One thread's own bandwidth: all together are limited by the total alone.
         "memory_bandwidth": _gather(measured, 1) / (lone_thread if per_core == 2 else 1.0),
         "network_bandwidth": measured.at("transfer", transport="ipc").median,
         "overhead": sum(measured.at("task", part=part).median for part in ("inside", "around")),
@@ -64,20 +59,16 @@ def _server(measured: Measured, price: float) -> dict[str, Any]:
 
 
 def _gather(measured: Measured, threads: int) -> float:
-    """Of rows that no cache holds, those that are nearest in width."""
+    """Bandwidth of rows beyond all caches, of the nearest width."""
     found = [one for one in measured.of("gather") if one.point["threads"] == threads]
     return min(found, key=lambda one: (-int(one.point["rows_bytes"]), abs(int(one.point["width"]) - WIDTH))).median
 
 
 def _products(measured: Measured, threads: int) -> float:
-    """Of all products that were measured with one thread and with all, which one thread cannot be everywhere: together."""
+    """Speed over all products measured with so many threads, together."""
     found = [one for one in measured.of("product") if one.point["threads"] == threads]
-    flops = [_flops(one.point) for one in found]
+    flops = [2.0 * math.prod(int(one.point[size]) for size in ("rows", "inner", "columns")) for one in found]
     return sum(flops) / sum(amount / one.median for amount, one in zip(flops, found, strict=True))
-
-
-def _flops(shape: Point) -> float:
-    return 2.0 * int(shape["rows"]) * int(shape["inner"]) * int(shape["columns"])
 
 
 def _lines(section: Mapping[str, Any], indent: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Two processes of this machine: latency and bandwidth of the transport between hosts, and of rows that workers fetch."""
+"""Two processes of this machine: latency and bandwidth of the transport between hosts, and of rows fetched by workers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _measure(sizes: Sizes, kind: Kind) -> Values:
 
 @contextmanager
 def _asking(kind: Kind) -> Iterator[Any]:
-    """What sends payloads to another process at a time, and returns when all are answered."""
+    """A function that sends payloads to another process at a time, and returns when all are answered."""
     keys = RunKeys.make()
     with other_process(_answer, keys, kind) as pipe, RealClock() as clock:
 
@@ -89,7 +89,7 @@ class _Silent:
 
 
 def _answer(pipe: Connection, keys: RunKeys, kind: Kind) -> None:
-    """The other process: answers until the pipe is closed."""
+    """In the other process: serve until the pipe is closed."""
 
     async def serve() -> None:
         over = asyncio.Event()
@@ -121,7 +121,7 @@ def _fetch(sizes: Sizes) -> Values:
 
 
 def _get(pipe: Connection, keys: RunKeys, address: str) -> None:
-    """Of the process: fetches whenever it is told to, and says how long it took."""
+    """In the other process: fetch on request, and send the seconds."""
     with DataClient(keys) as client:
         while True:
             try:

@@ -94,11 +94,7 @@ def doubts(measured: Measured) -> list[str]:
 
 
 def threads_per_core(root: Path = Path("/")) -> int:
-    """Number of hardware threads per core; 1 if the system does not report it.
-
-    Args:
-        root: Parent folder of `sys`.
-    """
+    """Number of hardware threads per core, from `sys` below `root`; 1 if the system does not report it."""
     try:
         siblings = (root / "sys/devices/system/cpu/cpu0/topology/thread_siblings_list").read_text("ascii").strip()
     except OSError:
@@ -111,11 +107,7 @@ def threads_per_core(root: Path = Path("/")) -> int:
 
 
 def processor(root: Path = Path("/")) -> str:
-    """Name of the machine's processor.
-
-    Args:
-        root: Parent folder of `proc`.
-    """
+    """Name of the machine's processor, from `proc` below `root`."""
     try:
         lines = (root / "proc/cpuinfo").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -126,11 +118,7 @@ def processor(root: Path = Path("/")) -> str:
 
 @final
 class OthersLoad:
-    """The load that other processes put on the usable cores, since its construction.
-
-    Args:
-        root: Parent folder of `proc`.
-    """
+    """The load of other processes on the usable cores since its construction; `root` is the parent of `proc`."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._stat = root / "proc/stat"
@@ -138,10 +126,7 @@ class OthersLoad:
         self._busy, self._own = _busy_seconds(self._stat), _own_seconds()
 
     def share(self) -> float | None:
-        """Share of these cores' time (0 to 1); None if the system does not report it.
-
-        Child processes count as this process once they have ended.
-        """
+        """Share of these cores' time (0 to 1); None if unknown. Child processes count as this process once ended."""
         now = _busy_seconds(self._stat)
         if now is None or self._busy is None:
             return None

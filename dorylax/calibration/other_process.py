@@ -1,4 +1,4 @@
-"""A process beside this one, for what one alone cannot measure; it ends with what it was made for."""
+"""A second process, for measurements between two; it ends with its context."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from dorylax.parent_death import end_with_parent
 
 @contextmanager
 def other_process(serve: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
-    """Starts a process; gives the end of a pipe to it.
+    """Start a process, and return this end of a pipe to it.
 
     Args:
-        serve: what it does, with its end of the pipe and `arguments`, until the pipe is closed; at the top of its module.
-        arguments: pickled.
+        serve: A function at the top of its module; it runs with its end of the pipe and `arguments` until the pipe closes.
+        arguments: Picklable arguments.
 
     Raises:
-        RunError: it has ended although something is still sent to it or received from it.
+        RunError: The process has ended while the pipe was in use.
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe()

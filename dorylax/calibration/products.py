@@ -1,4 +1,4 @@
-"""How fast XLA multiplies matrices, and changes rows number by number: on one core, in a process of its own, and on all."""
+"""Speed of XLA's matrix products and of changes of rows number by number: on one core, in a separate process, and on all."""
 
 from __future__ import annotations
 
@@ -21,17 +21,11 @@ from dorylax.program.jaxpr.flops import equation_flops
 Shape = tuple[int, int, int]
 
 _CHANGED = (8192, 128)
-"""Rows and their width: an interval's."""
+"""Rows of an interval, and their width."""
 
 
 def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[Step]:
-    """The measurements; on one core too, where the system can hold a process there.
-
-    Args:
-        sizes: of the matrices.
-        threads: of this process.
-        stack: ends the process on one core.
-    """
+    """List the measurements by this process's threads, and on one core if the system can pin a process, ended by `stack`."""
 
     @cache
     def process() -> Connection:
@@ -52,7 +46,7 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
 
 
 def _on_one_core(pipe: Connection, seconds: float) -> None:
-    """Of the process: XLA makes as many threads as there are cores for it, when it first computes."""
+    """In the process: XLA makes as many threads as there are cores for it when it first computes."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with contextlib.suppress(EOFError):
         while True:
@@ -64,7 +58,7 @@ def _measure(seconds: float, shape: Shape | str, threads: int) -> Values:
 
 
 def _elementwise(seconds: float, threads: int) -> Values:
-    """Of what models do with rows besides products, random numbers are the most."""
+    """Changes of rows besides products: random numbers take most of the time."""
 
     @jax.jit
     def change(key: jax.Array, x: jax.Array) -> jax.Array:
@@ -83,7 +77,7 @@ def _elementwise(seconds: float, threads: int) -> Values:
 
 
 def _stage(seconds: float, threads: int) -> Values:
-    """From arrays of NumPy to others, as stages are called: what they write is new memory."""
+    """From arrays of NumPy to others, as stages are called: results go to new memory."""
     x, y = np.full(_CHANGED, 0.5, np.float32), np.full(_CHANGED, 0.5, np.float32)
     changed = jax.jit(lambda x, y: (x + y, x - y)).lower(x, y).compile()
 

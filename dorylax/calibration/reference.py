@@ -1,35 +1,79 @@
-"""Tasks of small pipelines: of some that compute next to nothing, and of some on a graph of some size.
+"""Small pipelines that show the time of tasks: of tasks that compute next to nothing, and of tasks on a graph of some size.
 
 The latter take longer than the same work in a loop: no cache has their data, results go to new memory, cores may have slept.
-A simulation of the same runs says how much longer (`dorylax.simulation.one_machine`).
+A simulation of the same runs gives the ratio (`dorylax.simulation.here`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import optax
+from flax import nnx
 
 from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.small_runs import TINY, WORKER, Shown, Small, mean_length, small_run
-from dorylax.calibration.steps import Quantity, Step, quantity
+from dorylax.calibration.steps import Quantity, Step, Values, quantity
+from dorylax.graph.datasets import load
+from dorylax.layers import GCN
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.hosts.pipeline import HostsPipeline
 from dorylax.pipeline.timeline import Resource, Span
+from dorylax.program.model.flax_nnx import take_apart
+from dorylax.serverless.config import TensorConfig
 
-THREADS = Small("small", 64, 4)
-"""In one process."""
-WORKERS = THREADS._replace(tensor=WORKER)
-PROCESSES = Small("small", 64, 2, processes=2)
+
+class SmallRun(NamedTuple):
+    """A GCN on a generated graph, one task at a time.
+
+    Attributes:
+        size: Size of `communities`.
+        hidden: Width of the hidden layer.
+        intervals: Intervals of each server.
+        processes: Number of servers in separate processes; 0: one server, a thread.
+        tensor: Settings of tensor tasks.
+    """
+
+    size: str
+    hidden: int
+    intervals: int
+    processes: int = 0
+    tensor: TensorConfig = TensorConfig()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the pipeline, without `tensor`."""
+        hosts = {"servers": self.processes, "hosts": "processes"} if self.processes else {}
+        return {"mode": "no-pipe", "intervals": self.intervals, **hosts}
+
+    def epochs(self, number: int) -> Iterator[tuple[float, list[Span]]]:
+        """Yield seconds and tasks of so many epochs, after one that compiles and does not count."""
+        data = load("communities", size=self.size)
+        assert data.num_classes is not None
+        parts = take_apart(GCN(data.num_features, self.hidden, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+        config = PipelineConfig(tensor=self.tensor, **self.settings)
+        pipeline = (HostsPipeline if self.processes else Pipeline).of(parts, data, optax.adam(0.01), config)
+        spans: list[Span] = []
+        with closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
+            run.run_epoch()
+            for _ in range(number):
+                spans.clear()
+                yield run.run_epoch().seconds, spans
+
+
+_WORKER = TensorConfig(backend="local", placement="functions", workers=1)
+TINY = SmallRun("tiny", 16, 16)
+THREADS = SmallRun("small", 64, 4)
+WORKERS = THREADS._replace(tensor=_WORKER)
+PROCESSES = SmallRun("small", 64, 2, processes=2)
 
 
 class Reference(NamedTuple):
-    """Tasks of a reference run.
+    """The tasks of a resource in a reference run."""
 
-    Attributes:
-        of: the run.
-        resource: whose tasks they are, as in traces.
-    """
-
-    of: Small
+    of: SmallRun
     resource: Resource
 
 
@@ -41,46 +85,54 @@ REFERENCES: Mapping[str, Reference] = {
     "process tensor": Reference(PROCESSES, "tensor"),
     "message": Reference(PROCESSES, "network"),
 }
-"""By name: of a server, of its threads for tensor tasks, and of a worker process; then of servers that are processes."""
+"""Tasks by name: of a server, of its threads for tensor tasks, of a worker process; and of servers in processes."""
+
+Shown = Callable[[float, Sequence[Span]], float]
+"""Seconds and tasks of an epoch → a quantity that they show."""
+
+
+def small_run(label: str, of: SmallRun, epochs: int, shows: Mapping[Quantity, Shown]) -> Step:
+    """Return the measurement of some quantities in so many epochs of a pipeline."""
+
+    def measure() -> Values:
+        found: dict[Quantity, list[float]] = {one: [] for one in shows}
+        for seconds, spans in of.epochs(epochs):
+            for one, shown in shows.items():
+                found[one].append(shown(seconds, spans))
+        return found
+
+    return Step(label, measure)
 
 
 def tiny(sizes: Sizes) -> Iterator[Step]:
     """List measurements inside and around tasks that compute next to nothing: by threads, then by a worker process."""
-    yield small_run("tasks", TINY, sizes.epochs, {quantity("task", part=part): of for part, of in _PARTS.items()})
-    calls = TINY._replace(tensor=WORKER)
-    yield small_run("calls", calls, sizes.epochs, {quantity("call", transport="ipc"): _PARTS["tensor"]})
+    parts: dict[str, Shown] = {"inside": _mean_of("graph"), "tensor": _mean_of("tensor"), "around": _around}
+    yield small_run("tasks", TINY, sizes.epochs, {quantity("task", part=part): of for part, of in parts.items()})
+    calls = TINY._replace(tensor=_WORKER)
+    yield small_run("calls", calls, sizes.epochs, {quantity("call", transport="ipc"): _mean_of("tensor")})
 
 
 def steps(sizes: Sizes) -> Iterator[Step]:
-    """The measurements.
-
-    Args:
-        sizes: of the runs.
-    """
-    for name, of in {"threads": THREADS, "workers": WORKERS, "processes": PROCESSES}.items():
-        yield small_run(f"reference, {name}", of, sizes.reference_epochs, _shows(of))
-
-
-def _shows(run: Small) -> Mapping[Quantity, Shown]:
-    return {
-        quantity("reference", tasks=name): partial(_mean, one.resource)
-        for name, one in REFERENCES.items()
-        if one.of == run
-    }
+    """List the measurements of reference runs."""
+    for label, of in {"threads": THREADS, "workers": WORKERS, "processes": PROCESSES}.items():
+        shows = {
+            quantity("reference", tasks=name): _mean_of(one.resource)
+            for name, one in REFERENCES.items()
+            if one.of == of
+        }
+        yield small_run(f"reference, {label}", of, sizes.reference_epochs, shows)
 
 
-def _mean(resource: Resource, _: float, spans: Sequence[Span]) -> float:
-    return mean_length(spans, resource)
+def _mean_of(resource: Resource) -> Shown:
+    return lambda _, spans: mean_length(spans, resource)
+
+
+def mean_length(spans: Sequence[Span], resource: Resource) -> float:
+    """Mean seconds of the tasks of a resource."""
+    found = [span.end - span.start for span in spans if span.resource == resource]
+    return sum(found) / len(found)
 
 
 def _around(seconds: float, spans: Sequence[Span]) -> float:
-    """One task at a time: what is not spent inside tasks is spent around them."""
+    """Mean seconds around a task; tasks run one at a time."""
     return (seconds - sum(span.end - span.start for span in spans)) / len(spans)
-
-
-_PARTS: Mapping[str, Shown] = {
-    "inside": lambda _, spans: mean_length(spans, "graph"),
-    "tensor": lambda _, spans: mean_length(spans, "tensor"),
-    "around": _around,
-}
-"""Of tasks: inside those of graph servers, inside tensor tasks, around either."""

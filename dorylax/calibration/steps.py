@@ -1,4 +1,4 @@
-"""Measurements that are made in rounds, and how often something is repeated in one."""
+"""Steps of a calibration, which runs them in rounds, and the repeats within a step."""
 
 from __future__ import annotations
 
@@ -10,50 +10,40 @@ from typing import NamedTuple
 from dorylax.cost.measured import Measurement
 
 LEAST, MOST = 5, 1000
-"""Repeats in a round, whatever time they take."""
+"""Bounds of the number of repeats in a round."""
 
 
 class Quantity(NamedTuple):
-    """What is measured.
-
-    Attributes:
-        kind: of the measurement.
-        at: values of what it depends on, in the order of the kind.
-    """
+    """A measured quantity: a kind of measurement, and values of its parameters in the order of the kind."""
 
     kind: str
     at: tuple[tuple[str, int | str], ...]
 
 
 def quantity(kind: str, **at: int | str) -> Quantity:
-    """A quantity, by names."""
+    """Return a quantity with these parameters."""
     return Quantity(kind, tuple(at.items()))
 
 
 Values = Mapping[Quantity, Sequence[float]]
-"""Repeats of one quantity or several, in the unit of its kind."""
+"""Repeats by quantity, in the unit of its kind."""
 
 
 class Step(NamedTuple):
-    """A part of a round.
-
-    Attributes:
-        label: what it is, for a progress bar.
-        measure: finds the same quantities in every round.
-    """
+    """A part of a round: its label in a progress bar, and a function that measures the same quantities in every round."""
 
     label: str
     measure: Callable[[], Values]
 
 
 def repeated(kind: str, once: Callable[[], float], seconds: float, **at: int | str) -> Values:
-    """Repeats, after one that does not count.
+    """Repeat a measurement for so many seconds, after one that does not count.
 
     Args:
-        kind: of the measurement.
-        once: measures, in the kind's unit.
-        seconds: that the repeats may take together; there are at least `LEAST` and at most `MOST`.
-        at: what the measurement depends on, in the order of its kind.
+        kind: Kind of the measurement.
+        once: Measures once, in the kind's unit.
+        seconds: Time limit; there are at least `LEAST` and at most `MOST` repeats.
+        at: Parameters of the measurement, in the order of its kind.
     """
     once()
     values: list[float] = []
@@ -64,12 +54,6 @@ def repeated(kind: str, once: Callable[[], float], seconds: float, **at: int | s
 
 
 def summary(kind: str, values: Sequence[float], **at: int | str) -> Measurement:
-    """Median and quartiles.
-
-    Args:
-        kind: of the measurement.
-        values: of its repeats, two at least.
-        at: what the measurement depends on, in the order of its kind.
-    """
+    """Return median and quartiles of at least two repeats; arguments as for `repeated`."""
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return Measurement(kind, tuple(at.items()), median, low, high, len(values))

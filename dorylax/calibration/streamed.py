@@ -1,4 +1,4 @@
-"""The two things that bound an epoch whose data are streamed: edges gone through, and bytes moved. Takes a second."""
+"""The two bounds of an epoch whose data are streamed: traversed edges and moved bytes, measured in a second."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _REPEATS = 3
 
 @final
 class StreamedSpeed(NamedTuple):
-    """What this machine does.
+    """Speeds of this machine.
 
     Attributes:
-        edge_seconds: an edge of a sum over neighbours, of rows in memory.
-        disk_bytes_per_second: read past the page cache, one block after the other.
+        edge_seconds: Seconds per edge of a sum over neighbors, with rows in memory.
+        disk_bytes_per_second: Bytes per second read past the page cache, one block after the other.
     """
 
     edge_seconds: float
@@ -45,11 +45,7 @@ class StreamedSpeed(NamedTuple):
 
 
 def disk_bandwidth(path: Path) -> float:
-    """Bytes a second of a file, past the page cache.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Bytes per second of a file, past the page cache; an OSError is raised if it cannot be read."""
     size = path.stat().st_size
     block = min(_BLOCK, size)
     buffer, file = anonymous(room(block)), DirectFile(path)
@@ -63,11 +59,11 @@ def disk_bandwidth(path: Path) -> float:
 
 
 def gather_seconds(width: int, num_vertices: int) -> float:
-    """Seconds of an edge in a sum over neighbours, of which 70 % are within 50,000 rows.
+    """Seconds per edge in a sum over neighbors, of which 70 % are within 50,000 rows.
 
     Args:
-        width: float32 numbers in a row.
-        num_vertices: V; no more rows are used than have 256 MiB.
+        width: Number of float32 values in a row.
+        num_vertices: V; at most 256 MiB of rows are used.
     """
     held = max(1, min(num_vertices, _ROWS_BYTES // (4 * width)))
     rows = max(1, min(held, _ENTRIES // _DEGREE))
@@ -84,7 +80,7 @@ def gather_seconds(width: int, num_vertices: int) -> float:
 
 
 def edge_seconds(x: np.ndarray, units: Sequence[UnitRows]) -> float:
-    """Seconds of an edge in sums of rows of `x` for some units, one after the other."""
+    """Seconds per edge in sums of rows of `x` for some units, one after the other."""
     gather = OPERATORS["dorylax_gather_sum"]
     edges, begin = 0, time.perf_counter()
     with ThreadPoolExecutor(cores()) as pool:

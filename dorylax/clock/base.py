@@ -1,6 +1,6 @@
 """The contract of clocks: time, sleep, workers, and the execution of coroutines.
 
-`dorylax.clock.real` and `dorylax.clock.virtual` are the two clocks; `dorylax.clock.task_loop` drives tasks, finds failures
+`dorylax.clock.real` and `dorylax.clock.virtual` are the two clocks; `dorylax.clock.loop_clock` drives tasks, finds failures
 and closes loops.
 """
 
@@ -24,12 +24,7 @@ _NAMED = 12  # tasks that a DeadlockError's text names
 @final
 @dataclass(frozen=True, slots=True)
 class Timed(Generic[T]):
-    """The result of a worker, with its start and end.
-
-    Attributes:
-        value: Result of the work.
-        start, end: Times on the clock, in seconds.
-    """
+    """The result of a worker, with its start and end on the clock, in seconds."""
 
     value: T
     start: float
@@ -47,11 +42,7 @@ class Request(NamedTuple, Generic[T]):
 
 @final
 class DeadlockError(DorylaxError, RuntimeError):
-    """Every task waits, and no event is left. Only the virtual clock detects this.
-
-    Attributes:
-        tasks: Names of the waiting tasks, sorted.
-    """
+    """Every task waits, and no event remains. Only the virtual clock detects this. `tasks` holds their sorted names."""
 
     def __init__(self, tasks: Iterable[str]) -> None:
         self.tasks = tuple(sorted(tasks))
@@ -95,17 +86,9 @@ class Workers(ABC):
     async def run_all(
         self, requests: Sequence[Request[T]], ended: Callable[[int, Timed[T] | None], None]
     ) -> list[Timed[T]]:
-        """Run several requests, each on the next free worker, in this order.
+        """Run several requests, each on the next free worker, in this order; return their results or raise the first error.
 
-        Args:
-            requests: The requests.
-            ended: Called at the end of each with its place and its result, or None if it failed or was cancelled.
-
-        Returns:
-            The results, in the order of the requests.
-
-        Raises:
-            ValueError, BaseException: The first error, as for `run`.
+        `ended` is called at the end of each with its place and its result, or None if it failed or was cancelled.
         """
 
         async def one(place: int, request: Request[T]) -> Timed[T]:
@@ -155,15 +138,7 @@ class Clock(ABC):
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
         """Call a function later, on the loop; its exceptions stop the run. Closing the clock cancels the call.
 
-        Args:
-            seconds: Delay, as for `sleep`.
-            order: As for `sleep`.
-            call: The function.
-            name: Name of the waiting task in errors.
-
-        Raises:
-            ValueError: `seconds` is negative or not finite.
-            RuntimeError: the clock is closed.
+        Arguments and errors are those of `sleep`, and of `spawn` for the waiting task.
         """
 
         async def wait() -> None:
@@ -174,15 +149,7 @@ class Clock(ABC):
 
     @abstractmethod
     def workers(self, name: str, slots: int) -> Workers:
-        """Make workers, which `close` ends.
-
-        Args:
-            name: Name for threads and errors.
-            slots: Number of workers.
-
-        Raises:
-            ValueError: `slots` < 1.
-        """
+        """Make `slots` ≥ 1 workers, which `close` ends; `name` is for threads and errors."""
 
     @abstractmethod
     def run(self, awaitable: Awaitable[T]) -> T:
@@ -207,11 +174,7 @@ class Clock(ABC):
 
     @abstractmethod
     def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """Make a task, which starts in the next (or the present) `run`.
-
-        Args:
-            coroutine: The coroutine of the task.
-            name: Name in errors.
+        """Make a task, named in errors, which starts in the next (or the present) `run`.
 
         Raises:
             RuntimeError: The clock is closed.
@@ -219,7 +182,7 @@ class Clock(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Cancel all tasks and wait for them, end the workers, and close the loop. A second call has no effect.
+        """Cancel all tasks and wait for them, end the workers, and close the loop, unless it is closed.
 
         Raises:
             Exception: The first exception of a cancelled task; everything is closed nevertheless.

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Literal, TypeVar, final
+from collections.abc import Callable
+from typing import Literal, final
 
-from dorylax.clock.base import Clock, Workers
+from dorylax.clock.base import Workers
 from dorylax.clock.duration import Duration, check_duration
-from dorylax.clock.task_loop import TaskLoop
+from dorylax.clock.loop_clock import LoopClock
 from dorylax.clock.threads import Threads
-
-T = TypeVar("T")
 
 
 @final
-class RealClock(Clock):
+class RealClock(LoopClock):
     """Seconds since the clock was made, by the machine's monotonic clock.
 
     Args:
@@ -27,10 +25,9 @@ class RealClock(Clock):
     kind: Literal["real", "virtual"] = "real"
 
     def __init__(self, initializer: Callable[[], None] | None = None, *, one_core: bool = False) -> None:
+        super().__init__(asyncio.new_event_loop(), initializer)
         self._origin = time.perf_counter()
-        self._loop = asyncio.new_event_loop()
-        self._tasks = TaskLoop(self._loop, initializer)
-        self._initializer, self._one_core = initializer, one_core
+        self._one_core = one_core
         self._pools: list[Threads] = []
 
     def now(self) -> float:
@@ -45,9 +42,9 @@ class RealClock(Clock):
         await asyncio.sleep(seconds)
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
-        """See `Clock.after`; at once without a task."""
+        """See `Clock.after`; a call without delay needs no task."""
         if seconds == 0.0 and not self._loop.is_closed():
-            self._loop.call_soon(self._tasks.call, call)
+            self._loop.call_soon(self._unless_closing, call)
         else:
             super().after(seconds, order, call, name=name)
 
@@ -56,18 +53,6 @@ class RealClock(Clock):
         threads = Threads(name, slots, self.now, self._initializer, one_core=self._one_core)
         self._pools.append(threads)
         return threads
-
-    def run(self, awaitable: Awaitable[T]) -> T:
-        """See `Clock.run`."""
-        return self._tasks.run(awaitable)
-
-    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """See `Clock.spawn`."""
-        return self._tasks.spawn(coroutine, name)
-
-    def close(self) -> None:
-        """See `Clock.close`."""
-        self._tasks.close(self._end_workers)
 
     def _end_workers(self) -> None:
         for pool in self._pools:

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar, final
+from typing import Literal, TypeVar, final
 
-from dorylax.clock.base import Clock, Request, Timed, Workers, check_slots
+from dorylax.clock.base import Timed, Workers, check_slots
 from dorylax.clock.duration import Duration, Passing, Shared, check_duration
-from dorylax.clock.shared import VirtualShared
-from dorylax.clock.sharing import Speeds
-from dorylax.clock.task_loop import TaskLoop
+from dorylax.clock.loop_clock import LoopClock
+from dorylax.clock.sharing import Job, Sharing, Speeds
 from dorylax.clock.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
 
 
 @final
-class VirtualClock(Clock):
+class VirtualClock(LoopClock):
     """A clock whose time jumps to the next event once all ready tasks have run.
 
     Simultaneous events happen by their `order`, then in the sequence of the requests. This clock has neither I/O nor
@@ -35,9 +34,10 @@ class VirtualClock(Clock):
 
     kind: Literal["real", "virtual"] = "virtual"
 
+    _loop: VirtualLoop
+
     def __init__(self, start: float = 0.0, *, initializer: Callable[[], None] | None = None) -> None:
-        self._loop = VirtualLoop(start)
-        self._tasks = TaskLoop(self._loop, initializer)
+        super().__init__(VirtualLoop(start), initializer)
 
     def now(self) -> float:
         """See `Clock.now`."""
@@ -62,36 +62,72 @@ class VirtualClock(Clock):
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:  # noqa: ARG002
         """See `Clock.after`, without a task."""
         check_duration(seconds)
-        called = partial(self._tasks.call, call)
+        called = partial(self._unless_closing, call)
         if isinstance(seconds, tuple):
             Passing(seconds, order, self._loop, called)
         else:
             self._loop.happen_at(self._loop.now + seconds, order, called)
 
     def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
-        """Make a shared resource.
-
-        Args:
-            speeds: Speeds of its uses; see `dorylax.clock.sharing`.
-            kinds: Number of kinds of uses.
-        """
-        return VirtualShared(self._loop, speeds, kinds)
+        """Make a shared resource with so many kinds of uses; for `speeds` see `dorylax.clock.sharing`."""
+        return _VirtualShared(self._loop, speeds, kinds)
 
     def workers(self, name: str, slots: int) -> Workers:
         """See `Clock.workers`."""
         return _VirtualWorkers(name, slots, self._loop)
 
-    def run(self, awaitable: Awaitable[T]) -> T:
-        """See `Clock.run`."""
-        return self._tasks.run(awaitable)
+    def _end_workers(self) -> None:
+        """There are no threads to end."""
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-        """See `Clock.spawn`."""
-        return self._tasks.spawn(coroutine, name)
 
-    def close(self) -> None:
-        """See `Clock.close`."""
-        self._tasks.close(end_workers=lambda: None)
+@final
+class _VirtualShared:
+    """A shared resource (`Shared`): `Sharing`, with an event at the end of the next use."""
+
+    def __init__(self, loop: VirtualLoop, speeds: Speeds, kinds: int) -> None:
+        self._loop = loop
+        self._sharing = Sharing(speeds, kinds)
+        # End of the next use, and its event. New uses delay the end: an event that is too early is repeated, which costs
+        # less than a cancellation each time.
+        self._due: tuple[float, tuple[int, ...]] | None = None
+        self._event = 0
+        # Whether speeds have changed at this moment; the next use is looked up at its end, after all changes.
+        self._changing = False
+
+    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Job:
+        job = self._sharing.add(self._loop.now, amount, kind, order, served)
+        self._change()
+        return job
+
+    def give_up(self, use: Job) -> None:
+        if self._sharing.remove(self._loop.now, use):
+            self._change()
+
+    def _change(self) -> None:
+        if not self._changing:
+            self._changing = True
+            self._loop.before_next(self._expect)
+
+    def _expect(self) -> None:
+        """Schedule the end of the next use."""
+        self._changing = False
+        due, found = self._due, self._sharing.next()
+        if due is not None:
+            if found is not None and found >= due:
+                return
+            self._loop.forget(self._event)
+        self._due = found
+        if found is not None:
+            self._event = self._loop.happen_at(*found, self._serve)
+
+    def _serve(self) -> None:
+        due, self._due = self._due, None
+        if self._sharing.next() != due:
+            self._expect()
+            return
+        served = self._sharing.finish()[-1]
+        self._change()
+        served()
 
 
 async def _passed(loop: VirtualLoop, duration: Duration, order: tuple[int, ...]) -> None:
@@ -112,10 +148,10 @@ class _VirtualWorkers(Workers):
     def __init__(self, name: str, slots: int, loop: VirtualLoop) -> None:
         check_slots(name, slots)
         self.name, self.slots = name, slots
-        self.loop = loop
+        self._loop = loop
         self._free = slots
         # Waiting requests; futures of cancelled ones are done.
-        self._queue: deque[asyncio.Future[None] | _Doing[Any]] = deque()
+        self._queue: deque[asyncio.Future[None]] = deque()
 
     async def run(
         self,
@@ -128,48 +164,21 @@ class _VirtualWorkers(Workers):
         check_duration(seconds)
         await self._take()
         try:
-            start = self.loop.now
+            start = self._loop.now
             value = work()
-            await _passed(self.loop, seconds, order)
+            await _passed(self._loop, seconds, order)
         finally:
-            self.give_back()
-        return Timed(value, start, self.loop.now)
-
-    async def run_all(
-        self, requests: Sequence[Request[T]], ended: Callable[[int, Timed[T] | None], None]
-    ) -> list[Timed[T]]:
-        """See `Workers.run_all`, without a task for each."""
-        for request in requests:
-            check_duration(request.seconds)
-        every: _Several[T] = _Several(self.loop.create_future(), [None] * len(requests), ended)
-        doing = [_Doing(self, request, place, every) for place, request in enumerate(requests)]
-        try:
-            for one in doing:
-                if self._free:
-                    self._free -= 1
-                    one.begin()
-                else:
-                    self._queue.append(one)
-            await every.done
-        except BaseException:
-            for one in doing:
-                one.give_up()
-            raise
-        return [timed for timed in every.found if timed is not None]
+            self._give_back()
+        return Timed(value, start, self._loop.now)
 
     async def end(self) -> None:
-        """See `Workers.end`; there are no threads to end."""
+        """See `Workers.end`; there are no threads."""
 
-    def give_back(self) -> None:
+    def _give_back(self) -> None:
         """Give the worker to the first waiting request, so that none can overtake."""
         while self._queue:
             turn = self._queue.popleft()
-            if isinstance(turn, _Doing):
-                if turn.state == "waiting":
-                    turn.state = "called"
-                    self.loop.call_soon(turn.begin)
-                    return
-            elif not turn.done():
+            if not turn.done():
                 turn.set_result(None)
                 return
         self._free += 1
@@ -178,85 +187,11 @@ class _VirtualWorkers(Workers):
         if self._free:
             self._free -= 1
             return
-        turn: asyncio.Future[None] = self.loop.create_future()
+        turn: asyncio.Future[None] = self._loop.create_future()
         self._queue.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it got a worker at the moment of the cancellation
-                self.give_back()
+                self._give_back()
             raise
-
-
-class _Several(Generic[T]):
-    """Requests of one call of `Workers.run_all`.
-
-    Args:
-        done: Fulfilled when the last of them is over, or the first has failed.
-        found: Results.
-        ended: As for `Workers.run_all`.
-    """
-
-    __slots__ = ("done", "ended", "found", "left")
-
-    def __init__(
-        self,
-        done: asyncio.Future[None],
-        found: list[Timed[T] | None],
-        ended: Callable[[int, Timed[T] | None], None],
-    ) -> None:
-        self.done, self.found, self.ended, self.left = done, found, ended, len(found)
-
-
-class _Doing(Generic[T]):
-    """One of several requests.
-
-    Attributes:
-        state: "waiting" for a worker, "called" by one, "busy" with one, or "over".
-    """
-
-    __slots__ = ("_every", "_passing", "_place", "_request", "_start", "_value", "_workers", "state")
-
-    def __init__(self, workers: _VirtualWorkers, request: Request[T], place: int, every: _Several[T]) -> None:
-        self._workers, self._request, self._place, self._every = workers, request, place, every
-        self.state: Literal["waiting", "called", "busy", "over"] = "waiting"
-        self._passing: Passing | None = None
-
-    def begin(self) -> None:
-        """Start on a worker."""
-        if self.state == "over":  # given up when it was called
-            return
-        work, seconds, order, _ = self._request
-        self.state, loop = "busy", self._workers.loop
-        self._start = loop.now
-        try:
-            self._value = work()
-        except BaseException as error:
-            self._over(None)
-            if not self._every.done.done():
-                self._every.done.set_exception(error)
-        else:
-            self._passing = Passing(seconds, order, loop, self._passed)
-
-    def give_up(self) -> None:
-        """Cancel the request."""
-        if self.state == "busy" and self._passing is not None:
-            self._passing.give_up()
-        if self.state == "waiting":
-            self.state = "over"
-            self._every.ended(self._place, None)
-        elif self.state != "over":
-            self._over(None)
-
-    def _passed(self) -> None:
-        self._passing = None
-        self._over(Timed(self._value, self._start, self._workers.loop.now))
-
-    def _over(self, timed: Timed[T] | None) -> None:
-        self.state, every = "over", self._every
-        self._workers.give_back()
-        every.found[self._place] = timed
-        every.ended(self._place, timed)
-        every.left -= 1
-        if not every.left and not every.done.done():
-            every.done.set_result(None)

@@ -25,11 +25,7 @@ class Calls:
     milliseconds: int = 0
 
     def add(self, seconds: float) -> None:
-        """Count a call; lost calls count too.
-
-        Args:
-            seconds: Duration of the call (≥ 0), possibly with the request's time: an upper bound of the billed time.
-        """
+        """Count a call, even if it is lost; its seconds (≥ 0) are an upper bound of the billed time."""
         self.requests += 1
         self.milliseconds += Function.billed_milliseconds(seconds)
 
@@ -57,15 +53,7 @@ class Bill:
 
     @classmethod
     def of(cls, cluster: Cluster, *, seconds: float, graph_servers: int, parameter_servers: int, calls: Calls) -> Bill:
-        """The bill of a run, with parameter servers, which the paper omits; servers are rented for the whole run.
-
-        Args:
-            cluster: The rented machines.
-            seconds: Duration of the run.
-            graph_servers: Number of graph servers.
-            parameter_servers: Number of parameter servers.
-            calls: Calls of functions.
-        """
+        """The bill of a run with so many servers, rented for the whole run; the paper omits parameter servers."""
         graph_seconds, parameter_seconds = seconds * graph_servers, seconds * parameter_servers
         gb_seconds = calls.milliseconds / 1e3 * cluster.function.memory_mb / 1024
         return cls(

@@ -52,8 +52,8 @@ class Cluster:
     one_machine: OneMachine | None = None
 
     def __post_init__(self) -> None:
-        check_bounds(self, "functions", 0.0)
-        check_bounds(self, "latency", 0.0, above=True)
+        check_bounds(self, 0.0, "functions")
+        check_bounds(self, 0.0, "latency", above=True)
         if self.one_machine is not None and (self.measured is None or not self.contention):
             raise ClusterError("one_machine", "needs contention and a machine that was measured")
 

@@ -1,7 +1,4 @@
-"""Clusters by name or from a description in YAML, strictly read.
-
-Unknown keys and numbers out of range are errors, and every error names its line.
-"""
+"""Clusters by name or from a strictly read description in YAML; every error names its line."""
 
 from __future__ import annotations
 
@@ -29,18 +26,17 @@ _UNSHARED = ("threads_per_core", "lone_thread", "total_memory_bandwidth", "gpu",
 _OPTIONAL = ("variation", *_UNSHARED)
 """Optional keys of a server's description: by default it has the default cluster's variation, and shares nothing."""
 _UNWRITTEN = ("one_machine",)
-"""Keys that runs set, and no file."""
+"""Keys set by runs, not by files."""
 _TYPES = {kind.__name__: words for kind, words in TYPE_WORDS.items()}
 
 
 def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
-    """A known cluster by its name, or the one that a YAML file describes (docs/clock.md).
+    """Return a known cluster by its name, or the one that a YAML file describes (docs/clock.md).
 
     Names that end in `.yaml` or `.yml`, or contain a folder, are files.
 
     Raises:
-        ClusterError: There is no such cluster, or the file is unreadable, has an unknown or missing key, or a value out of
-            range; names file, line and key.
+        ClusterError: There is no such cluster, or the file is unreadable or wrong; names file, line and key.
         OSError: The machine fails to read the file.
     """
     given = os.fspath(name_or_path)
@@ -66,7 +62,7 @@ def _read(path: Path) -> Cluster:
 
 
 def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
-    """A copy of a cluster with changes.
+    """Return a copy of a cluster with changes.
 
     Args:
         cluster: The cluster.

@@ -22,14 +22,11 @@ class ClusterError(DorylaxError, ValueError):
         super().__init__((f"{where}: " if where else "") + (f"{key} " if key else "") + problem)
 
 
-def check_bounds(owner: object, key: str, least: float, *, above: bool = False, below: float = math.inf) -> None:
-    """Check that a field is finite, ≥ `least` (> `least` if `above`) and < `below`.
-
-    Raises:
-        ClusterError: It is not.
-    """
-    value: float | int = getattr(owner, key)
-    if not (value > least or (value == least and not above)) or not value < below:
-        bounds = f"{'>' if above else '≥'} {least:g}"
-        more = f" and < {below:g}" if below < math.inf else "" if math.isfinite(value) else " and finite"
-        raise ClusterError(key, f"must be {bounds}{more}, got {value}")
+def check_bounds(owner: object, least: float, *keys: str, above: bool = False, below: float = math.inf) -> None:
+    """Raise a ClusterError unless these fields are finite, ≥ `least` (> `least` if `above`) and < `below`."""
+    for key in keys:
+        value: float | int = getattr(owner, key)
+        if not (value > least or (value == least and not above)) or not value < below:
+            bounds = f"{'>' if above else '≥'} {least:g}"
+            more = f" and < {below:g}" if below < math.inf else "" if math.isfinite(value) else " and finite"
+            raise ClusterError(key, f"must be {bounds}{more}, got {value}")

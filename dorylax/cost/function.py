@@ -25,15 +25,14 @@ class Function:
         memory_mb: Megabytes (2^20 bytes) of memory, 128 … 10240; the share of the processor is proportional.
         flops: Floating-point operations per second of one whole virtual CPU.
         network_bandwidth: Bytes per second, in and out together, without contention.
-        lone_bandwidth: Bytes per second, in and out together, of a function without concurrent transfers of its graph
-            server; used with contention.
-        crowding: The bandwidth of each of n functions is `lone_bandwidth` · n ** -crowding (≥ 0); used with contention.
-        cold_start: Seconds until a new function can work; used with contention.
-        keep_warm: Seconds that an idle function is kept; used with contention.
         overhead: Seconds of each call that are neither arithmetic nor data: the request and the response.
         price_per_gb_second: US dollars for 2^30 bytes of memory during a second.
         price_per_million_requests: US dollars for a million calls.
         variation: Spread of the durations of its calls.
+        lone_bandwidth: With contention: bytes per second, in and out together, if no other function of its graph server
+            transfers anything.
+        crowding: With contention: each of n functions has the bandwidth `lone_bandwidth` · n ** -crowding (≥ 0).
+        cold_start, keep_warm: With contention: seconds until a new function can work, and that an idle one is kept.
 
     Raises:
         ClusterError: A value is out of range.
@@ -55,10 +54,10 @@ class Function:
         least, most = _MEMORY_MB
         if not least <= self.memory_mb <= most:
             raise ClusterError("memory_mb", f"must be in {least} … {most}, got {self.memory_mb}")
-        for key in ("flops", "network_bandwidth", "overhead", "lone_bandwidth"):
-            check_bounds(self, key, 0.0, above=True)
-        for key in ("price_per_gb_second", "price_per_million_requests", "crowding", "cold_start", "keep_warm"):
-            check_bounds(self, key, 0.0)
+        check_bounds(self, 0.0, "flops", "network_bandwidth", "overhead", "lone_bandwidth", above=True)
+        check_bounds(
+            self, 0.0, "price_per_gb_second", "price_per_million_requests", "crowding", "cold_start", "keep_warm"
+        )
 
     @property
     def virtual_cpus(self) -> float:

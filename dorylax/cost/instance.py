@@ -32,14 +32,14 @@ class Gpu:
     """A GPU, on which a server's tasks run one at a time.
 
     Attributes:
-        memory: bytes.
-        flops: floating-point operations per second of matrix products.
-        memory_bandwidth: bytes per second that it reads along edges.
-        pcie_bandwidth: bytes per second between it and the server's memory, each way: what messages bring and take.
-        launch: seconds of each task that are not its arithmetic.
+        memory: Bytes.
+        flops: Floating-point operations per second of matrix products.
+        memory_bandwidth: Bytes per second read along edges.
+        pcie_bandwidth: Bytes per second of messages between it and the server's memory, each way.
+        launch: Seconds of each task that are not its arithmetic.
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     memory: float
@@ -49,9 +49,8 @@ class Gpu:
     launch: float
 
     def __post_init__(self) -> None:
-        for key in ("memory", "flops", "memory_bandwidth", "pcie_bandwidth"):
-            check_bounds(self, key, 0.0, above=True)
-        check_bounds(self, "launch", 0.0)
+        check_bounds(self, 0.0, "memory", "flops", "memory_bandwidth", "pcie_bandwidth", above=True)
+        check_bounds(self, 0.0, "launch")
 
 
 V100 = Gpu(
@@ -68,7 +67,7 @@ K80 = Gpu(
     flops=8.73e12 / 2 / 3,  # assumption: a third of the peak, as of V100
     memory_bandwidth=480e9 / 2 / 12,  # assumption: a twelfth of the bandwidth, as of V100
     pcie_bandwidth=12e9,  # assumption: as of V100
-    launch=20e-6,  # assumption: likewise
+    launch=20e-6,  # assumption: as of V100
 )
 """One of the two processors of NVIDIA's Tesla K80, as Amazon's p2 has them."""
 
@@ -81,23 +80,23 @@ class Instance:
     With `gpu` all tasks run there, one at a time, and its speeds hold in place of those of threads.
 
     Attributes:
-        name: what its provider calls it.
-        threads: virtual CPUs, each of which does one task at a time.
-        flops: floating-point operations per second of one thread while all are busy.
-        memory_bandwidth: bytes per second that one thread reads along edges while all are busy.
-        network_bandwidth: bytes per second of the server, each way.
-        overhead: seconds of each task that are not its arithmetic.
+        name: The provider's name.
+        threads: Virtual CPUs, each of which does one task at a time.
+        flops: Floating-point operations per second of one thread while all are busy.
+        memory_bandwidth: Bytes per second that one thread reads along edges while all are busy.
+        network_bandwidth: Bytes per second of the server, each way.
+        overhead: Seconds of each task that are not its arithmetic.
         price: US dollars per hour.
-        variation: how the durations of its tasks and messages differ.
-        threads_per_core: how many threads share a core, 1 or 2. Like the next two only for clusters with contention.
-        lone_thread: how many times as fast a thread is whose core no other uses, ≥ 1.
-        total_memory_bandwidth: bytes per second that all threads together read at most; 0: whatever they ask for.
-        gpu: its GPU; None where it has none.
-        memory: bytes of main memory; 0: unknown.
-        row_latency: least seconds for each row that a thread reads along an edge, however narrow; 0: its bytes alone count.
+        variation: Spread of the durations of its tasks and messages.
+        threads_per_core: With contention: number of threads that share a core, 1 or 2.
+        lone_thread: With contention: speed of a thread alone on its core, over that of one of two (≥ 1).
+        total_memory_bandwidth: With contention: most bytes per second of all threads together; 0: no limit.
+        gpu: Its GPU, or None.
+        memory: Bytes of main memory; 0: unknown.
+        row_latency: Least seconds for each row that a thread reads along an edge; 0: only its bytes count.
 
     Raises:
-        ClusterError: a value out of range.
+        ClusterError: A value is out of range.
     """
 
     name: str
@@ -116,24 +115,21 @@ class Instance:
     row_latency: float = 0.0
 
     def __post_init__(self) -> None:
-        check_bounds(self, "threads", 1.0)
-        for key in ("flops", "memory_bandwidth", "network_bandwidth", "overhead"):
-            check_bounds(self, key, 0.0, above=True)
-        for key in ("price", "total_memory_bandwidth", "memory", "row_latency"):
-            check_bounds(self, key, 0.0)
-        check_bounds(self, "lone_thread", 1.0)
+        check_bounds(self, 1.0, "threads", "lone_thread")
+        check_bounds(self, 0.0, "flops", "memory_bandwidth", "network_bandwidth", "overhead", above=True)
+        check_bounds(self, 0.0, "price", "total_memory_bandwidth", "memory", "row_latency")
         if self.threads_per_core not in (1, 2):
             raise ClusterError("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
 
     @property
     def tasks(self) -> int:
-        """How many tasks it does at a time."""
+        """Number of tasks that it does at a time."""
         return self.threads if self.gpu is None else 1
 
     def lift(self, busy: int) -> float:
-        """How many times as fast each of so many busy threads is as if all were busy.
+        """Speed of each of so many busy threads, relative to the speed while all are busy, on average.
 
-        Threads spread over cores; those that share one are as fast as all are then. The mean is everybody's speed.
+        Threads spread over cores; those that share a core have the speed of full load.
         """
         if self.threads_per_core == 1:
             return 1.0
@@ -152,7 +148,7 @@ def _ec2(
     hyper_threads: bool = True,
     gpu: Gpu | None = None,
 ) -> Instance:
-    """One of Amazon's, with so many GiB; `memory` is what its memory gives a virtual CPU, in bytes per second."""
+    """An instance of Amazon with so many GiB; `memory` is the memory bandwidth of a virtual CPU, in bytes per second."""
     return Instance(
         name,
         threads,
@@ -173,10 +169,10 @@ def _ec2(
 # Bytes per second of a socket's memory, over its virtual CPUs (data sheets of Intel and Amazon). Assumption: a server gets
 # its share.
 _SKYLAKE_36 = 3.55e9  # c5, c5n: 6 channels DDR4-2666, 36 virtual CPUs
-_SKYLAKE_48 = 2.66e9  # r5: likewise, 48
+_SKYLAKE_48 = 2.66e9  # r5: 6 channels DDR4-2666, 48
 _BROADWELL = 2.4e9  # p2, p3: 4 channels DDR4-2400, 32
 _SAPPHIRE_RAPIDS = 3.2e9  # c7i: 8 channels DDR5-4800, 96
-_GRAVITON_3 = 4.8e9  # c7g: likewise, 64, which are cores
+_GRAVITON_3 = 4.8e9  # c7g: 8 channels DDR5-4800, 64, which are cores
 
 
 # Amazon EC2, us-east-1, on demand, July 2026; the network's baseline, not its bursts. The Dorylus paper (June 2021) has

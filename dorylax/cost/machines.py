@@ -27,12 +27,8 @@ _REMEMBERED = 2**14
 def network(bandwidth: float, function: Function, peers: int) -> Speeds:
     """One direction of a server's network: equal shares for connections, limited by the bandwidth of functions.
 
-    All messages to a peer share one connection; each function has its own.
-
-    Args:
-        bandwidth: Bytes per second.
-        function: The function whose traffic is of the kind `FUNCTIONS`.
-        peers: Number of other servers (≥ 1).
+    All messages to one of the `peers` (≥ 1) other servers share a connection; each function, of the kind `FUNCTIONS`, has a
+    separate one. `bandwidth` is in bytes per second.
     """
 
     def speeds(counts: Sequence[int]) -> tuple[float, float]:
@@ -68,13 +64,7 @@ def pcie(bandwidth: float) -> Speeds:
 
 @final
 class Machines:
-    """Resources shared by tasks on a cluster with contention.
-
-    Args:
-        cluster: The rented machines.
-        clock: Clock of the run.
-        servers: Number of servers of both kinds.
-    """
+    """Resources shared by tasks on a cluster with contention, which has so many servers of both kinds."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, servers: int) -> None:
         self._cluster, self._clock, self._peers = cluster, clock, max(1, servers - 1)
@@ -102,7 +92,7 @@ class Machines:
         return self._network("out", place)
 
     def into(self, place: Place) -> Shared:
-        """The same on the way in."""
+        """A server's network on the way in."""
         return self._network("into", place)
 
     def cores(self, place: Place) -> Shared:

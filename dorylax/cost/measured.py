@@ -19,13 +19,7 @@ _Made = TypeVar("_Made")
 
 
 class Kind(NamedTuple):
-    """A kind of measurement.
-
-    Attributes:
-        unit: Unit of its values.
-        at: Parameters of such a measurement by name, with their types.
-        summary: Description for people.
-    """
+    """A kind of measurement: its unit, the names and types of its parameters, and a description for people."""
 
     unit: str
     at: Mapping[str, type[int] | type[str]]
@@ -52,9 +46,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "stage": Kind("bytes/s", {"threads": int}, "operands and results of a stage without arithmetic, by XLA"),
         "memory": Kind("bytes/s", {"threads": int}, "read and written by copies beyond all caches"),
         "task": Kind(
-            "seconds",
-            {"part": str},
-            "of tasks that compute next to nothing: inside, inside tensor tasks, around",
+            "seconds", {"part": str}, "of tasks that compute next to nothing: inside, inside tensor tasks, around"
         ),
         "call": Kind("seconds", {"transport": str}, "of a worker process that computes next to nothing"),
         "fetch": Kind("bytes/s", {"transport": str}, "of rows that a worker process fetches"),
@@ -70,18 +62,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 @final
 @dataclass(frozen=True)
 class Measurement:
-    """The median of repeats.
+    """The median and quartiles (> 0) of repeats (≥ 1); a ClusterError is raised if they are not in order.
 
     Attributes:
         kind: Name in `KINDS`, which gives the unit.
         at: Parameters, in the order of the kind.
-        median: Median of the repeats (> 0).
-        low: Lower quartile (> 0).
-        high: Upper quartile (≥ `low`).
-        repeats: Number of repeats (≥ 1).
-
-    Raises:
-        ClusterError: A value is out of range.
     """
 
     kind: str
@@ -92,15 +77,14 @@ class Measurement:
     repeats: int
 
     def __post_init__(self) -> None:
-        for key in ("low", "median", "high"):
-            check_bounds(self, key, 0.0, above=True)
-        check_bounds(self, "median", self.low)
-        check_bounds(self, "high", self.median)
-        check_bounds(self, "repeats", 1.0)
+        check_bounds(self, 0.0, "low", "median", "high", above=True)
+        check_bounds(self, self.low, "median")
+        check_bounds(self, self.median, "high")
+        check_bounds(self, 1.0, "repeats")
 
     @property
     def point(self) -> dict[str, int | str]:
-        """Parameters by name."""
+        """The parameters as a dictionary."""
         return dict(self.at)
 
     @property
@@ -122,10 +106,9 @@ class Measured:
         date: Date, as YYYY-MM-DD.
         dorylax: Version of dorylax.
         processor: Name of the machine's processor.
-        cores: Number of usable cores; hyper-threads count as cores, as the system counts them.
+        cores: Number of usable cores, hyper-threads included.
         threads_per_core: Number of these that share a core.
-        others: Share of these cores' time that other processes used meanwhile (0 to 1); None if the system does not report
-            it.
+        others: Share of their time that other processes used (0 to 1); None if the system does not report it.
         results: The measurements, in the order of `KINDS`.
 
     Raises:
@@ -141,8 +124,7 @@ class Measured:
     results: tuple[Measurement, ...]
 
     def __post_init__(self) -> None:
-        check_bounds(self, "cores", 1.0)
-        check_bounds(self, "threads_per_core", 1.0)
+        check_bounds(self, 1.0, "cores", "threads_per_core")
         if self.others is not None and not 0 <= self.others <= 1:
             raise ClusterError("others", f"must be in 0 … 1, got {self.others}")
 
@@ -151,11 +133,7 @@ class Measured:
         return [one for one in self.results if one.kind == kind]
 
     def at(self, kind: str, **point: int | str) -> Measurement:
-        """The measurement of a kind with these parameters.
-
-        Raises:
-            LookupError: There is none.
-        """
+        """The measurement of a kind with these parameters; a LookupError is raised if there is none."""
         for one in self.of(kind):
             if one.point == point:
                 return one
@@ -174,12 +152,9 @@ _VALUES: Mapping[str, type] = {"median": float, "low": float, "high": float, "re
 def read_measured(value: Any, key: str) -> Measured:
     """Read the section of a file.
 
-    Args:
-        value: Its content.
-        key: The dotted key of the section, for errors.
-
     Raises:
-        ClusterError: A key is unknown or missing, a value is wrong, or the section has another version; names the key.
+        ClusterError: A key is unknown or missing, a value is wrong, or the section has another version; names the key,
+            which begins with `key`.
     """
     known = ["version", *_FACTS, "others", *KINDS]
     version = value.get("version") if isinstance(value, dict) else VERSION

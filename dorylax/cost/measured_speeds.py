@@ -14,12 +14,7 @@ _NUMBER_BYTES = 4  # widths are those of float32
 
 
 class RowsRead(NamedTuple):
-    """Rows that a task reads along edges.
-
-    Attributes:
-        row_bytes: Bytes of a row.
-        held_bytes: Bytes of all distinct rows, which decide whether caches hold them.
-    """
+    """Rows that a task reads along edges: bytes of a row, and of all distinct rows, which caches may hold."""
 
     row_bytes: int
     held_bytes: int
@@ -27,14 +22,10 @@ class RowsRead(NamedTuple):
 
 @final
 class MeasuredSpeeds:
-    """Seconds of tasks on a measured machine that does nothing else.
+    """Seconds of tasks on a measured machine, described as an instance, that does nothing else.
 
     The speed of reading rows along edges is interpolated between measurements: its logarithm is linear in those of width and
     size, and constant beyond the outermost.
-
-    Args:
-        measured: Measurements of the machine.
-        described: Its description as an instance.
     """
 
     def __init__(self, measured: Measured, described: Instance) -> None:
@@ -54,12 +45,7 @@ class MeasuredSpeeds:
         self._stages: dict[int, tuple[float, float, float]] = {}
 
     def reading(self, bytes: float, rows: RowsRead | None) -> float:
-        """Seconds of one thread that reads.
-
-        Args:
-            bytes: Number of bytes.
-            rows: Rows along edges; None for a copy from one place to another.
-        """
+        """Seconds of one thread that reads rows along edges, or that copies if `rows` is None."""
         return bytes / (self._copied if rows is None else self._alone.speed(rows))
 
     def held_back(self, rows: RowsRead | None) -> float:
@@ -68,9 +54,6 @@ class MeasuredSpeeds:
         Caches are not shared as memory is: all threads together read cached rows faster than memory delivers them. With this
         share a thread takes the measured time while all others read such rows; the rest grows as arithmetic does, if
         threads share cores.
-
-        Args:
-            rows: As for `reading`.
         """
         if rows is None or self._together is None or self._reading == self._computing:
             return 1.0
@@ -78,13 +61,9 @@ class MeasuredSpeeds:
         return min(max(0.0, (measured - self._computing) / (self._reading - self._computing)), 1.0)
 
     def stage(self, flops: float, elementwise: float, bytes: float, threads: int) -> float:
-        """Seconds of a stage that XLA computes.
+        """Seconds of a stage on so many threads of XLA.
 
-        Args:
-            flops: Its operations.
-            elementwise: Operations outside matrix products, a part of `flops`.
-            bytes: Bytes of its operands and results.
-            threads: Threads of XLA.
+        `elementwise` operations, a part of `flops`, are outside matrix products; `bytes` are operands and results.
         """
         found = self._stages.get(threads)
         if found is None:
@@ -101,11 +80,7 @@ class MeasuredSpeeds:
 
 @final
 class _AlongEdges:
-    """Speed of reading rows along edges.
-
-    Args:
-        speeds: Bytes per second, by the bytes of a row and of all rows.
-    """
+    """Speed of reading rows along edges, from bytes per second by the bytes of a row and of all rows."""
 
     def __init__(self, speeds: Mapping[tuple[float, float], float]) -> None:
         widths, self._sizes = (sorted({key[place] for key in speeds}) for place in (0, 1))
@@ -120,7 +95,7 @@ class _AlongEdges:
 
 
 def _gathers(measured: Measured, threads: int) -> Mapping[tuple[float, float], float]:
-    """What so many threads were measured to read."""
+    """Measured speeds of so many threads."""
     return {
         (float(one.point["width"]) * _NUMBER_BYTES, float(one.point["rows_bytes"])): one.median
         for one in measured.of("gather")

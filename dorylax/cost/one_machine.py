@@ -43,25 +43,13 @@ class OneMachine:
     message_wait: float = 0.0
 
     def __post_init__(self) -> None:
-        check_bounds(self, "tensor_threads", 1.0)
-        for key in (
-            "workers",
-            "request_seconds",
-            "link_bandwidth",
-            "graph_slowdown",
-            "tensor_slowdown",
-            "message_wait",
-        ):
-            check_bounds(self, key, 0.0)
+        check_bounds(self, 1.0, "tensor_threads")
+        check_bounds(self, 0.0, "workers", "request_seconds", "link_bandwidth")
+        check_bounds(self, 0.0, "graph_slowdown", "tensor_slowdown", "message_wait")
 
 
 def cores(instance: Instance, tensor_threads: int) -> Speeds:
-    """Speeds by kind of use. If there are more threads than cores, they take turns.
-
-    Args:
-        instance: The machine.
-        tensor_threads: Threads of a tensor task.
-    """
+    """Speeds by kind of use, for tensor tasks of so many threads each. More threads than cores take turns."""
     total = instance.total_memory_bandwidth
 
     def speeds(counts: Sequence[int]) -> tuple[float, float, float]:

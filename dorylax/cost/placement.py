@@ -93,18 +93,12 @@ def expected(
 def decide(
     stages: Mapping[int, StageTimes], room: Room, graph_seconds: float, *, overlap: float, price_weight: float
 ) -> Expected:
-    """The best placement by seconds · dollars^weight, among those that take the stages in one of two orders.
+    """Return the best placement by seconds · dollars^price_weight (≥ 0), of those that take the stages in one of two orders.
 
     Without overlap the result is exact. The logarithm of the objective is then concave in the seconds and the dollars of
     calls, so its least value is at a corner of their sums, and each corner takes the stages above some ratio of time gained
-    to dollars spent. With overlap, stages with much work for their wait come first in the second order.
-
-    Args:
-        stages: By number of the task.
-        room: Resources of the server.
-        graph_seconds: As of `expected`.
-        overlap: As of `expected`.
-        price_weight: Exponent of the price, ≥ 0; 0 minimises the time alone.
+    to dollars spent. With overlap, stages with much work for their wait come first in the second order. Arguments are as for
+    `expected`.
     """
 
     def gain(index: int) -> float:

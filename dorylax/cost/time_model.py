@@ -20,12 +20,7 @@ _UPDATE_PASSES = 7
 
 
 class Late(NamedTuple):
-    """Rows that a function fetches while it computes on earlier ones (`tensor.streaming`).
-
-    Attributes:
-        bytes: Bytes of these rows.
-        flops: Operations that wait for them.
-    """
+    """Rows that a function fetches while it computes (`tensor.streaming`), and the operations that wait for them."""
 
     bytes: Amount
     flops: Amount
@@ -193,16 +188,13 @@ class TimeModel:
         sender: Place = ("graph", 0),
         receiver: Place = ("graph", 1),
     ) -> Duration:
-        """Duration of a message between servers. It uses all networks between them simultaneously.
+        """Duration of a message of so many bytes (≥ 0) between servers. It uses all networks between them simultaneously.
 
         Args:
             key: Identity of the message.
-            bytes: Its length (≥ 0).
+            bytes: Its length; a ValueError is raised if it is negative.
             sender: Sending server. Used only with contention, as `receiver`.
             receiver: Receiving server.
-
-        Raises:
-            ValueError: `bytes` is negative.
         """
         if not bytes >= 0:
             _refuse(bytes=bytes)
@@ -237,10 +229,7 @@ class TimeModel:
 
         Args:
             key: Identity of the step.
-            bytes: Size of the parameters (≥ 0).
-
-        Raises:
-            ValueError: `bytes` is negative.
+            bytes: Size of the parameters; a ValueError is raised if it is negative.
         """
         if not bytes >= 0:
             _refuse(bytes=bytes)
@@ -309,13 +298,7 @@ class Taken(NamedTuple):
 
 
 class Meanwhile(NamedTuple):
-    """Seconds and a concurrent part that shares resources; it ends when both have ended.
-
-    Attributes:
-        seconds: Seconds (≥ 0).
-        passing: Resource that serves one second per second to each user.
-        beside: The concurrent part, of a positive amount.
-    """
+    """Seconds, in which `passing` serves one second per second, and a concurrent part; it ends when both have ended."""
 
     seconds: float
     passing: Shared

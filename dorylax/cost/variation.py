@@ -37,9 +37,9 @@ class Variation:
     straggler_factor: float
 
     def __post_init__(self) -> None:
-        check_bounds(self, "sigma", 0.0)
-        check_bounds(self, "straggler_probability", 0.0, below=1.0)
-        check_bounds(self, "straggler_factor", 1.0)
+        check_bounds(self, 0.0, "sigma")
+        check_bounds(self, 0.0, "straggler_probability", below=1.0)
+        check_bounds(self, 1.0, "straggler_factor")
 
     def factor(self, seed: int, kind: str, key: tuple[int, ...]) -> float:
         """Factor (> 0) of a task's median duration: a pure function of its arguments, independent for different ones.

@@ -14,24 +14,14 @@ _GIB = 2**30
 
 
 class Remedy(NamedTuple):
-    """A change that reduces a run's memory.
-
-    Attributes:
-        setting: The changed setting, as on the command line: `single.order=given`.
-        peak: Peak memory of the changed run, in bytes.
-    """
+    """A changed setting, as on the command line (`single.order=given`), and the run's peak bytes with it."""
 
     setting: str
     peak: int
 
 
 class Elsewhere(NamedTuple):
-    """Processes of a run on other machines.
-
-    Attributes:
-        processes: Peak memory of each kind of process.
-        room: Memory limit of each process; None if unknown.
-    """
+    """Peak memory of each kind of process on other machines, and the limit of each process; None if unknown."""
 
     processes: tuple[Phase, ...]
     room: Limit | None
@@ -87,11 +77,7 @@ class Estimate:
         )
 
     def verdict(self, remedies: Sequence[Remedy] = ()) -> str:
-        """Say in one sentence whether the run fits, and which changes would make it fit.
-
-        Args:
-            remedies: Changes that reduce the memory.
-        """
+        """Say in one sentence whether the run fits, and which changes would make it fit."""
         if self.elsewhere is not None:
             here = dataclasses.replace(self, elsewhere=None)
             if here.fits and not self.elsewhere.fits:
@@ -113,7 +99,7 @@ class Estimate:
         return f"does not fit: needs {need}, {there}; {ways}"
 
     def refusal(self, remedies: Sequence[Remedy]) -> str:
-        """Return the error message for a run that does not fit; arguments as for `verdict`."""
+        """Return the error message for a run that does not fit."""
         return f"the run {self.verdict(remedies)}. To try all the same: single.memory=ignore"
 
     def to_dict(self, remedies: Sequence[Remedy] = ()) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Peak memory of the processes of a run on hosts: one formula per kind of process, with its reason.
 
-All sizes are in bytes. V and E are the data set's vertices and directed edges, S the servers. `phases` covers one machine's
-step. Steps, buffers and intervals are read off the plan, which depends on no graph.
+All sizes are in bytes. V and E are the data set's vertices and directed edges, S the servers. Steps, buffers and intervals
+come from the plan, which depends on no graph.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.partition.metis import MOST_BISECTED
@@ -60,20 +60,17 @@ class Cut:
     @classmethod
     def of(cls, shards: Sequence[ShardEntry]) -> Cut:
         """Return the sizes of existing shards: for each number, the largest over all shards."""
-
-        def largest(bounds: Sequence[Sequence[int]]) -> int:
-            return max(last - first for one in bounds for first, last in itertools.pairwise(one))
-
         rows, edges = [entry.bounds for entry in shards], [entry.edge_bounds for entry in shards]
-        longest = largest(rows)
+        lengths = [[last - first for first, last in itertools.pairwise(one)] for one in rows]
+        longest = max(map(max, lengths))
         return cls(
             max(one[-1] for one in rows),
             max(one[-1] for one in edges),
             (max(entry.ghosts[0] for entry in shards), max(entry.ghosts[1] for entry in shards)),
             len(rows[0]) - 1,
-            max(sum(last - first < longest for first, last in itertools.pairwise(one)) for one in rows),
+            max(sum(length < longest for length in one) for one in lengths),
             longest,
-            largest(edges),
+            max(last - first for one in edges for first, last in itertools.pairwise(one)),
         )
 
     @classmethod
@@ -93,12 +90,7 @@ class Cut:
 
 
 class Program(NamedTuple):
-    """The plans that a graph server runs.
-
-    Attributes:
-        training: Plan of a training epoch.
-        evaluation: Plan of an evaluation, which may run at the same time; None if the server does not evaluate.
-    """
+    """The plans of a training epoch, and of an evaluation that may run at the same time (None without evaluations)."""
 
     training: Plan
     evaluation: Plan | None
@@ -200,20 +192,20 @@ def _row(plan: Plan, var: Var) -> int:
     return plan.program.analysis.row_bytes[var]
 
 
-def _has_rows(plan: Plan, var: Var) -> bool:
-    return isinstance(plan.program.analysis.types.get(var), Rows)
+def _rows_of(variables: Iterable[Var], plan: Plan, cut: Cut, *, of_vertices: bool = False) -> int:
+    """Bytes of an interval's rows of these values; of other values none are counted."""
+    types = plan.program.analysis.types
+    counted = (
+        var for var in variables if isinstance(of := types.get(var), Rows) and (not of_vertices or of.space == "vertex")
+    )
+    return sum(value_bytes(var.aval, _at(cut)) for var in counted)
 
 
 def _padded(plan: Plan, cut: Cut) -> int:
     """Bytes of padded intervals' rows, which are copies, of the data that epochs read."""
     read = {var for step in plan.epoch for var in step.reads}
-    mine = [var for var in plan.program.traced.step.jaxpr.invars if var in read and _has_rows(plan, var)]
-    return cut.shorter * sum(value_bytes(var.aval, _at(cut)) for var in mine if _of_vertices(plan, var))
-
-
-def _of_vertices(plan: Plan, var: Var) -> bool:
-    found = plan.program.analysis.types[var]
-    return isinstance(found, Rows) and found.space == "vertex"
+    inputs = [var for var in plan.program.traced.step.jaxpr.invars if var in read]
+    return cut.shorter * _rows_of(inputs, plan, cut, of_vertices=True)
 
 
 def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
@@ -234,11 +226,6 @@ def _buffers(plan: Plan, cut: Cut) -> int:
     sums = cut.intervals * cut.sources + cut.ghosts[0]
     pushed = sum(sums * _row(plan, step.writes[0]) for step in plan.steps if step.kind == "push")
     return _published(plan, cut, _lasting(plan)) + pushed
-
-
-def _rows_of(variables: Iterable[Any], plan: Plan, cut: Cut) -> int:
-    """Bytes of an interval's rows of these values."""
-    return sum(value_bytes(var.aval, _at(cut)) for var in variables if _has_rows(plan, var))
 
 
 def _live_before(plan: Plan, cut: Cut) -> int:
@@ -286,22 +273,14 @@ def _call(steps: Sequence[Step], cut: Cut) -> int:
 def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
     """Memory of a parameter server: newest weights, stashed weights, optimizer state, and accumulated gradients.
 
-    Args:
-        parameters: Bytes of the parameters and the optimizer's state together.
-        config: Configuration of the pipeline.
+    `parameters` are the bytes of the parameters and the optimizer's state together.
     """
     versions = 1 + (config.staleness or 0) + 1
     return {"parameters": (versions + 3) * parameters}
 
 
 def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int]:
-    """Peak memory of the driver in addition to its data set, while it cuts and writes shards one after the other.
-
-    Args:
-        shape: Shape of the data set.
-        cut: Sizes of the largest shard.
-        config: Configuration of the pipeline.
-    """
+    """Peak memory of the driver in addition to its data set, while it cuts and writes shards one after the other."""
     V, E, whole = shape.num_vertices, shape.num_edges, shape.copy()
     directions = 1 if shape.symmetric else 2
     ids = 4 if shape.edge_ids_fit else 0

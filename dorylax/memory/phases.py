@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
@@ -54,12 +55,7 @@ class Phase:
 
 
 class XlaBytes(NamedTuple):
-    """Allocation of a call of a compiled function, from XLA's buffer assignment.
-
-    Attributes:
-        temporary: Bytes held during the call.
-        output: Bytes of results that do not reuse an argument's buffer.
-    """
+    """Bytes that a call of a compiled function holds, and bytes of results that do not reuse an argument's buffer."""
 
     temporary: int
     output: int
@@ -129,7 +125,7 @@ def phases(
     found.append(Phase("hoist", _added(arrays, {WORK: max(_packed(compiled.hoist.temporary), first_use)})))
     # Released before the first step and after each evaluation.
     leaves = shape.features_in == "mapped" and not community and not compiled.reads_features
-    during = {name: size for name, size in arrays.items() if not (leaves and name == "features")}
+    during = _without(arrays, "features") if leaves else arrays
     for name, held, call in (("step", during, compiled.step), ("evaluation", arrays, compiled.evaluation)):
         found.append(Phase(name, _added(held, {WORK: _packed(call.temporary + call.output)})))
     return tuple(found)
@@ -139,13 +135,13 @@ def _packed(size: int) -> int:
     return round(_PACKED * size)
 
 
+def _without(sizes: Mapping[str, int], *names: str) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if name not in names}
+
+
 def _loaded(shape: DataShape) -> dict[str, int]:
     """Components of the loaded data set, without the reverse direction and the edge order, which training creates."""
-    return _without_first_use(shape.copy())
-
-
-def _without_first_use(sizes: Mapping[str, int]) -> dict[str, int]:
-    return {name: size for name, size in sizes.items() if name not in _FIRST_USE}
+    return _without(shape.copy(), *_FIRST_USE)
 
 
 def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
@@ -157,26 +153,21 @@ def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
     if community:
         # JAX uses the reordered arrays without copies. Mapped arrays of the loaded data set were released.
         loaded = {name: size for name, size in loaded.items() if shape.storage(name) != "mapped"}
-        more = _without_first_use(whole)
+        more = _without(whole, *_FIRST_USE)
     else:
         more = {name: size for name, size in loaded.items() if shape.storage(name) == "elsewhere"}
-        more = {name: size for name, size in more.items() if name not in ("masks", "vertex ids")}
+        more = _without(more, "masks", "vertex ids")
     if not shape.symmetric and shape.edge_ids_fit:
         # Arrays of SciPy, which JAX copies. If edges have no ids, the graph for which they were made is freed.
-        more = _added(more, {name: size for name, size in first_use.items() if name != "edge order"})
+        more = _added(more, _without(first_use, "edge order"))
     # The device holds the vertices' ids, all masks in one array, and the vertices' float32 weights in the loss.
     return _added(loaded, more, first_use, {"vertex ids": whole.get("vertex ids", 0), "masks": 7 * V})
 
 
 def held(shape: DataShape, *, ordered: bool) -> int:
-    """Bytes of a loaded data set, without mapped arrays.
-
-    Args:
-        shape: Shape of the data set.
-        ordered: Whether its copy in community order exists, too.
-    """
+    """Bytes of a loaded data set without mapped arrays; if `ordered`, also of its copy in community order."""
     loaded = {name: size for name, size in _loaded(shape).items() if shape.storage(name) != "mapped"}
-    return _sum(loaded) + (_sum(_without_first_use(shape.copy(reordered=True))) if ordered else 0)
+    return _sum(loaded) + (_sum(_without(shape.copy(reordered=True), *_FIRST_USE)) if ordered else 0)
 
 
 def _first_use(shape: DataShape, *, community: bool) -> int:
@@ -226,10 +217,8 @@ def _ordering(shape: DataShape) -> dict[str, int]:
     """Components at the peak of ordering: finding communities, or making the reordered data set."""
     V, E = shape.num_vertices, shape.num_edges
     loaded, found = _loaded(shape), communities(shape)
-    while_found = {
-        name: size for name, size in loaded.items() if not (name == "features" and shape.features_in == "mapped")
-    }
-    reordered = _without_first_use(shape.copy(reordered=True))
+    while_found = _without(loaded, "features") if shape.features_in == "mapped" else loaded
+    reordered = _without(shape.copy(reordered=True), *_FIRST_USE)
     # `graph.reorder`: entries, keys and their sources, for a span of edges on each thread; the order and its inverse,
     # degrees and checks.
     work = 28 * SPAN * min(os.cpu_count() or 1, 8, -(-E // SPAN)) + 40 * V
@@ -257,11 +246,10 @@ def communities(shape: DataShape) -> int:
 
 def _added(*parts: Mapping[str, int]) -> dict[str, int]:
     """Add up sizes by component, in order of first occurrence."""
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for part in parts:
-        for name, size in part.items():
-            total[name] = total.get(name, 0) + size
-    return total
+        total.update(part)
+    return dict(total)
 
 
 def _sum(parts: Mapping[str, int]) -> int:

@@ -25,13 +25,13 @@ from dorylax.graph.validate import GraphError
 
 
 def shape_of(config: DataConfig) -> DataShape | None:
-    """The sizes of the data set that the `data` section names.
+    """Return the sizes of the data set that the `data` section names, without its data.
 
-    Of data on disk only shapes, single values and the training mask are read, and labels if the number of classes is not
-    stored. A graph counts as directed and with self-loops unless the values on disk say otherwise: that takes more memory.
+    Only shapes, single values and the training mask are read from disk, and labels if the number of classes is not stored.
+    A graph counts as directed and with self-loops unless the stored values say otherwise: that takes more memory.
 
     Returns:
-        The shape; None where there is no such data set, or it is none (loading it says why).
+        The shape; None if there is no such data set, or it is invalid (loading it gives the reason).
 
     Raises:
         GraphError: A folder or archive is damaged, or lacks arrays.
@@ -65,19 +65,16 @@ def shape_of(config: DataConfig) -> DataShape | None:
 
 
 def stored_shape(path: Path, *, split: int | None = None, verify: bool = True) -> DataShape | None:
-    """Return the sizes of a data set on disk by its shapes; without labels nothing trains.
+    """Return the sizes of a data set on disk by its shapes, or None if an array has another form than the layout says.
 
     Args:
         path: Folder or archive.
-        split: Which of several splits.
+        split: Number of the split, if there are several.
         verify: Whether to compare labels and masks with their checksums.
 
-    Returns:
-        The shape; None where an array has another form than the layout says (loading it says which).
-
     Raises:
-        GraphError: it is no data set, lacks `indptr`, `indices` or features, or its labels or masks are none.
-        OSError: it cannot be opened.
+        GraphError: A required array is missing or invalid.
+        OSError: The data set cannot be opened.
     """
     with open_arrays(path, verify=verify) as stored:
         names = feature_names(stored)
@@ -118,13 +115,13 @@ def stored_shape(path: Path, *, split: int | None = None, verify: bool = True) -
 
 
 def _width(stored: StoredArrays, *, sparse: bool) -> int | None:
-    """F; None where that is not what the features' form says."""
+    """F; None if the features have another form."""
     shape = stored.fetch("features_shape") if sparse else np.array(stored.header("features")[0])
     return int(shape[1]) if shape.shape == (2,) and shape.dtype.kind in "iu" and shape[1] > 0 else None
 
 
 def _labels(stored: StoredArrays, num_vertices: int) -> Labels:
-    """What the labels are; by their header alone where they are classes and it is said how many, or are missing."""
+    """The labels; classes whose number is stored, and missing labels, are not read."""
     if "labels" not in stored:
         return named_labels(None, 0, stored.fetch("num_classes") if "num_classes" in stored else None)
     shape, dtype = stored.header("labels")

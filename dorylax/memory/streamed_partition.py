@@ -17,7 +17,7 @@ _VERTEX_BYTES = 64
 
 
 def in_memory_bytes(shape: DataShape, *, servers: int, method: Method, ids: bool) -> int:
-    """What a partition takes that is made and cut in memory, in bytes; arguments as of `streams`."""
+    """Bytes that a partition takes which is made and cut in memory; arguments as for `streams`."""
     E = shape.num_edges
     with_ids = ids and shape.edge_ids_fit
     ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
@@ -30,17 +30,17 @@ def _shard_bytes(shape: DataShape, servers: int) -> int:
 
 
 def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory: int) -> bool:
-    """Whether a data set is too large to be partitioned in memory, but not to be in a stream.
+    """Whether a data set is too large to be partitioned in memory, but not to be partitioned in a stream.
 
     Args:
-        shape: of the data set.
-        servers: P.
-        method: the partitioner.
-        ids: whether edge ids are wanted.
-        memory: bytes that may be held beside the program.
+        shape: Shape of the data set.
+        servers: Number of servers.
+        method: The partitioner.
+        ids: Whether edge ids are wanted.
+        memory: Bytes available in addition to the program.
 
     Raises:
-        InputError: neither fits; says what does not, and what to do.
+        InputError: Neither fits; names the reason and the remedy.
     """
     V, E = shape.num_vertices, shape.num_edges
     if in_memory_bytes(shape, servers=servers, method=method, ids=ids) <= memory:

@@ -24,12 +24,7 @@ class Price(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """The upper bounds of a choice.
-
-    Attributes:
-        budget: US dollars; None for no bound.
-        deadline: Seconds; None for no bound.
-    """
+    """Upper bounds in US dollars and seconds; None for no bound."""
 
     budget: float | None = None
     deadline: float | None = None
@@ -61,10 +56,7 @@ class Wishes(NamedTuple):
 
 
 def front(prices: Sequence[Price]) -> list[int]:
-    """Places on the Pareto front of time and dollars, the fastest first; equal prices are all on it.
-
-    A price is on the front if no other is better in one of the two without being worse in the other.
-    """
+    """Places on the Pareto front of time and dollars, the fastest first; equal prices are all on it."""
     found = list[int]()
     for place in sorted(range(len(prices)), key=prices.__getitem__):
         if not found or prices[place].dollars < prices[found[-1]].dollars or prices[place] == prices[found[-1]]:
@@ -73,10 +65,7 @@ def front(prices: Sequence[Price]) -> list[int]:
 
 
 def pick(prices: Sequence[Price], wishes: Wishes) -> int | None:
-    """Place of the fastest within a budget, of the cheapest within a deadline, else of the best by value, 1/(T·C).
-
-    Returns the first of equals, and None if no price is within the bounds.
-    """
+    """Place of the first best price within the bounds, by `Wishes.rank`; None if no price is within them."""
     allowed = (place for place, price in enumerate(prices) if wishes.excess(price) <= 1)
     return min(allowed, key=lambda place: wishes.rank(prices[place]), default=None)
 
@@ -87,11 +76,7 @@ def nearest(prices: Sequence[Price], wishes: Wishes) -> int | None:
 
 
 def dollars_of(text: str) -> float:
-    """Parse US dollars: `5`, `5usd` or `$5`.
-
-    Raises:
-        ScenarioError: The text is no amount above 0.
-    """
+    """Parse an amount above 0 of US dollars, `5`, `5usd` or `$5`; others raise a ScenarioError."""
     match = _DOLLARS.fullmatch(text.strip())
     amount = 0.0 if match is None else float(match[1] or match[2])
     if not 0 < amount < math.inf:
@@ -100,11 +85,7 @@ def dollars_of(text: str) -> float:
 
 
 def seconds_of(text: str) -> float:
-    """Parse days, hours, minutes and seconds to seconds: `3600s`, `90min`, `1h30min`. A number needs a unit.
-
-    Raises:
-        ScenarioError: The text is no time above 0, or has no unit.
-    """
+    """Parse a time above 0 with units to seconds, `3600s`, `90min` or `1h30min`; others raise a ScenarioError."""
     match = _TIME.fullmatch(text.strip())
     found = () if match is None else match.groups()
     total = sum(float(count) * unit for count, unit in zip(found, _UNITS.values(), strict=False) if count is not None)

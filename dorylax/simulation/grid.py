@@ -1,4 +1,4 @@
-"""Configurations that a what-if tries: values of several axes, all with all."""
+"""Grids of a what-if: the values of several axes, in all combinations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dorylax.simulation.scenario import BACKENDS, GPU_SERVER, Backend, Scenario,
 Value = int | str
 
 _COUNTS: Mapping[str, int] = {"servers": 1, "functions": 1, "intervals": 1, "parameter_servers": 1, "staleness": 0}
-"""Axes of whole numbers, with the least of each."""
+"""Axes of whole numbers, with their lower bounds."""
 _NAMES: Mapping[str, Sequence[str]] = {
     "backend": BACKENDS,
     "mode": get_args(Mode),
@@ -23,10 +23,8 @@ _NAMES: Mapping[str, Sequence[str]] = {
 }
 """Axes of words."""
 AXES = (*_COUNTS, *_NAMES)
-_EVERY = 6
-"""Ranges of no more numbers than this are taken whole."""
-_MOST = 1000
-"""Numbers of an axis."""
+_EVERY, _MOST = 6, 1000
+"""Largest span of a range whose numbers are all tried, and most numbers of an axis."""
 _HINTS = {"functions": " (servers alone: backend=cpu)", "graph_server": " (servers with a GPU: backend=gpu)"}
 
 
@@ -34,14 +32,11 @@ class Point(NamedTuple):
     """One configuration.
 
     Attributes:
-        backend: see `Scenario`.
-        graph_server: what graph servers are.
-        servers: how many of them.
-        functions: of each server at a time, at most; 0 on other backends than "functions".
-        intervals: of each server.
-        parameter_servers: how many.
-        mode: of the pipeline.
-        staleness: None where the mode is not async.
+        backend, graph_server: Backend (`Scenario`), and type of the graph servers.
+        servers, parameter_servers: Numbers of servers.
+        functions: Most concurrent functions of each server; 0 on other backends than "functions".
+        intervals: Intervals of each server.
+        mode, staleness: Mode of the pipeline, and staleness; None unless the mode is async.
     """
 
     backend: Backend
@@ -55,11 +50,11 @@ class Point(NamedTuple):
 
     @property
     def work(self) -> int:
-        """How much there is to simulate, relative to others: most are messages, of each interval to each other server."""
+        """Amount of simulation, relative to others: most events are messages, of each interval to each other server."""
         return self.servers**2 * self.intervals
 
     def label(self, axes: Iterable[str]) -> str:
-        """It as `8 servers, 40 functions, S = 1`, as far as these axes go."""
+        """Describe the point by these axes: `8 servers, 40 functions, S = 1`."""
         return ", ".join(
             self._words(axis) for axis in axes if getattr(self, axis) not in (None, 0) or axis == "staleness"
         )
@@ -74,13 +69,10 @@ class Point(NamedTuple):
         return f"on {value}" if axis == "backend" else str(value)
 
     def of(self, base: Scenario) -> Scenario:
-        """The scenario.
-
-        Args:
-            base: what it is in all else, on functions.
+        """Return the scenario of the point; `base`, on functions, gives all else.
 
         Raises:
-            ConfigError: its settings do not go together.
+            ConfigError: The settings contradict each other.
         """
         names = ("servers", "intervals", "parameter_servers", "mode", "staleness")
         changed = {name: value for name in names if (value := getattr(self, name)) != getattr(base.pipeline, name)}
@@ -97,13 +89,10 @@ class Point(NamedTuple):
 @final
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """Values to try, all with all.
-
-    Attributes:
-        axes: the values of each, in order: names in `AXES`.
+    """Values by axis (of `AXES`), which are all combined.
 
     Raises:
-        ScenarioError: no such axis, no value, or one that cannot be.
+        ScenarioError: An axis is unknown, has no value, or an impossible one.
     """
 
     axes: Mapping[str, tuple[Value, ...]]
@@ -121,13 +110,13 @@ class Grid:
 
     @classmethod
     def parse(cls, text: str) -> Grid:
-        """Reads `servers=4..64,functions=10|20,backend=functions|cpu`.
+        """Read `servers=4..64,functions=10|20,backend=functions|cpu`.
 
-        Of a range `a..b` of at most six numbers all are tried; of a wider one a, its doubles, and b. `a..b/n` are n numbers
-        from a to b, each larger than the one before by the same factor, as nearly as whole numbers can be.
+        All numbers of a range `a..b` are tried if they are at most six, otherwise a, its doubles, and b. `a..b/n` are n
+        numbers from a to b, each larger than the one before by the same factor, as nearly as whole numbers can be.
 
         Raises:
-            ScenarioError: names what is wrong with it.
+            ScenarioError: The text is no grid; names the wrong part.
         """
         axes = dict[str, tuple[Value, ...]]()
         for part in text.split(","):
@@ -146,18 +135,18 @@ class Grid:
         return cls(axes)
 
     def points(self, base: Scenario, most: int) -> list[Point]:
-        """All configurations, of equal ones the first; the last axis changes fastest.
+        """Return all configurations without duplicates; the last axis changes fastest.
 
-        An axis that means nothing somewhere is left out there: functions on other backends, staleness in other modes than
-        async, the type of servers on GPUs. Where functions are tried and intervals are not, a server has an interval for
-        each function: it could not keep more of them busy.
+        Axes are left out where they mean nothing: functions on other backends, staleness in other modes than async, the
+        type of servers on GPUs. If functions are tried and intervals are not, a server has an interval per function: it
+        could not keep more of them busy.
 
         Args:
-            base: what they are in all else, on functions.
-            most: how many there may be.
+            base: The scenario that gives all other settings, on functions.
+            most: Largest number of points.
 
         Raises:
-            ScenarioError: there are more, or an axis means nothing anywhere.
+            ScenarioError: There are more points, or an axis means nothing at all of them.
         """
         if "functions" in self.axes and (slots := base.pipeline.tensor.slots) is not None:
             raise ScenarioError(f"what-if functions says nothing where tensor.slots is {slots}: leave one of them out")
@@ -188,21 +177,19 @@ _MEANING: Mapping[str, tuple[str, Callable[[Point], bool]]] = {
 def _point(choice: Mapping[str, Any], base: Scenario) -> Point:
     pipeline, cluster = base.pipeline, base.cluster
     backend: Backend = choice.get("backend", base.backend)
-    mode = choice.get("mode", pipeline.mode)
     functions = choice.get("functions", cluster.functions) if backend == "functions" else 0
     intervals = functions if "functions" in choice and functions else pipeline.intervals
-    server = GPU_SERVER.name if backend == "gpu" else choice.get("graph_server", cluster.graph_server.name)
     usual = ASYNC_DEFAULTS["staleness"] if pipeline.staleness is None else pipeline.staleness
-    staleness = choice.get("staleness", usual) if mode == "async" else None
+    mode = choice.get("mode", pipeline.mode)
     return Point(
         backend=backend,
-        graph_server=server,
+        graph_server=GPU_SERVER.name if backend == "gpu" else choice.get("graph_server", cluster.graph_server.name),
         servers=choice.get("servers", pipeline.servers),
         functions=functions,
         intervals=choice.get("intervals", intervals),
         parameter_servers=choice.get("parameter_servers", pipeline.parameter_servers),
         mode=mode,
-        staleness=staleness,
+        staleness=choice.get("staleness", usual) if mode == "async" else None,
     )
 
 
@@ -221,7 +208,7 @@ def _check(axis: str, value: Value) -> None:
 
 
 def _values(axis: str, word: str) -> Sequence[Value]:
-    """Those that a word stands for: a value, or a range."""
+    """The values that a word stands for: one value, or those of a range."""
     if axis in _NAMES:
         return [word]
     bounds, slash, number = (part.strip() for part in word.partition("/"))

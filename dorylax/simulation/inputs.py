@@ -1,4 +1,4 @@
-"""What simulations read of a scenario's graph, kept from one to the next: many of a search have the same."""
+"""The inputs of simulations, kept from one to the next: many points of a search have the same."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from dorylax.trainer.from_config import prepare_data
 
 
 class Input(NamedTuple):
-    """What one simulation reads.
-
-    Attributes:
-        data: the data set, or its shapes.
-        shape: its sizes.
-        shards: what each server holds.
-    """
+    """The data set, or an abstract one, its sizes, and the shard of each server."""
 
     data: Dataset | AbstractData
     shape: DataShape
@@ -30,18 +24,18 @@ class Input(NamedTuple):
 
 @final
 class Inputs:
-    """Makes what simulations read; keeps the last data set and the last shards."""
+    """Makes inputs; keeps the last data set and the last shards."""
 
     def __init__(self) -> None:
         self._data: tuple[object, Dataset] | None = None
         self._shards: tuple[object, Sequence[AnyShard]] | None = None
 
     def of(self, scenario: Scenario) -> Input:
-        """That of a scenario.
+        """Return the inputs of a scenario.
 
         Raises:
-            ConfigError: there are more servers or intervals than vertices, or the partition does not fit.
-            ValueError, OSError: the data set cannot be loaded.
+            ConfigError: There are more servers or intervals than vertices, or the partition does not fit.
+            ValueError, OSError: The data set cannot be loaded.
         """
         graph, pipeline, seed = scenario.graph, scenario.pipeline, scenario.config.train.seed
         data: Dataset | AbstractData
@@ -53,15 +47,8 @@ class Inputs:
             check_counts(pipeline, graph.vertices)
             shape = DataShape(graph.vertices, graph.edges, graph.features, graph.classes)
             data = abstract_data(shape)
-        division = (
-            pipeline.servers,
-            pipeline.intervals,
-            pipeline.partitioner,
-            pipeline.balance,
-            pipeline.partition,
-            seed,
-        )
-        key = (graph or scenario.config.data, division)
+        names = ("servers", "intervals", "partitioner", "balance", "partition")
+        key = (graph or scenario.config.data, seed, *(getattr(pipeline, name) for name in names))
         if self._shards is None or self._shards[0] != key:
             self._shards = None  # makes room
             if isinstance(data, Dataset):

@@ -1,4 +1,4 @@
-"""The evaluation of the Dorylus paper (Thorpe et al., OSDI '21) as scenarios, beside what it published."""
+"""The evaluation of the Dorylus paper (Thorpe et al., OSDI '21) as scenarios, with its published results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GRAPHS: Mapping[str, GraphSizes] = {
     "friendster": GraphSizes(65_600_000, 3_600_000_000, 32, 50),
 }
 CUT_RATIO = 0.17
-"""Edges that its partitions cut, relative to a random assignment of vertices. Fitted (docs/log/2026-11.md)."""
+"""Edges cut by its partitions, relative to a random assignment of vertices. Fitted (docs/log/2026-11.md)."""
 
-# Section 7: widths of hidden layers. Epochs to target are not published: as many as make what happens once small.
+# Section 7: widths of hidden layers. Epochs to target are not published: enough to make the preparation small.
 _HIDDEN = {"reddit-small": 128, "reddit-large": 128, "amazon": 64, "friendster": 48}
 _EPOCHS = 100
-# Its system without what dorylax adds to it: layers as its programs have them, the features gathered in every epoch, an
+# The paper's system without dorylax's additions: layers as its programs have them, features gathered in every epoch, an
 # interval's gather by one thread, and functions that compute while rows arrive.
 _SYSTEM: dict[str, Any] = {
     "tensor.placement": "functions",
@@ -48,12 +48,7 @@ _MODELS: Mapping[str, dict[str, Any]] = {
 
 
 class Published(NamedTuple):
-    """A cell of tables 3 and 4.
-
-    Attributes:
-        seconds: to the target accuracy.
-        dollars: without parameter servers.
-    """
+    """A cell of tables 3 and 4: seconds to the target accuracy, and dollars without parameter servers."""
 
     seconds: float
     dollars: float
@@ -66,10 +61,10 @@ class Row:
 
     Attributes:
         model: "gcn" or "gat".
-        graph: of `GRAPHS`.
-        servers, parameter_servers: how many.
-        synchronous: whether it ran without asynchrony.
-        published: what it took on each backend.
+        graph: Name in `GRAPHS`.
+        servers, parameter_servers: Numbers of servers.
+        published: Results by backend.
+        synchronous: Whether it ran without asynchrony.
     """
 
     model: str
@@ -81,7 +76,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As of the cluster."""
+        """Name of the row and of its cluster."""
         return f"{self.model}-{self.graph}"
 
     def scenario(self, backend: Backend = "functions") -> Scenario:
@@ -128,25 +123,23 @@ TABLES_3_4: Sequence[Row] = (
 
 
 def dollars_of_paper(found: Simulated) -> float:
-    """What the paper bills: graph servers and functions, no parameter servers."""
+    """The paper's bill: graph servers and functions, without parameter servers."""
     bill = found.bill
     return bill.graph_servers + bill.function_time + bill.function_requests
 
 
 def implied_epochs(published: Published, found: Simulated) -> float:
-    """Return the number of epochs that would make a simulated run as long as the published one.
+    """Return the number of epochs that would make a simulated run as long as the published one, which has none.
 
-    The paper publishes no epochs. A row's backends need about as many, so cells that differ show a time model that is off.
+    A row's backends need about as many, so cells that differ show an error of the time model.
     """
     return (published.seconds - found.prepare) / found.epoch
 
 
 def relative(cells: Mapping[Backend, tuple[float, float]], to: Backend) -> tuple[float, float] | None:
-    """Time and value on functions, relative to another backend; None where a cell is missing.
+    """Return time and value on functions, relative to those on the backend `to`, of cells in seconds and dollars.
 
-    Args:
-        cells: seconds and dollars.
-        to: the other one.
+    None if a cell is missing.
     """
     if not {"functions", to} <= cells.keys():
         return None

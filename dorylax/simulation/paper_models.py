@@ -15,9 +15,7 @@ from dorylax.ops import edge_softmax, gather, scatter_dst
 
 @final
 class GatherFirstGCN(nnx.Module):
-    """σ(A σ(A X W_0) W_1): neighbors are summed before the product, at the wider width.
-
-    The weights of Â change no times and are left out.
+    """σ(A σ(A X W_0) W_1): neighbors are summed before the product, at the wider width; the weights of Â cost no time.
 
     Args:
         in_features, hidden_features, out_features: Widths of rows.
@@ -41,11 +39,8 @@ class PerEdgeGAT(nnx.Module):
 
     In the paper's public release (`src/funcs/gat`), a function fetches the rows of its interval's vertices and expands them
     along their edges itself: one number per edge goes each way. The operations are those of a product with a matrix of
-    `[hidden_features, out_features]` on each edge, forward, and twice as many backward (`docs/log/2026-11.md`).
-
-    Args:
-        in_features, hidden_features, out_features: Widths of rows.
-        rngs: The stream `params` initializes the matrices.
+    `[hidden_features, out_features]` on each edge, forward, and twice as many backward (`docs/log/2026-11.md`). Arguments
+    are those of `GatherFirstGCN`.
     """
 
     def __init__(self, in_features: int, hidden_features: int, out_features: int, *, rngs: nnx.Rngs) -> None:

@@ -15,14 +15,7 @@ _IDLE = 0.5
 
 
 class Task(NamedTuple):
-    """All tasks of a name in the simulated epochs.
-
-    Attributes:
-        name: GA, AV, SC, ….
-        resource: Resource that ran them: "graph", "tensor", "network" or "parameters".
-        number: Number of tasks.
-        seconds: Seconds of all together.
-    """
+    """All tasks of a name (GA, AV, SC, …) that a resource ran in the simulated epochs, and their seconds together."""
 
     name: str
     resource: str
@@ -104,19 +97,18 @@ class Simulated:
         """Bill of the whole run."""
         prepared, *each = self.calls
         known = each[: self.total_epochs]
-        missing = self.total_epochs - len(known)
-        requests = [one.requests for one in each]
-        milliseconds = [one.milliseconds for one in each]
-        calls = Calls(
-            prepared.requests + sum(requests[: len(known)]) + round(missing * self._later(requests)),
-            prepared.milliseconds + sum(milliseconds[: len(known)]) + round(missing * self._later(milliseconds)),
-        )
+
+        def total(name: str) -> int:
+            numbers = [getattr(one, name) for one in each]
+            later = round((self.total_epochs - len(known)) * self._later(numbers))
+            return int(getattr(prepared, name) + sum(numbers[: len(known)]) + later)
+
         return Bill.of(
             self.cluster,
             seconds=self.seconds,
             graph_servers=self.servers,
             parameter_servers=self.parameter_servers,
-            calls=calls,
+            calls=Calls(total("requests"), total("milliseconds")),
         )
 
     @property

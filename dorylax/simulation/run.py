@@ -100,13 +100,7 @@ def simulate(
 def pipeline_of(
     scenario: Scenario, pipeline: PipelineConfig, inputs: Inputs | None = None
 ) -> tuple[Pipeline, DataShape]:
-    """The simulated pipeline, and the sizes of its data; errors as `simulate`.
-
-    Args:
-        scenario: The run.
-        pipeline: Configuration of the pipeline.
-        inputs: Cache of inputs, as for `simulate`.
-    """
+    """Return the simulated pipeline, and the sizes of its data; arguments and errors as for `simulate`."""
     data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
     made = timed_pipeline(
         take_apart(build_model(scenario.config, data), data.graph),
@@ -128,7 +122,7 @@ def rarely_collected() -> Iterator[None]:
     cycles after each 700 of them, also through JAX's hundred thousands of objects: half of the time of a simulation.
     """
     before = gc.get_threshold()
-    if not before[0]:  # it is off
+    if not before[0]:  # garbage collection is off
         yield
         return
     gc.freeze()
@@ -151,11 +145,7 @@ def settling(pipeline: PipelineConfig) -> int:
 
 @final
 class Tally:
-    """Sums of spans by name.
-
-    Args:
-        trace: Called with each span too.
-    """
+    """Numbers and seconds of the spans of each name; `trace` is called with each span, too."""
 
     def __init__(self, trace: Trace | None) -> None:
         self._trace = trace
@@ -182,10 +172,6 @@ class Tally:
 
 def check_memory(made: Pipeline, shape: DataShape) -> None:
     """Refuse a pipeline whose servers, GPUs or functions have too little memory for their peaks (docs/memory.md).
-
-    Args:
-        made: The pipeline.
-        shape: Sizes of its data.
 
     Raises:
         ScenarioError: The memory does not suffice; names both sizes.

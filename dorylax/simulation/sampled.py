@@ -1,16 +1,16 @@
 """Training on mini-batches of sampled neighbours by CPU servers, as AliGraph does (VLDB '19): the paper's peer in Table 5.
 
-Every server has its share of the vertices, their features and their edges. Each of its threads does a mini-batch at a time:
-it samples neighbours, hop by hop; it fetches the features of all vertices that it found, from its own server or from those
-that have them, whose memory and network that takes; it computes a GCN of two layers forwards and backwards; and it sends its
-gradient to a parameter server, which updates the weights at once and sends them back. Nobody waits for anybody else.
+Every server has its share of the vertices, their features and their edges. Each of its threads does a mini-batch at a time.
+It samples neighbors, hop by hop. It fetches the features of all vertices found, from its own server or from their owners,
+whose memory and network this takes. It computes a GCN of two layers forwards and backwards, and sends its gradient to a
+parameter server, which updates the weights immediately and sends them back. No thread waits for another.
 
 A mini-batch follows from the graph's degrees. Neighbors of each reached vertex are sampled once (GraphSAGE, NeurIPS '17,
 algorithm 2). An edge leads to another server with the probability of the graph's cut, and to a server's vertices in
 proportion to their degrees.
 
-Assumptions, since nothing is published of the runs of Table 5: `TARGETS` and `FANOUTS` are GraphSAGE's; two thirds of the
-vertices are trained on; a sampled neighbour costs a line of cache; nothing of other servers is cached; servers are as fast
+Assumptions, since nothing is published about the runs of Table 5: `TARGETS` and `FANOUTS` are GraphSAGE's; two thirds of the
+vertices are trained on; a sampled neighbor costs a line of cache; nothing of other servers is cached; servers are as fast
 as those that Dorylus's program was fitted on.
 """
 
@@ -29,14 +29,11 @@ from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.simulation.result import Simulated, Utilisation
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
 
-TARGETS = 512
-"""Of a mini-batch, as in GraphSAGE's own program."""
-FANOUTS = (25, 10)
-"""Neighbours of a target, and of each of those (GraphSAGE, NeurIPS '17, section 4)."""
-
+TARGETS, FANOUTS = 512, (25, 10)
+"""Targets of a mini-batch, and neighbors of a target and of each of those, as in GraphSAGE's program and section 4."""
 _TRAINED = 2 / 3
 _BATCHES = 8
-"""So many of each thread are simulated; the others of an epoch take as long."""
+"""Simulated mini-batches per thread; the others of an epoch take as long."""
 _NUMBER, _INDEX, _LINE = 4, 4, 64
 """Bytes of a float32, of a vertex's number, and of a line of cache."""
 
@@ -44,15 +41,15 @@ _NUMBER, _INDEX, _LINE = 4, 4, 64
 def simulate_sampled(
     scenario: Scenario, *, epochs: int = 3, on_epoch: Callable[[int], None] | None = None
 ) -> Simulated:
-    """What sampled training would take and cost on a scenario's servers; an epoch is once through all vertices trained on.
+    """Simulate sampled training on a scenario's servers; an epoch is one pass over all vertices of the training set.
 
     Args:
-        scenario: the run, on servers and functions, which stay unused; of its model the width of hidden rows counts.
-        epochs: how many to simulate, ≥ 1; no more than the run has.
-        on_epoch: called after each epoch with how many there have been.
+        scenario: The run, on servers and functions, which stay unused; of its model only the hidden width counts.
+        epochs: Number of epochs to simulate (≥ 1), at most those of the run.
+        on_epoch: Called after each epoch with the number of finished epochs.
 
     Raises:
-        ScenarioError: the scenario has a data set in place of sizes.
+        ScenarioError: The scenario has a data set instead of sizes.
     """
     if scenario.graph is None:
         raise ScenarioError(f"sampled training is simulated by sizes: give {scenario.name} a graph in place of data")
@@ -69,7 +66,7 @@ def simulate_sampled(
             seconds.append(clock.run(servers.train(simulated)))
             if on_epoch is not None:
                 on_epoch(epoch + 1)
-    # Requests of others are served beside the threads' own mini-batches.
+    # Threads serve requests of other servers in addition to their mini-batches.
     busy = min(1.0, servers.busy / (sum(seconds) * pipeline.servers * servers.threads))
     return Simulated(
         name=alone.name,
@@ -90,7 +87,7 @@ def simulate_sampled(
 
 @final
 class _Servers:
-    """All of them; their threads have computed and read for `busy` seconds."""
+    """All servers; `busy` is the time for which their threads have computed and read, in seconds."""
 
     def __init__(self, scenario: Scenario, graph: GraphSizes, targets: int, clock: VirtualClock) -> None:
         pipeline, cluster = scenario.pipeline, scenario.cluster
@@ -110,7 +107,7 @@ class _Servers:
         self.busy = 0.0
 
     async def train(self, batches: int) -> float:
-        """Each server does so many mini-batches; gives the seconds that they take."""
+        """Run so many mini-batches on each server; return the seconds that they take."""
         begun = self._clock.now()
         todo = [iter(range(batches)) for _ in range(self._servers)]
 
@@ -125,7 +122,7 @@ class _Servers:
         known = Hop(0.0, 0.0, 0.0)
         for hop, further in pairwise(self._hops):
             new = hop.own - known.own, hop.others - known.others
-            each = further.edges / max(1.0, sum(new))  # of a tiny graph nothing may be new
+            each = further.edges / max(1.0, sum(new))  # in a tiny graph all may be known
             await self._fetch(server, *new, read=_LINE * each, sent=_INDEX * each)
             known = hop
         row, all_of = _NUMBER * self._widths[0], self._hops[-1]
@@ -139,7 +136,7 @@ class _Servers:
         await self._message(parameters, graph, self._weights)
 
     async def _fetch(self, server: int, own: float, others: float, *, read: float, sent: float) -> None:
-        """Of each of some vertices so many bytes are read where it is, and so many are sent from there."""
+        """Read `read` bytes of each vertex on its server, and send `sent` bytes of it from there."""
 
         async def ask(peer: int) -> None:
             number = others / (self._servers - 1)
@@ -174,12 +171,11 @@ def _amounts(found: tuple[Hop, ...], widths: tuple[int, int, int]) -> tuple[floa
 
 
 class Hop(NamedTuple):
-    """The vertices within so many edges of the targets, those that are nearer included.
+    """The distinct vertices within a number of edges of the targets.
 
     Attributes:
-        edges: sampled of the vertices that the hop before was the first to reach.
-        own: how many different vertices are on the targets' server.
-        others: how many are on all other servers.
+        edges: Edges sampled at the vertices that the previous hop reached first.
+        own, others: Numbers of vertices on the targets' server, and on all other servers.
     """
 
     edges: float
@@ -188,18 +184,18 @@ class Hop(NamedTuple):
 
     @property
     def vertices(self) -> float:
-        """All different ones."""
+        """Number of vertices on all servers."""
         return self.own + self.others
 
 
 def hops(degrees: DegreeStatistics, servers: int, targets: int, fanouts: Sequence[int]) -> tuple[Hop, ...]:
-    """A mini-batch, from its targets outwards: one hop more than there are fan-outs.
+    """Return the hops of a mini-batch, from its targets outwards: one more than there are fan-outs.
 
     Args:
-        degrees: of the graph.
+        degrees: Statistics of the graph.
         servers: P ≥ 1, with equally many vertices.
-        targets: ≥ 1, at most those of a server.
-        fanouts: of each hop how many neighbours are sampled at most, ≥ 1.
+        targets: Number of targets (≥ 1, at most the vertices of a server).
+        fanouts: Most neighbors to sample at each hop (≥ 1).
     """
     rows, peers = degrees.num_vertices // servers, max(1, servers - 1)
     cut = degrees.cut_ratio * (1 - 1 / servers)
@@ -213,7 +209,7 @@ def hops(degrees: DegreeStatistics, servers: int, targets: int, fanouts: Sequenc
             back = degrees.sampled(fanout, along_edges=False) * degrees.num_vertices / degrees.num_edges
             onwards = max(0.0, each - back)
         edges = each * (new_own + new_others)
-        # Of the edges that leave one of the others, an equal share comes back to the targets' server.
+        # The edges that leave another server lead to all others equally, including the targets' server.
         own = onwards * (new_own * (1 - cut) + new_others * cut / peers)
         to_own += own
         to_others += onwards * (new_own + new_others) - own

@@ -1,8 +1,9 @@
-"""What is simulated: a configuration on a graph that is there, or on one of which only sizes and degrees are known."""
+"""Scenarios: a configuration on a data set, or on a graph described by its sizes, and the machines that run it."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Literal, final, get_args
 
 from dorylax.config import RunConfig
@@ -10,15 +11,15 @@ from dorylax.cost import INSTANCES, Cluster, find_cluster
 from dorylax.errors import InputError
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.settings.errors import ConfigError
+from dorylax.settings.errors import ConfigError, shown
+from dorylax.user_code.trust import FolderCode
 
 Backend = Literal["functions", "cpu", "gpu"]
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 GPU_SERVER = INSTANCES["p3.2xlarge"]
-"""Of the paper's GPU variant."""
-
-
+"""The paper's server with a GPU."""
 ScenarioError = InputError
+_CLOCK = "pipeline.clock"
 
 
 @final
@@ -28,12 +29,11 @@ class GraphSizes:
 
     Attributes:
         vertices, edges: V, and directed edges E.
-        features: of a vertex.
-        classes: of the labels.
-        degree_spread, cut_ratio: as `DegreeStatistics.spread` and `cut_ratio`.
+        features, classes: Width of a vertex's features, and number of classes.
+        degree_spread, cut_ratio: See `DegreeStatistics`.
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: A number is out of range.
     """
 
     vertices: int
@@ -51,21 +51,21 @@ class GraphSizes:
 
     @property
     def degrees(self) -> DegreeStatistics:
-        """The statistics of its edges."""
+        """Statistics of the edges."""
         return DegreeStatistics(self.vertices, self.edges, self.degree_spread, self.cut_ratio)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A run to be simulated.
+    """A run to simulate.
 
     Attributes:
         name: Name in tables and messages.
-        backend: "functions": servers and what functions the cluster has; "cpu": its servers alone; "gpu": as many servers
-            with a GPU (`GPU_SERVER`), alone.
-        config: the run; its pipeline is on the virtual clock, its `train.epochs` are those of the whole run.
-        graph: in place of the data set that `config.data` names; None: that one.
+        backend: "functions": servers and the cluster's functions; "cpu": its servers alone; "gpu": as many servers with a
+            GPU (`GPU_SERVER`), alone.
+        config: Configuration of the run, on the virtual clock; `train.epochs` is the length of the whole run.
+        graph: Sizes in place of the data set of `config.data`; None for the data set.
         cluster: The rented machines.
     """
 
@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def pipeline(self) -> PipelineConfig:
-        """How it runs."""
+        """Configuration of the pipeline."""
         assert self.config.pipeline is not None
         return self.config.pipeline
 
@@ -85,38 +85,34 @@ class Scenario:
     def of(
         cls,
         name: str,
-        settings: dict[str, Any],
+        settings: Mapping[str, Any],
         *,
         graph: GraphSizes | None = None,
         cluster: Cluster | None = None,
         contention: bool = True,
     ) -> Scenario:
-        """A scenario of dotted settings, on its servers and functions.
+        """Make a scenario on servers and functions.
 
         Args:
             name: Name in tables and messages.
-            settings: of the configuration; `pipeline.clock` is virtual unless it is given.
-            graph: as above.
-            cluster: what it runs on; None: what `pipeline.cluster` names.
-            contention: whether its tasks slow each other down, whatever the cluster says.
+            settings: Dotted settings of the configuration.
+            graph: Sizes in place of a data set.
+            cluster: The rented machines; None: those of `pipeline.cluster`.
+            contention: Whether tasks slow each other down, in place of the cluster's value.
 
         Raises:
-            ConfigError: a setting is wrong.
+            ConfigError: A setting is wrong.
         """
-        config = RunConfig.resolve({"pipeline.clock": "virtual", **settings})
+        config = virtual_config(settings, sized=graph is not None)
         assert config.pipeline is not None
-        if config.pipeline.clock != "virtual":
-            raise ConfigError.of("pipeline.clock", "must be virtual in a scenario, got real: leave it out")
-        if graph is not None and (given := sorted(key for key in settings if key.startswith("data."))):
-            raise ConfigError(f"{given[0]} names a data set, and graph describes another: leave one of them out")
         rented = find_cluster(config.pipeline.cluster) if cluster is None else cluster
         return cls(name, "functions", config, graph, dataclasses.replace(rented, contention=contention))
 
     def on(self, backend: Backend) -> Scenario:
-        """The same on another backend.
+        """Return the scenario on another backend.
 
         Raises:
-            ScenarioError: this one has given up its functions or servers already.
+            ScenarioError: This scenario has already given up its functions or servers.
         """
         if backend == self.backend:
             return self
@@ -127,7 +123,7 @@ class Scenario:
         return dataclasses.replace(self, backend=backend, cluster=cluster)
 
     def assumptions(self) -> str:
-        """The assumptions that times and dollars hang on most."""
+        """The assumptions that determine times and dollars most."""
         found = []
         if self.graph is not None:
             servers, ratio = self.pipeline.servers, self.graph.cut_ratio
@@ -139,3 +135,23 @@ class Scenario:
         if slots := self.cluster.functions and (self.pipeline.tensor.slots or self.cluster.functions):
             found.append(f"{slots} functions for each server at a time, {slots * self.pipeline.servers} in all")
         return "; ".join(found)
+
+
+def virtual_config(*given: Mapping[str, Any], sized: bool, code: FolderCode | None = None) -> RunConfig:
+    """Resolve a configuration on the virtual clock.
+
+    Args:
+        given: Dotted keys; of several mappings a later one wins.
+        sized: Whether the graph is described by its sizes.
+        code: Folder that names the model's code, if one does.
+
+    Raises:
+        ConfigError: The keys are wrong, name the real clock, or a data set in addition to sizes.
+    """
+    every = {key: value for mapping in given for key, value in mapping.items()}
+    named = next((key for key in every if key.startswith("data.") and every[key] is not None), None)
+    if named is not None and sized:
+        raise ConfigError.of(named, "names a data set, and graph describes another: leave one of them out")
+    if every.get(_CLOCK, "virtual") != "virtual":
+        raise ConfigError.of(_CLOCK, f"must be virtual in a simulation, got {shown(every[_CLOCK])}: leave it out")
+    return RunConfig.resolve({_CLOCK: "virtual"}, every, code=code)

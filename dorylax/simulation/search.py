@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import multiprocessing.connection
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
+from dorylax import spawning
 from dorylax.columns import column
+from dorylax.errors import RunError
 from dorylax.observers.progress import dollars, duration
+from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation import choice
 from dorylax.simulation.choice import Price, Wishes
 from dorylax.simulation.grid import Grid, Point, Value
+from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated
+from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.simulation.side_by_side import Task, outcomes
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
@@ -28,43 +34,28 @@ _EPOCHS = range(1, 9)
 _INTERVALS = 1000
 """Intervals to simulate over all servers and epochs. Late functions are rare, so few intervals would have some or none."""
 
+_NUMBERS = (
+    *("seconds", "epoch_seconds", "dollars", "function_dollars", "graph_server_dollars", "parameter_server_dollars"),
+    *("value", "graph_server_utilisation", "function_utilisation", "parameter_server_utilisation"),
+    "network_utilisation",
+)
+_WORDS = ("backend", "graph_server", "mode")
 COLUMNS: Mapping[str, type] = {
-    "backend": str,
-    "graph_server": str,
-    "servers": int,
-    "functions": int,
-    "intervals": int,
-    "parameter_servers": int,
-    "mode": str,
-    "staleness": int,
+    **{name: str if name in _WORDS else int for name in Point._fields},
     "simulated_epochs": int,
-    "seconds": float,
-    "epoch_seconds": float,
-    "dollars": float,
-    "function_dollars": float,
-    "graph_server_dollars": float,
-    "parameter_server_dollars": float,
-    "value": float,
-    "graph_server_utilisation": float,
-    "function_utilisation": float,
-    "parameter_server_utilisation": float,
-    "network_utilisation": float,
+    **dict.fromkeys(_NUMBERS, float),
     "front": bool,
     "reason": str,
 }
 """Columns of rows and frames, with their types."""
+Outcome = Simulated | str
+"""The result of a simulation, or the reason why the scenario is impossible."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Tried:
-    """A point of the grid.
-
-    Attributes:
-        point: The point.
-        found: Time and cost; None if the point is impossible.
-        reason: Reason why the point is impossible, else None.
-    """
+    """A point of the grid with its result, or else the reason why it is impossible."""
 
     point: Point
     found: Simulated | None
@@ -109,11 +100,7 @@ class Search:
         return tuple(self.known[place][0] for place in choice.front(self.prices))
 
     def at(self, point: Point) -> Simulated:
-        """The result at a point.
-
-        Raises:
-            KeyError: The point is impossible or was not tried.
-        """
+        """The result at a point; a KeyError is raised if it is impossible or was not tried."""
         return self._by_point[point]
 
     @cached_property
@@ -124,8 +111,8 @@ class Search:
         """The fastest within a budget, the cheapest within a deadline; with both or neither the best by value, 1/(T·C).
 
         Args:
-            budget: US dollars at most.
-            deadline: seconds at most.
+            budget: Most US dollars.
+            deadline: Most seconds.
 
         Raises:
             ScenarioError: No point is within both bounds (the text names the nearest one), or all points are impossible.
@@ -243,3 +230,74 @@ def _row(one: Tried, *, front: bool) -> dict[str, Any]:
             "network_utilisation": busy.network,
         }
     return row
+
+
+class Task(NamedTuple):
+    """A scenario and the number of epochs to simulate."""
+
+    scenario: Scenario
+    epochs: int
+
+    def outcome(self, inputs: Inputs) -> Outcome:
+        """Simulate it with the inputs of earlier simulations; other errors of `simulate` concern other tasks, too."""
+        try:
+            return simulate(self.scenario, epochs=self.epochs, inputs=inputs)
+        except (ConfigError, ScenarioError) as error:
+            return str(error)
+
+
+def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome], None, None]:
+    """Simulate scenarios in `jobs` processes at a time (1: in this one); closing it leaves no process behind.
+
+    Yields:
+        Places of tasks with their outcomes, in the order in which simulations end.
+
+    Raises:
+        RunError: A process has died.
+        SplitError, ValueError, OSError: See `simulate`.
+    """
+    inputs = Inputs()
+    # The first one here: errors of a model or a data set are then raised where their code and their frames are.
+    here = 1 if jobs > 1 else len(tasks)
+    for place, task in enumerate(tasks[:here]):
+        yield place, task.outcome(inputs)
+    del inputs
+    todo, workers = deque(range(here, len(tasks))), list[spawning.Worker]()
+    places: dict[Any, tuple[spawning.Worker, int]] = {}  # of busy workers, by their connections
+    try:
+        while todo or places:
+            idle = [worker for worker in workers if worker.connection not in places]
+            while todo and (idle or len(workers) < jobs):
+                if not idle:
+                    with spawning.spawning():
+                        workers.append(spawning.Worker(serve))
+                    idle.append(workers[-1])
+                worker, place = idle.pop(), todo.popleft()
+                worker.send(tasks[place])
+                places[worker.connection] = worker, place
+            for connection in multiprocessing.connection.wait(list(places)):
+                worker, place = places.pop(connection)
+                try:
+                    found = worker.receive()
+                except spawning.ProcessDiedError as error:
+                    raise RunError(f"a process that simulated {error}") from None
+                if isinstance(found, BaseException):
+                    raise found
+                yield place, found
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+def serve(connection: Any) -> None:
+    """Answer every task with its outcome or its error; run by a worker process."""
+    inputs = Inputs()
+    while True:
+        task: Task = connection.recv()
+        try:
+            found: object = task.outcome(inputs)
+        except SplitError as error:
+            found = SplitError(str(error))  # the model's equations cannot be pickled
+        except Exception as error:
+            found = error
+        connection.send(found)

@@ -1,7 +1,7 @@
-"""Scenarios as settings: their files, and the keys that a sweep of simulations may vary in addition to a configuration's.
+"""Scenarios as settings: their files, and the keys of simulations that sweeps may vary in addition to configurations.
 
-`graph.*` describes a graph of which only sizes are known, in place of `data.*`; `cluster.*` changes the cluster that
-`pipeline.cluster` names, by the keys of its description (docs/clock.md); `simulation.*` says how a run is simulated.
+`graph.*` describes a graph by its sizes, in place of `data.*`. `cluster.*` changes the cluster that `pipeline.cluster`
+names, by the keys of its description (docs/clock.md). `simulation.*` says how a run is simulated.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from dorylax.settings.errors import ConfigError, shown
 from dorylax.settings.section import Count, Section, Text
 from dorylax.settings.text_file import read_text
 from dorylax.simulation.paper import GRAPHS
-from dorylax.simulation.scenario import Backend, GraphSizes, Scenario
+from dorylax.simulation.scenario import Backend, GraphSizes, Scenario, virtual_config
 from dorylax.user_code.trust import FolderCode
-
-_CLUSTER, _CLOCK = "cluster.", "pipeline.clock"
 
 
 @final
@@ -35,7 +33,7 @@ class GraphConfig(Section):
     """A graph described only by its sizes.
 
     Raises:
-        ConfigError: a value out of range, an unknown name, or sizes that are missing; names the key.
+        ConfigError: A value is out of range, a name is unknown, or a size is missing; names the key.
     """
 
     section: ClassVar[str] = "graph"
@@ -61,11 +59,7 @@ class GraphConfig(Section):
         return self
 
     def sizes(self) -> GraphSizes:
-        """The sizes, completed from the named graph.
-
-        Raises:
-            ConfigError: see the class.
-        """
+        """The sizes, completed from the named graph; raises as the class."""
         if self.name is not None and self.name not in GRAPHS:
             raise ConfigError.of("graph.name", f"= {self.name} is no known graph: {did_you_mean(self.name, GRAPHS)}")
         known = {} if self.name is None else dataclasses.asdict(GRAPHS[self.name])
@@ -106,10 +100,10 @@ def is_of_simulation(key: str) -> bool:
 
 
 def check_value(key: str, value: Any) -> None:
-    """Checks a value of `graph` or `simulation` by itself; what changes a cluster is checked on the cluster.
+    """Check a value of `graph` or `simulation` by itself; changes of a cluster are checked on the cluster.
 
     Raises:
-        ConfigError: an unknown key, or a value of the wrong type or out of bounds.
+        ConfigError: The key is unknown, or the value has the wrong type or is out of bounds.
     """
     section, _, option = key.partition(".")
     if section == "cluster":
@@ -124,17 +118,13 @@ def check_value(key: str, value: Any) -> None:
 
 
 def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested or dotted keys → dotted keys.
-
-    Raises:
-        ConfigError: a key that is given twice.
-    """
+    """Turn nested or dotted keys into dotted keys; a ConfigError names a key that is given twice."""
     flat: dict[str, Any] = {}
     for key, value in mapping.items():
-        nested = isinstance(value, Mapping)
-        for dotted, entry in (
-            flatten({f"{key}.{name}": one for name, one in value.items()}) if nested else {key: value}
-        ).items():
+        inner = {key: value}
+        if isinstance(value, Mapping):
+            inner = flatten({f"{key}.{name}": one for name, one in value.items()})
+        for dotted, entry in inner.items():
             if dotted in flat:
                 raise ConfigError(f"{dotted} is given twice")
             flat[dotted] = entry
@@ -142,10 +132,10 @@ def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(document: strict_yaml.Document, mapping: Mapping[str, Any], inside: strict_yaml.Path = ()) -> dict[str, Any]:
-    """The dotted keys, all of simulations, of a part of a document; `inside` is the place of the mapping in it.
+    """Return the dotted keys of a mapping at the place `inside` of a document, all of simulations.
 
     Raises:
-        ConfigError: an unknown key, or a value that is wrong by itself; with file and line.
+        ConfigError: A key is unknown, or a value is wrong by itself; with file and line.
     """
     found: dict[str, Any] = {}
     for key, value in mapping.items():
@@ -161,11 +151,11 @@ def read(document: strict_yaml.Document, mapping: Mapping[str, Any], inside: str
 
 
 def load(path: str | os.PathLike[str]) -> Scenario:
-    """Reads a scenario file: a configuration's keys, `name`, `contention`, `cluster`, `graph` (docs/simulation.md).
+    """Read a scenario file: a configuration's keys, `name`, `contention`, `cluster`, `graph` (docs/simulation.md).
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
-        OSError: the machine fails to read it.
+        ConfigError: The file cannot be read, is not YAML, or holds a wrong key or value; with file and line.
+        OSError: The machine fails to read it.
     """
     place = Path(path)
     document = strict_yaml.parse(read_text(place), place.name)
@@ -195,9 +185,9 @@ class Simulation:
     """The part of a scenario that is not in its configuration.
 
     Attributes:
-        graph: in place of the data set; None: that one.
-        how: the section `simulation`.
-        cluster: what is other than in the cluster that the configuration names: by dotted key of its description.
+        graph: Sizes in place of the data set; None for the data set.
+        how: The section `simulation`.
+        cluster: Changes of the cluster that the configuration names, by dotted key of its description.
     """
 
     graph: GraphConfig | None
@@ -206,11 +196,7 @@ class Simulation:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Simulation:
-        """Makes one of dotted keys, all of simulations.
-
-        Raises:
-            ConfigError: a key is unknown, or a value is wrong.
-        """
+        """Make one of dotted keys; raises a ConfigError if a key is unknown or a value is wrong."""
         parts: dict[str, dict[str, Any]] = {name: {} for name in (*SECTIONS, "cluster")}
         for key, value in given.items():
             check_value(key, value)
@@ -221,13 +207,13 @@ class Simulation:
         return cls(graph, SimulationConfig(**parts["simulation"]), changes)
 
     def dotted(self) -> dict[str, Any]:
-        """All that it says, by dotted key."""
+        """All values, by dotted key."""
         sections = [self.how] if self.graph is None else [self.graph, self.how]
         found = {part.key(name): value for part in sections for name, value in part.to_dict().items()}
-        return found | {f"{_CLUSTER}{key}": value for key, value in self.cluster.items()}
+        return found | {f"cluster.{key}": value for key, value in self.cluster.items()}
 
     def identity(self) -> dict[str, Any]:
-        """What tells it from others: `dotted`, without what is as by default, so that keys can be added."""
+        """The values that differ from the defaults; keys added later do not change it."""
         usual = {f"simulation.{name}": field.default for name, field in SimulationConfig.options().items()}
         return {
             key: value
@@ -236,28 +222,14 @@ class Simulation:
         }
 
     def config(self, *given: Mapping[str, Any], code: FolderCode | None = None) -> RunConfig:
-        """The configuration of dotted keys, on the virtual clock.
-
-        Args:
-            given: Dotted keys; of several mappings a later one wins.
-            code: The folder that names the model's code, if one does.
-
-        Raises:
-            ConfigError: The keys are wrong, name the real clock, or a data set as well as `graph`.
-        """
-        every = {key: value for mapping in given for key, value in mapping.items()}
-        named = next((key for key in every if key.startswith("data.") and every[key] is not None), None)
-        if named is not None and self.graph is not None:
-            raise ConfigError.of(named, "names a data set, and graph describes another: leave one of them out")
-        if every.get(_CLOCK, "virtual") != "virtual":
-            raise ConfigError.of(_CLOCK, f"must be virtual in a simulation, got {shown(every[_CLOCK])}: leave it out")
-        return RunConfig.resolve({_CLOCK: "virtual"}, every, code=code)
+        """The configuration of dotted keys; see `virtual_config`."""
+        return virtual_config(*given, sized=self.graph is not None, code=code)
 
     def scenario(self, name: str, config: RunConfig) -> Scenario:
         """The scenario of a configuration, whose pipeline is on the virtual clock.
 
         Raises:
-            ConfigError: the cluster cannot be changed so; names the key.
+            ConfigError: The cluster cannot be changed in this way; names the key.
         """
         assert config.pipeline is not None
         base = dataclasses.replace(find_cluster(config.pipeline.cluster), contention=self.how.contention)
@@ -266,7 +238,7 @@ class Simulation:
         try:
             cluster = changed(made.cluster, self.cluster)
         except ClusterError as error:
-            raise ConfigError.of(f"{_CLUSTER}{error.key}", error.problem) from None
+            raise ConfigError.of(f"cluster.{error.key}", error.problem) from None
         if made.backend != "functions" and cluster.functions:
             raise ConfigError.of(
                 "cluster.functions",

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dorylax.calibration.small_runs import TINY
+from dorylax.calibration.reference import TINY
 
 
 def test_epochs_are_those_after_the_first() -> None:

@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_listed(dorylax, scenario: str, tmp_path: Path) -> 
 def test_what_cannot_be_is_one_line_before_anything_runs(
     dorylax, scenario: str, monkeypatch: pytest.MonkeyPatch, *, options: tuple[str, ...], grid: str, problem: str
 ) -> None:
-    monkeypatch.setattr("dorylax.simulation.side_by_side.simulate", None)
+    monkeypatch.setattr("dorylax.simulation.search.simulate", None)
     code, out, err = dorylax(*words(scenario, *options, grid=grid))
     assert (code, out) == (2, "")
     assert err.startswith(f"error: {problem}")

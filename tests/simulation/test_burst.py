@@ -8,9 +8,9 @@ import pytest
 from support.calm import calm
 
 from dorylax.cost import clusters
+from dorylax.simulation.comparisons import extra_servers, simulate_burst
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
-from dorylax.simulation.stand_ins import extra_servers, simulate_burst
 
 SIZES = GraphSizes(10_000, 200_000, 64, 10)
 SETTINGS = {"model.hidden_features": 16, "pipeline.servers": 2, "pipeline.intervals": 4, "train.epochs": 10}

@@ -9,9 +9,9 @@ from support.calm import calm
 
 from dorylax.pipeline.operators import Piece
 from dorylax.pipeline.stages import stage_cost
+from dorylax.simulation.comparisons import simulate_naive
 from dorylax.simulation.run import pipeline_of, simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario, ScenarioError
-from dorylax.simulation.stand_ins import simulate_naive
 
 SIZES = GraphSizes(10_000, 200_000, 64, 10)
 SETTINGS = {"model.hidden_features": 16, "model.dropout": 0.0, "pipeline.intervals": 4, "train.epochs": 10}

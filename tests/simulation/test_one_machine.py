@@ -13,8 +13,7 @@ from dorylax.cost import DEFAULT_CLUSTER, Cluster, find_cluster
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.simulation.here import here
-from dorylax.simulation.one_machine import on_one_machine
+from dorylax.simulation.here import here, on_one_machine
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import ScenarioError
 

@@ -8,7 +8,6 @@ from dorylax.cost import INSTANCES
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation import scenario as scenarios
 from dorylax.simulation import search as searches
-from dorylax.simulation import side_by_side
 from dorylax.simulation.choice import Price
 from dorylax.simulation.grid import Grid
 from dorylax.simulation.run import simulate
@@ -150,7 +149,7 @@ def test_ctrl_c_leaves_what_there_is(monkeypatch):
 
 
 def test_nothing_runs_where_the_grid_cannot_be(monkeypatch):
-    monkeypatch.setattr(side_by_side, "simulate", None)
+    monkeypatch.setattr(searches, "simulate", None)
     with pytest.raises(ScenarioError, match="more than 3 points"):
         what_if(scenario(), "servers=1..4", points=3)
     with pytest.raises(ScenarioError, match="mode=async"):

@@ -16,7 +16,7 @@ from dorylax.errors import RunError
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.simulation.run import simulate
 from dorylax.simulation.scenario import GraphSizes, Scenario
-from dorylax.simulation.side_by_side import Task, outcomes
+from dorylax.simulation.search import Task, outcomes
 
 SIZES = GraphSizes(2000, 40_000, 30, 4)
 
@@ -74,7 +74,7 @@ def test_a_process_that_dies_is_said(others, monkeypatch):
 def test_processes_end_with_their_parent_even_while_they_start():
     code = (
         "from dorylax.simulation.scenario import GraphSizes, Scenario\n"
-        "from dorylax.simulation.side_by_side import Task, outcomes\n"
+        "from dorylax.simulation.search import Task, outcomes\n"
         "task = Task(Scenario.of('any', {'train.epochs': 10**9}, graph=GraphSizes(2000, 40_000, 30, 4)), 1)\n"
         "list(outcomes([task, task._replace(epochs=10**9), task._replace(epochs=10**9)], 2))\n"
     )

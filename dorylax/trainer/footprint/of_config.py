@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -37,9 +38,9 @@ from dorylax.program.model.flax_nnx import take_apart
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.trainer.footprint.compiled import clearly_fits, compiled_on_shapes, tree_bytes
 from dorylax.trainer.footprint.of_hosts import estimate_hosts, parameter_bytes
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate, estimate_streamed
+from dorylax.trainer.footprint.of_trainer import clearly_fits, compiled_on_shapes, tree_bytes
 from dorylax.trainer.from_config import abstract_model, build_optimizer, shards_for
 from dorylax.trainer.step.functions import StepFunctions, step_functions
 from dorylax.trainer.step.gradient import Gradient
@@ -69,11 +70,20 @@ def estimate(config: RunConfig, like: Estimate | None = None) -> Estimate | None
         ConfigError: The task's examples are not vertices.
         ValueError, OSError: The data set's file or the model is not usable.
     """
-    if config.task.name is not None and not SPECS[config.task.name].of_vertices:
+    if not _of_vertices(config):
         raise ConfigError.of("task.name", f"= {config.task.name}: what it takes is known of tasks of vertices only")
-    shards = shards_for(config)
-    shape = shape_of(config.data) if shards is None else shards.summary.shape
+    shape, shards = _shape(config)
     return None if shape is None else _estimate(config, shape, like, shards)
+
+
+def _of_vertices(config: RunConfig) -> bool:
+    return config.task.name is None or SPECS[config.task.name].of_vertices
+
+
+def _shape(config: RunConfig) -> tuple[DataShape | None, ShardedData | None]:
+    """Return the shape of a run's data set, and existing shards."""
+    shards = shards_for(config)
+    return (shape_of(config.data) if shards is None else shards.summary.shape), shards
 
 
 def remedies(config: RunConfig, found: Estimate) -> list[Remedy]:
@@ -125,15 +135,13 @@ def functions_remark(config: RunConfig) -> str | None:
     Raises:
         ValueError, OSError: As for `estimate`.
     """
-    pipeline, shards = config.pipeline, shards_for(config)
-    shape = shape_of(config.data) if shards is None else shards.summary.shape
-    of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
-    if pipeline is None or shape is None or not (of_vertices and pipeline.has_functions):
+    pipeline = config.pipeline
+    shape, _ = _shape(config)
+    if pipeline is None or shape is None or not (_of_vertices(config) and pipeline.has_functions):
         return None
     data = abstract_data(shape)
-    plan = prepared_for(
-        pipeline, _parts(config, data), data, build_optimizer(config), Objective.of(None, data).rows
-    ).plan
+    rows_of_loss = Objective.of(None, data).rows
+    plan = prepared_for(pipeline, _parts(config, data), data, build_optimizer(config), rows_of_loss).plan
     each = pipeline.servers * pipeline.intervals
     rows = Rows(pipeline.intervals, -(-shape.num_vertices // pipeline.servers), -(-shape.num_edges // pipeline.servers))
     sizes = StageSizes(-(-shape.num_vertices // each), min(pipeline.edge_chunk, -(-shape.num_edges // each)))
@@ -154,16 +162,14 @@ def check_config(config: RunConfig) -> None:
         ValueError, OSError: As for `estimate`.
     """
     limit = config.single.limit
-    inline = config.pipeline is not None and config.pipeline.hosts == "inline"
-    of_vertices = config.task.name is None or SPECS[config.task.name].of_vertices
     streams = config.single.memory == "stream"
     if config.single.memory == "ignore" or limit is None:
         return
-    shards = shards_for(config)
-    shape = shape_of(config.data) if shards is None else shards.summary.shape
+    shape, shards = _shape(config)
     if shape is None:
         return
-    if inline or not of_vertices:  # for these runs, formulas cover only the parameters
+    inline = config.pipeline is not None and config.pipeline.hosts == "inline"
+    if inline or not _of_vertices(config):  # for these runs, formulas cover only the parameters
         _parts(config, abstract_data(shape))
         return
     _, parts, shape = _model(config, shape)
@@ -197,16 +203,12 @@ def _estimate(
             shards,
             row_normalise=config.data.row_normalise,
         )
-    order = effective_order(
-        config.single.order, data, lambda: _gradient(functions, parts, data, config).forward.by_rows
-    )
-    community = order == "community"
+    gradient = functools.cache(lambda: _gradient(functions, parts, data, config))
+    community = effective_order(config.single.order, data, lambda: gradient().forward.by_rows) == "community"
     libraries = resident_bytes()
     compiled, code = None if like is None else like.compiled, 0
     if compiled is None:
-        compiled, code, _ = compiled_on_shapes(
-            functions, _gradient(functions, parts, data, config), parts, shape, community=community
-        )
+        compiled, code, _ = compiled_on_shapes(functions, gradient(), parts, shape, community=community)
     seconds = 0.0 if like is not None and like.compiled is not None else time.perf_counter() - begin
     process = Process(libraries, code) if like is None else like.process
     parted = phases(shape, process, community=community, row_normalise=config.data.row_normalise, compiled=compiled)
@@ -225,11 +227,7 @@ def _model(config: RunConfig, shape: DataShape) -> tuple[StepFunctions, ModelPar
 
 
 def _parts(config: RunConfig, data: AbstractData) -> ModelParts:
-    """Return the abstract model.
-
-    Raises:
-        RunError: The parameters alone need more memory than there is. XLA overflows on much larger ones.
-    """
+    """Return the abstract model; raises a RunError if its parameters alone, on which XLA may overflow, do not fit."""
     parts = take_apart(abstract_model(config, data))
     needed, limit = 3 * tree_bytes(parts.params), None if config.single.memory == "ignore" else config.single.limit
     most, owner = (_ADDRESSABLE, "a process") if limit is None else (limit.bytes, limit.owner)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
@@ -21,6 +20,7 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.spec import MemberSpec, spread
 from dorylax.pipeline.resources import Resources
 from dorylax.program.model.base import ModelParts
+from dorylax.trainer.footprint.of_trainer import tree_bytes
 
 
 def estimate_hosts(
@@ -74,14 +74,7 @@ def check_hosts(
     optimizer: optax.GradientTransformation,
     data: Dataset | ShardedData,
 ) -> None:
-    """Refuse hosts that do not fit into memory, before they start.
-
-    Args:
-        config: Configuration of the pipeline.
-        program: Plans that graph servers run.
-        parts: The model.
-        optimizer: An optax transformation.
-        data: The data set, or the location of its shards.
+    """Refuse hosts that do not fit into memory, before they start; arguments as for `estimate_hosts`.
 
     Raises:
         RunError: All processes together need more than there is, or one on a node more than `ray.memory`.
@@ -95,8 +88,7 @@ def check_hosts(
 
 def parameter_bytes(parts: ModelParts, optimizer: optax.GradientTransformation) -> int:
     """Bytes of the parameters and of the optimizer's state."""
-    leaves = jax.tree.leaves((parts.params, jax.eval_shape(optimizer.init, parts.params)))
-    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in leaves)
+    return tree_bytes((parts.params, jax.eval_shape(optimizer.init, parts.params)))
 
 
 def _driver(

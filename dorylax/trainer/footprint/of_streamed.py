@@ -24,12 +24,7 @@ from dorylax.trainer.streamed import Layouts, Plan, Programs, free_bytes, lay_ou
 @final
 @dataclasses.dataclass(frozen=True)
 class StreamedEstimate:
-    """Estimate of a streamed run.
-
-    Attributes:
-        layouts: Layouts of the programs.
-        base: Bytes that the process holds in addition.
-    """
+    """The layouts of a streamed run's programs, and the bytes that its process holds in addition."""
 
     layouts: Layouts
     base: int
@@ -69,11 +64,7 @@ class StreamedEstimate:
         return {
             "memory": self.memory,
             "disk": self.disk,
-            "epoch": {
-                "read": training.traffic[0],
-                "written": training.traffic[1],
-                "edges": self.edges,
-            },
+            "epoch": {"read": training.traffic[0], "written": training.traffic[1], "edges": self.edges},
             "once": {"read": training.traffic_of_once[0], "written": training.traffic_of_once[1]},
         }
 
@@ -119,7 +110,8 @@ def estimate_streamed(
     def plan(hoists: bool, keeps_apart: bool) -> Plan:
         pair = programs(parts, spec, objective, hoists=hoists)
         units = even_units(shape.num_vertices, shape.num_edges, *pair)
-        how: Any = {"symmetric": shape.symmetric, "mapped": _mapped(shape)}
+        mapped = frozenset(INDEX if name == "graph" else name for name in _mapped_parts(shape))
+        how: Any = {"symmetric": shape.symmetric, "mapped": mapped}
         how["labelled_edges"] = _labelled_edges(shape) if keeps_apart else None
         return Plan(pair, units, lay_out_both(pair, units, limit.bytes, base + order_of(pair), **how))
 
@@ -142,8 +134,3 @@ def _labelled_edges(shape: DataShape) -> int | None:
 def _mapped_parts(shape: DataShape) -> list[str]:
     storage = {"features": shape.features_in, "graph": shape.graph_in}
     return [name for name, where in storage.items() if where == "mapped"]
-
-
-def _mapped(shape: DataShape) -> frozenset[str]:
-    found = {"features"} if shape.features_in == "mapped" else set()
-    return frozenset(found | ({INDEX} if shape.graph_in == "mapped" else set()))

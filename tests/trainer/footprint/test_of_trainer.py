@@ -13,7 +13,7 @@ from dorylax.graph.data_shape import DataShape
 from dorylax.memory.phases import held, phases
 from dorylax.trainer import Trainer
 from dorylax.trainer import from_config as from_config_module
-from dorylax.trainer.footprint import compiled, of_trainer
+from dorylax.trainer.footprint import of_trainer
 from dorylax.trainer.vertex_order import is_ordered
 
 
@@ -62,10 +62,10 @@ def test_seeds_share_the_reordered_data_and_do_not_count_it_twice(memory_of, mon
         return phases(*arguments, **options)
 
     memory_of(1)
-    for module in (compiled, of_trainer):
+    for module in (of_trainer,):
         monkeypatch.setattr(module, "resident_bytes", resident)
     monkeypatch.setattr(of_trainer, "phases", ask)
-    monkeypatch.setattr(compiled, "_CLEARLY", 0.0)
+    monkeypatch.setattr(of_trainer, "_CLEARLY", 0.0)
     monkeypatch.setattr(of_trainer, "compiled_on_shapes", lambda *_, **__: (None, 0, 0.0))
     for _ in range(2):
         Trainer.from_config(config, data).fit()

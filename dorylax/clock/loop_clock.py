@@ -1,19 +1,21 @@
-"""Tasks on an asyncio loop that runs until an awaitable is done, or until the first failure."""
+"""Clocks on an asyncio loop that runs until an awaitable is done, or until the first failure."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
+
+from dorylax.clock.base import Clock
 
 T = TypeVar("T")
 
 
-@final
-class TaskLoop:
-    """A loop and its tasks: the implementation of `Clock.run`, `spawn` and `close`.
+class LoopClock(Clock):
+    """Base class of clocks that own a loop and its tasks.
 
     Args:
         loop: A new loop, closed by `close`.
@@ -36,7 +38,7 @@ class TaskLoop:
             raise refused
         return self._beside_a_running_loop(lambda: self._run(awaitable))
 
-    def spawn(self, coroutine: Coroutine[Any, Any, T], name: str | None) -> asyncio.Task[T]:
+    def spawn(self, coroutine: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """See `Clock.spawn`."""
         if self._closed:
             coroutine.close()
@@ -46,19 +48,22 @@ class TaskLoop:
         task.add_done_callback(self._spawned_done)
         return task
 
-    def call(self, call: Callable[[], object]) -> None:
-        """Call a function, unless the clock is closing."""
-        if not self._closed:
-            call()
-
-    def close(self, end_workers: Callable[[], None]) -> None:
-        """See `Clock.close`; calls `end_workers` when no task is left, before the loop closes."""
+    def close(self) -> None:
+        """See `Clock.close`."""
         if self._closed:
             return
         if refused := self._refusal("closed"):
             raise refused
         self._closed = True
-        self._beside_a_running_loop(lambda: self._close(end_workers))
+        self._beside_a_running_loop(self._close)
+
+    @abstractmethod
+    def _end_workers(self) -> None:
+        """End the workers, once no task is left."""
+
+    def _unless_closing(self, call: Callable[[], object]) -> None:
+        if not self._closed:
+            call()
 
     def _run(self, awaitable: Awaitable[T]) -> T:
         main: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=self._loop)
@@ -90,7 +95,7 @@ class TaskLoop:
         finally:
             future.remove_done_callback(self._stop)
 
-    def _close(self, end_workers: Callable[[], None]) -> None:
+    def _close(self) -> None:
         try:
             # Clean-up may make further tasks.
             while tasks := sorted(asyncio.all_tasks(self._loop), key=asyncio.Task.get_name):
@@ -101,7 +106,7 @@ class TaskLoop:
                     self._note_failure(task)
             self._until_done(self._loop.create_task(self._loop.shutdown_asyncgens()))
         finally:
-            end_workers()
+            self._end_workers()
             self._loop.close()
         if self._failure is not None:
             raise self._failure
