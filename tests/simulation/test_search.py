@@ -164,7 +164,9 @@ def test_few_intervals_are_simulated_for_more_epochs():
 
 
 def test_staleness_pays_from_the_beginning():
-    base = scenario(pipeline__mode="async", pipeline__servers=2, pipeline__cluster="gcn-amazon")
+    base = scenario(
+        pipeline__mode="async", pipeline__servers=2, pipeline__cluster="gcn-amazon", tensor__placement="functions"
+    )
     found = what_if(base, "functions=8,staleness=0|1")
     fresh, stale = (one.found for one in found.tried)
     assert stale.epoch < 0.95 * fresh.epoch
