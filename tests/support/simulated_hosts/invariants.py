@@ -124,11 +124,12 @@ class Invariants:
     def _pushed(self, inner: Any, server: Any, push: Any) -> Any:
         whole = inner(server, push)
         if whole is not None:
-            pulled = whole.pulled.version, whole.pulled.ahead
-            for sums in whole.sums.values():
+            pulled = whole[0].version, whole[0].ahead
+            for sums in whole[1].values():
                 if id(sums) in self._sums and self._sums[id(sums)][1] != pulled:
                     raise BrokenError(
-                        f"{whole.pair} was computed with version {self._sums[id(sums)][1]}, and finished with {pulled}"
+                        f"interval {push.interval} computed epoch {push.epoch} with version {self._sums[id(sums)][1]}, and "
+                        f"it is finished with {pulled}"
                     )
         return whole
 
