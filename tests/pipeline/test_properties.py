@@ -178,12 +178,12 @@ class FaultyBackend:
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         befalls = self._faults.of(task.key)
         if befalls("before"):
-            raise TaskFailedError
+            raise TaskFailedError("lost")
         token = CALL.set(task.key)
         result = await self._inner.run(task, attempt)
         CALL.reset(token)
         if befalls("after"):
-            raise TaskFailedError
+            raise TaskFailedError("lost")
         return result
 
     async def warm(self) -> None:
