@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.bounds import check_bounds
 from dorylax.cost.variation import Variation
+from dorylax.settings.errors import ConfigError
 
 _GIGABIT = 1e9 / 8  # bytes
 
@@ -39,7 +40,7 @@ class Gpu:
         launch: seconds of each task that are not its arithmetic.
 
     Raises:
-        ClusterError: a value out of range.
+        ConfigError: a value out of range.
     """
 
     memory: float
@@ -97,7 +98,7 @@ class Instance:
         row_latency: least seconds for each row that a thread reads along an edge, however narrow; 0: its bytes alone count.
 
     Raises:
-        ClusterError: a value out of range.
+        ConfigError: a value out of range.
     """
 
     name: str
@@ -123,7 +124,7 @@ class Instance:
             check_bounds(self, key, 0.0)
         check_bounds(self, "lone_thread", 1.0)
         if self.threads_per_core not in (1, 2):
-            raise ClusterError("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
+            raise ConfigError.of("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
 
     @property
     def tasks(self) -> int:
