@@ -38,39 +38,18 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import extra
 from dorylax.settings.strict_yaml import dump
 from dorylax.user_code.references import Arguments, is_reference, options_of
 from dorylax.user_code.trust import FolderCode
 
-# Options that a model's recipe leaves open. Values that a recipe gives come first.
-_MODEL_DEFAULTS: dict[str, Any] = {
-    "hidden_features": 16,
-    "num_layers": 2,
-    "dropout": 0.5,
-    "heads": 8,
-    "output_heads": 1,
-    "attention_dropout": 0.6,
-    "norm": "none",
-    "residual": False,
-    "jk": "none",
-    "aggregation": "mean",
-    "train_epsilon": False,
-    "share_weights": False,
-    "num_propagations": 10,
-    "alpha": 0.1,
-    "theta": 0.5,
-    "edge_dropout": 0.0,
-}
-_MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
+# Values of options that a model's recipe leaves open.
+_MODEL_DEFAULTS = {name: extra(field, "usual") for name, field in ModelConfig.options().items() if name != "name"}
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
 # Sections whose keys at their defaults are not part of a run's identity, so that new keys change no identity.
 _QUIET = ("single", "pipeline", "tensor")
-NO_IDENTITY = (
-    *("single.memory", "single.memory_limit", "single.scratch"),
-    *("data.verify", "pipeline.trace", "train.checkpoints", "train.recipe"),
-    *map(RayConfig.key, RayConfig.options()),
-)
-"""Keys of admission, place, traces and recipes, which do not change the trained model."""
+NO_IDENTITY = frozenset(key for key, field in KEYS.items() if extra(field, "external") or key.startswith("ray."))
+"""Keys that do not change the trained model."""
 
 
 class RunConfig(BaseModel):
@@ -179,7 +158,7 @@ class RunConfig(BaseModel):
 
         for key in given:
             section, _, option = key.partition(".")
-            if (section == "model" and option in _MODEL_OPTIONS - used.keys()) or (
+            if (section == "model" and option in _MODEL_DEFAULTS.keys() - used.keys()) or (
                 is_own(key) and not is_reference(name)
             ):
                 raise ConfigError(f"{key} is not an option of model {name}, whose options are {_listed(used)}", key)
@@ -283,7 +262,7 @@ def _model(name: Any, code: FolderCode | None) -> _OfModel:
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
-    used = {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}
+    used = {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_DEFAULTS.keys()}
     return _OfModel(used, spec.recipe, spec.source)
 
 
