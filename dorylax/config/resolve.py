@@ -46,6 +46,8 @@ from dorylax.user_code.trust import FolderCode
 # Values of options that a model's recipe leaves open.
 _MODEL_DEFAULTS = {name: extra(field, "usual") for name, field in ModelConfig.options().items() if name != "name"}
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
+_PLAIN = ("data", "task", "model", "optimizer", "train", "single")
+"""Sections of every run."""
 # Sections whose keys at their defaults are not part of a run's identity, so that new keys change no identity.
 _QUIET = ("single", "pipeline", "tensor")
 NO_IDENTITY = frozenset(key for key, field in KEYS.items() if extra(field, "external") or key.startswith("ray."))
@@ -94,19 +96,11 @@ class RunConfig(BaseModel):
         return tuple(name for name in (self.model.name, self.optimizer.name) if is_reference(name))
 
     def located(self, name: str) -> str:
-        """Return the reference to load a model or an optimizer by: the present place of code that a folder names.
-
-        Raises:
-            InputError: as `FolderCode.located`.
-        """
+        """Return the reference to load a model or an optimizer by: the present place of code that a folder names."""
         return name if self.code is None else self.code.located(name)
 
     def own_options(self) -> dict[str, dict[str, Any]]:
-        """Return the options of each of `references`, with their defaults.
-
-        Raises:
-            ConfigError, InputError: as `resolve`.
-        """
+        """Return the options of each of `references`, with their defaults."""
         model, optimizer = self.model.name, self.optimizer.name
         found = {model: _model(model, self.code).options, optimizer: _tuned(optimizer, self.code)}
         return {name: dict(found[name]) for name in self.references}
@@ -140,7 +134,7 @@ class RunConfig(BaseModel):
         values = {
             key: field.default
             for key, field in KEYS.items()
-            if field.default is not None and not key.startswith(("pipeline.", "tensor.", "ray."))
+            if field.default is not None and key.partition(".")[0] in _PLAIN
         }
         name = given.get("model.name", values["model.name"])
         found = _model(name, code)
@@ -172,12 +166,7 @@ class RunConfig(BaseModel):
         if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
             values["optimizer.schedule_epochs"] = values["train.epochs"]
         config = cls(
-            data=DataConfig(**_section("data", values)),
-            task=TaskConfig(**_section("task", values)),
-            model=ModelConfig(**_section("model", values)),
-            optimizer=OptimizerConfig(**_section("optimizer", values)),
-            train=TrainConfig(**_section("train", values)),
-            single=SingleConfig(**_section("single", values)),
+            **{name: SECTIONS[name](**_section(name, values)) for name in _PLAIN},
             pipeline=_pipeline(values),
             code=code if code is not None and any(map(code.names, filter(is_reference, (name, optimizer)))) else None,
         )
@@ -232,9 +221,9 @@ class RunConfig(BaseModel):
     def key(self) -> str:
         """Return the identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
-        It excludes null values, and values of `single`, `pipeline` and `tensor` at their defaults, so that new keys change
-        no identity; `pipeline.mode` shows that there is a pipeline. It also excludes `NO_IDENTITY`. Of
-        `tensor.placement` it excludes "functions", the only placement there was at first, and all where there are none.
+        It excludes null values, `NO_IDENTITY`, and values of `single`, `pipeline` and `tensor` at their defaults, so that
+        new keys change no identity; `pipeline.mode` shows that there is a pipeline. It excludes `tensor.placement` if that
+        is "functions", the first placement, or without effect.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -287,14 +276,7 @@ def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
 
 
 def _check_arguments(name: str, given: Collection[str], options: Mapping[str, Any], code: FolderCode | None) -> None:
-    """Refuse unknown arguments of a user-defined model, and a model with a missing argument.
-
-    Args:
-        name: The reference.
-        given: Names of `model.options`.
-        options: Options of configurations that it takes.
-        code: The folder that names the model, if one does.
-    """
+    """Refuse unknown arguments of a user-defined model (`model.options` in `given`), and a model with a missing argument."""
     if code is not None and code.options is not None and code.names(name):
         return  # the folder's code is not executed
     found = Arguments.of(name if code is None else code.located(name))

@@ -157,7 +157,10 @@ def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
 
 
 def best_epoch(history: Sequence[EpochRecord]) -> int | None:
-    """Return the earliest epoch of the best validation score; for an empty validation mask, the last evaluated epoch."""
+    """Return the earliest epoch of the best validation score; None before any evaluation.
+
+    For an empty validation mask, return the last evaluated epoch.
+    """
     best: EpochRecord | None = None
     for record in history:
         if improves(record, best):
@@ -187,7 +190,7 @@ class TrainResult:
         history: One record per epoch, from epoch 0 even if the run was resumed.
         params: Parameters after `best_epoch`, a nested dict of NumPy arrays (used by `Trainer.predict`); the last ones if no
             epoch was evaluated.
-        last_params: Parameters after the last epoch, likewise.
+        last_params: Parameters after the last epoch, in the same form.
         best_epoch: See `best_epoch` in this module.
         stopped: Reason of the end: all "epochs" done, the "target" reached, "patience" exhausted, a "signal" (SIGTERM), or
             "diverged" (only inside a `TrainingError`).
@@ -197,7 +200,7 @@ class TrainResult:
         first_epoch: First epoch of this process; 0 unless resumed.
         passes: Passes of the optimised program; None for plain `jax.value_and_grad`.
         pipeline: Mode, staleness, servers, intervals and counters of the pipeline; None without a pipeline.
-        state: The model's state besides parameters (running statistics) after `best_epoch`; for a Linen module the other
+        state: The model's state without parameters (running statistics) after `best_epoch`; for a Linen module the other
             collections: `module.apply({"params": result.params, **result.state}, …)`.
         trained: `dorylax.trainer.trained.TrainedModel` of `params` and `state`; None if only numbers are known.
     """
@@ -230,7 +233,7 @@ class TrainResult:
         Args:
             graph: A `dorylax.Graph` with V vertices.
             x: Features `[V, F]`, prepared as in training (`Dataset.row_normalised`, say).
-            inputs: Further inputs of the model, by name; inputs per edge may come with the graph.
+            inputs: Further inputs of the model; inputs per edge may come with the graph.
 
         Returns:
             NumPy arrays, floating ones as float32; row i belongs to row i of the graph.
@@ -244,12 +247,12 @@ class TrainResult:
         """Return the outputs of the model's layers for the arguments of `predict`: hidden rows, attention coefficients.
 
         Returns:
-            Arrays by name, sorted. `convs.0` is the output of `model.convs[0]`, `output` that of the model, and
+            Name → array, sorted. `convs.0` is the output of `model.convs[0]`, `output` that of the model, and
             `convs.0.attention` a value that the layer sowed (`nnx.Intermediate`). Several of a name are numbered,
             `skeleton.hidden.0`. Rows are vertices or edges in the order of the graph and its edge ids.
 
         Raises:
-            TypeError: The model is a function, which has no layers.
+            TypeError: The model is a function without layers.
         """
         found: dict[str, Any] = self._there.intermediates(graph, x, **inputs)
         return found

@@ -102,7 +102,7 @@ class Loss:
         causes: Reasons why these processes count as lost, each once.
         epoch: First epoch trained afterwards.
         repeats: Whether that epoch had begun before the loss.
-        wasted_seconds: Time from the end of the previous epoch to the detection of the loss; 0 if nothing is repeated.
+        wasted_seconds: Time from the end of the previous epoch to the detection of the loss; 0 without repetition.
         recovery_seconds: Time from the detection until all servers were replaced.
     """
 

@@ -84,7 +84,7 @@ class Section(BaseModel):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the settings in order, by name, without nested sections."""
+        """Return name → field of the settings in order, without nested sections."""
         return {name: field for name, field in cls.model_fields.items() if not _is_section(field)}
 
     @classmethod
@@ -163,7 +163,7 @@ class Section(BaseModel):
 
     @classmethod
     def _wrong(cls, option: str, error: Any) -> ConfigError:
-        """Return the error for one wrong value, in the words of its own validator if it has one."""
+        """Return the error for one wrong value, with the message of its validator if that raised one."""
         raised = error.get("ctx", {}).get("error")
         said = problem(cls.model_fields[option], error["input"], error["type"]) if raised is None else str(raised)
         return ConfigError.of(cls.key(option), said)

@@ -63,7 +63,7 @@ def write_part(place: str, name: str, arrays: Mapping[Any, Any]) -> Part:
     Args:
         place: The folder.
         name: Name of the part, with which the name of the file begins.
-        arrays: The arrays, by name.
+        arrays: Name → array.
 
     Raises:
         ValueError: The name of an array's dtype does not identify the dtype (texts, objects, foreign byte orders).
@@ -101,7 +101,7 @@ def _chunks(arrays: Iterable[Any], index: list[dict[str, Any]]) -> Iterator[Any]
 
 
 def read_part(part: Part) -> dict[Any, np.ndarray]:
-    """Read the arrays of a part, bit for bit, into memory of their own.
+    """Read the arrays of a part, bit for bit, into new memory.
 
     Raises:
         StorageError: The file has other content.

@@ -1,4 +1,4 @@
-"""The contract of a storage: files by name, each whole or absent, in a folder (`local`) or in S3 (`s3`).
+"""The contract of a storage: named files, each whole or absent, in a folder (`local`) or in S3 (`s3`).
 
 All methods raise OSError if the storage or the disk refuses.
 """

@@ -222,7 +222,7 @@ class Checkpoints:
             OSError: The place refuses one of them, or another run has written its own `run.json` meanwhile.
         """
         self._storage.put(OWNER, content)
-        self._storage.delete(trial_name())  # a right of its own, needed for missing files too
+        self._storage.delete(trial_name())  # a separate right, needed for missing files too
         if self.owner() != content:
             raise StorageError(f"{self}/{OWNER} is not what was just written: another run begins there")
 

@@ -40,7 +40,7 @@ def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> I
             13:40:12", before an unlimited wait for its lock. It may raise to give up. None raises RunError.
 
     Warns:
-        UserWarning: The file system of the folder has no locks. The folder stays unlocked.
+        UserWarning: The file system of the folder lacks locks. The folder stays unlocked.
 
     Raises:
         RunError: The folder is locked, and `waiting` is None.

@@ -54,7 +54,7 @@ class RunDirectoryError(DorylaxError, RuntimeError):
     Attributes:
         damaged: Whether the content of a file differs from the written one.
         refused: Whether the file system refuses to read or write: a full disk, or a folder without permission.
-        user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
+        user_error: Whether the user made a mistake (exit code 2), or the machine failed (1).
     """
 
     def __init__(self, text: str, *, damaged: bool = False, refused: bool = False) -> None:
@@ -64,7 +64,7 @@ class RunDirectoryError(DorylaxError, RuntimeError):
 
 
 def damaged_file(path: Path, reason: object) -> RunDirectoryError:
-    """Return the error of a damaged file that a resumed run writes anew from its checkpoint."""
+    """Return the error of a damaged file that a resumed run rewrites from its checkpoint."""
     return RunDirectoryError(
         f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
         "(the same command with --resume, or the same sweep again)",
@@ -327,7 +327,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def check_schema(what: str, schema: Any, newest: int) -> None:
-    """Raise RunDirectoryError if a file, or a line of it, has a schema that this version does not know."""
+    """Raise RunDirectoryError if a file, or a line of it, has a schema of a newer version."""
     if schema > newest:
         raise RunDirectoryError(
             f"{what} has schema {schema}, this version of dorylax reads up to {newest}: update dorylax"
