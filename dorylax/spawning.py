@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, final
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import RunError
 from dorylax.parent_death import end_with_parent
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -44,10 +44,6 @@ def serve(parent: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     end_with_parent()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-class ProcessDiedError(DorylaxError, RuntimeError):
-    """A worker process has ended; its text says how, as the end of a sentence."""
 
 
 @final
@@ -81,14 +77,14 @@ class Worker:
         """Return the next message.
 
         Raises:
-            ProcessDiedError: The process has ended.
+            RunError: The process has ended; the text says how, as the end of a sentence.
         """
         try:
             return self.connection.recv()
         except (EOFError, OSError):
             self.process.join()
             self.connection.close()
-            raise ProcessDiedError(death(self.process.exitcode)) from None
+            raise RunError(death(self.process.exitcode)) from None
 
     def kill(self) -> None:
         """End the process at once."""

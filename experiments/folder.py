@@ -65,14 +65,13 @@ def locked(folder: Path) -> Iterator[None]:
         ConfigError: Another process runs a sweep there.
         OSError: The folder cannot be made or written.
     """
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(folder_lock.locked(folder))
-        except folder_lock.FolderHeldError as error:
-            raise ConfigError(
-                f"{folder} is in use by {error.holder}, which runs a sweep there: "
-                "wait for it, or give another folder by --out"
-            ) from error
+
+    def refuse(holder: str) -> None:
+        raise ConfigError(
+            f"{folder} is in use by {holder}, which runs a sweep there: wait for it, or give another folder by --out"
+        )
+
+    with folder_lock.locked(folder, waiting=refuse):
         remove_leftovers(folder, _LOCKED.__contains__)
         remove_leftovers(folder / "errors")
         yield

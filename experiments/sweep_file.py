@@ -214,8 +214,8 @@ class _Keys(NamedTuple):
             return run
         except ConfigError as error:
             key, content = error.key, self.document.value
-            if key is None or key not in setting:
-                raise self.document.error(error, *(("base",) if key is None else ("base", key))) from None
+            if key not in setting:
+                raise self.document.error(error, *(("base", key) if key else ("base",))) from None
             path = _home(content, key)
             if key in ("model.name", "optimizer.name") and path[0] == "grid":
                 path = (*path, content["grid"][key].index(setting[key]))

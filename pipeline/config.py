@@ -7,14 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal, final
 from annotated_types import Unit
 from pydantic import Field, InstanceOf, model_validator
 
-from dorylax.cost import ClusterError, find_cluster
+from dorylax.cost import find_cluster
 from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.simple import Balance
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.backends.catalogue import BACKENDS, ELSEWHERE
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.section import Count, PathText, Positive, Section, Text
+from dorylax.settings.section import EXTERNAL, Count, PathText, Positive, Section, Text
 
 Mode = Literal["no-pipe", "pipe", "async"]
 Update = Literal["per_epoch", "per_interval"]
@@ -166,6 +166,7 @@ class PipelineConfig(Section):
         default="sample",
         description="which epochs' tasks are in the run directory's trace.json; sample: all at first, then fewer and fewer, "
         "in 128 MiB at most; full: all, however many bytes that takes; off: none",
+        json_schema_extra=EXTERNAL,
     )
     host_timeout: Annotated[Positive, Unit("seconds")] = Field(
         default=30.0,
@@ -378,7 +379,7 @@ class PipelineConfig(Section):
             return
         try:
             find_cluster(self.cluster)
-        except ClusterError as error:
+        except ConfigError as error:
             raise ConfigError.of("pipeline.cluster", f"cannot be used: {error}") from None
 
     def _check_ray(self) -> None:

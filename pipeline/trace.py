@@ -7,18 +7,19 @@ import warnings
 from pathlib import Path
 from typing import final
 
+from dorylax.errors import RunWarning
 from dorylax.pipeline.config import TraceKind
 from dorylax.pipeline.sampling import Sampling
 from dorylax.pipeline.timeline import Lanes, Span, nanoseconds
 from dorylax.store import trace
-from dorylax.store.trace import Kept, TraceFile, TraceWarning
+from dorylax.store.trace import Kept, TraceFile
 
 
 @final
 class TraceWriter:
     """Takes spans as they come, and writes those of an epoch once every interval has finished it.
 
-    Whatever the disk does, training goes on: after the first error there is one `TraceWarning`, the file stays as it was
+    Whatever the disk does, training goes on: after the first error there is one `RunWarning`, the file stays as it was
     before, and nothing more is traced.
 
     Args:
@@ -138,4 +139,4 @@ class TraceWriter:
 
 def _warn(path: Path, error: OSError) -> None:
     reason = error.strerror or error
-    warnings.warn(f"{path} cannot be written ({reason}): the run goes on without it", TraceWarning, stacklevel=3)
+    warnings.warn(f"{path} cannot be written ({reason}): the run goes on without it", RunWarning, stacklevel=3)

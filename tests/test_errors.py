@@ -23,7 +23,7 @@ def test_all_errors_have_one_base_and_are_built_ins_too() -> None:
         if inspect.isclass(value) and issubclass(value, Exception) and not issubclass(value, Warning)
         if value.__module__.startswith("dorylax.") and value.__module__ != _APART
     }
-    assert len(errors) > 20
+    assert 10 < len(errors) <= 20  # a new class needs a caller that catches it
     assert [error for error in errors if not issubclass(error, DorylaxError)] == []
     general = {Exception, BaseException, object}
     plain = {

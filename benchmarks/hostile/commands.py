@@ -150,10 +150,11 @@ def difference(expected: Any, found: Any, where: str = "") -> str:
 
 def not_restored(path: Path) -> str:
     """The reason why the newest checkpoint is not this one or a later; empty if it is."""
-    from dorylax.store.checkpoint import Checkpoints, CheckpointWarning
+    from dorylax.errors import RunWarning
+    from dorylax.store.checkpoint import Checkpoints
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CheckpointWarning)  # of a newer one, which was not acknowledged
+        warnings.simplefilter("ignore", RunWarning)  # of a newer one, which was not acknowledged
         try:
             found = Checkpoints(path.parent).restore()
         except Exception as error:

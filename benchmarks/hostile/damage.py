@@ -122,7 +122,8 @@ def load_run(folder: Path) -> str:
 
 def load_checkpoint(folder: Path) -> str:
     """The newest whole checkpoint; of an older one its epochs alone, if a warning says so."""
-    from dorylax.store.checkpoint import Checkpoints, CheckpointWarning
+    from dorylax.errors import RunWarning
+    from dorylax.store.checkpoint import Checkpoints
 
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -130,7 +131,7 @@ def load_checkpoint(folder: Path) -> str:
     if found is None:
         return "none"
     if found.epochs < 4:
-        return "older" if [one.category for one in seen] == [CheckpointWarning] else "older, and silent"
+        return "older" if [one.category for one in seen] == [RunWarning] else "older, and silent"
     groups = sorted((group, name) for group, named in found.arrays.items() for name in named)
     return _digest(repr(found.record), *groups, *(found.arrays[group][name] for group, name in groups))
 

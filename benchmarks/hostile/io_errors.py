@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dorylax.store.durable import leftover_of
+from dorylax.store.durable import temporary_target
 from hostile.base import Line, Outcome, Tally, some
 from hostile.commands import Disturbed, acknowledged, complaint, disturbed, hidden, not_restored
 from hostile.disk_shim import FAULTS, Fault, Kind, Operation
@@ -80,4 +80,4 @@ def _known(one: Disturbed, work: Path, done: Sequence[Operation]) -> set[str]:
     given = [Path(word) for word in one.command.words]
     touched = [Path(path) for step in done if step.kind is not Kind.MARK for path in (step.path, step.target)]
     below = [path.relative_to(work) for path in touched if path.is_relative_to(work)]
-    return {leftover_of(Path(part)) or part for path in (*given, *below) for part in path.parts}
+    return {temporary_target(part) or part for path in (*given, *below) for part in path.parts}

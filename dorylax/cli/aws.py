@@ -157,15 +157,15 @@ def status(*, file: Path | None, name: str | None, region: str | None, as_json: 
 def invoke_test(*, file: Path | None, name: str | None, region: str | None, count: int, as_json: bool) -> None:
     """Invoke the function without a task: whether it starts, how fast, and whether it is of this release."""
     deployment = settings(file, {"name": name, "region": region})
+    from dorylax.errors import RunError
     from dorylax.serverless.deploy import invoke
-    from dorylax.serverless.deploy.errors import DeployError
     from dorylax.serverless.deploy.image.context import Releases
     from dorylax.serverless.deploy.state import read_function, read_image_tags
 
     with reached(deployment) as (names, clients):
         function = read_function(names, clients)
         if function is None:
-            raise DeployError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
+            raise RunError(f"{names.name} is not deployed in {names.region}: run `dorylax aws deploy`")
         calls = invoke.invoke_test(names, clients, count)
         tags = read_image_tags(names, clients, function.digest) if function.digest else ()
     # Deployments of older releases have a tag; an image from another source has a digest.
@@ -173,7 +173,7 @@ def invoke_test(*, file: Path | None, name: str | None, region: str | None, coun
     theirs = next((found for found in map(Releases.of_image, addresses) if found is not None), None)
     here = Releases.here()
     if theirs is not None and theirs != here:
-        raise DeployError(
+        raise RunError(
             f"the function has dorylax {theirs.dorylax} and JAX {theirs.jax}, this machine {here.dorylax} and {here.jax}: "
             "run `dorylax aws deploy` again"
         )

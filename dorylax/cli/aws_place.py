@@ -53,7 +53,7 @@ def reached(deployment: Deployment) -> Iterator[Reached]:
     """Context with access to AWS, in which errors of AWS are raised in plain words.
 
     Raises:
-        DeployError: AWS is not accessible, or refuses a request.
+        RunError, InputError: AWS is not accessible, or refuses a request.
     """
     from dorylax.serverless.deploy.clients import Clients, in_plain_words
     from dorylax.serverless.deploy.names import Names
@@ -79,9 +79,9 @@ def looked_at(
         without_credentials: Whether to assume, with a warning, that no resources exist if AWS is not accessible.
 
     Raises:
-        DeployError: AWS is not accessible, or refuses a request.
+        RunError, InputError: AWS is not accessible, or refuses a request.
     """
-    from dorylax.serverless.deploy.errors import DeployError
+    from dorylax.errors import InputError
     from dorylax.serverless.deploy.found import Found
     from dorylax.serverless.deploy.names import Names
     from dorylax.serverless.deploy.state import read
@@ -89,8 +89,8 @@ def looked_at(
     with contextlib.ExitStack() as stack:
         try:
             names, clients = stack.enter_context(reached(deployment))
-        except DeployError as error:
-            if not (without_credentials and error.user_error):
+        except InputError as error:
+            if not without_credentials:
                 raise
             place = Place(Names(deployment.name, _NO_ACCOUNT, deployment.region or _region()), Found(), None)
             click.echo(f"warning: {error}; shown as if nothing were deployed", err=True)

@@ -21,7 +21,7 @@ from dorylax.experiments.sweep_file import one_setting
 from dorylax.graph.manifest import is_data_path
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
-from dorylax.store.durable import leftover_of
+from dorylax.store.durable import is_temporary
 from dorylax.store.folder_lock import LOCK
 from dorylax.terminal.failures import FAILED, INTERRUPTED, TERMINATED, CommandError
 from dorylax.terminal.files import OUTPUT_FOLDER
@@ -148,7 +148,7 @@ def _check_folder(folder: Path, resume: bool, checkpoints: str | None) -> bool:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"--out {folder} is a file, not a folder")
     entries = (
-        [one for one in folder.iterdir() if leftover_of(one) is None and one.name != LOCK] if folder.is_dir() else []
+        [one for one in folder.iterdir() if not is_temporary(one.name) and one.name != LOCK] if folder.is_dir() else []
     )
     # A run that ended before its first file leaves at most empty folders.
     ours = all(re.fullmatch(r"seed-[0-9]+", entry.name) for entry in entries)

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, final
 
 from dorylax.clock.duration import Duration
-from dorylax.errors import DorylaxError
 
 T = TypeVar("T")
-
-_NAMED = 12  # tasks that a DeadlockError's text names
 
 
 @final
@@ -38,17 +35,6 @@ class Request(NamedTuple, Generic[T]):
     seconds: Duration
     order: tuple[int, ...]
     effort: int | None = None
-
-
-@final
-class DeadlockError(DorylaxError, RuntimeError):
-    """Every task waits, and no event remains. Only the virtual clock detects this. `tasks` holds their sorted names."""
-
-    def __init__(self, tasks: Iterable[str]) -> None:
-        self.tasks = tuple(sorted(tasks))
-        more = len(self.tasks) - _NAMED
-        named = ", ".join(self.tasks[:_NAMED]) + (f" and {more} more" if more > 0 else "")
-        super().__init__(f"every task waits and no event is left on the virtual clock: {named}")
 
 
 class Workers(ABC):
@@ -168,7 +154,7 @@ class Clock(ABC):
             BaseException: An exception of `awaitable`.
             Exception: The first exception that ends a task made by `spawn`, immediately, even if another task awaits that
                 one; or one that asyncio would only have logged. `awaitable` is then cancelled.
-            DeadlockError: No event is left on the virtual clock.
+            RunError: No event is left on the virtual clock.
             RuntimeError: The clock is closed, or the caller is one of its tasks.
         """
 

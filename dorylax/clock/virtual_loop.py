@@ -16,9 +16,11 @@ from contextvars import Context
 from functools import partial
 from typing import Any, NoReturn, TypeVarTuple, final
 
-from dorylax.clock.base import DeadlockError
+from dorylax.errors import RunError
 
 Ts = TypeVarTuple("Ts")
+
+_NAMED = 12  # tasks that the text of a deadlock names
 
 
 @final
@@ -151,7 +153,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 self._deadlock()
 
     def _deadlock(self) -> NoReturn:
-        raise DeadlockError(task.get_name() for task in asyncio.all_tasks(self))
+        tasks = sorted(task.get_name() for task in asyncio.all_tasks(self))
+        more = f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else ""
+        raise RunError(f"every task waits and no event is left on the virtual clock: {', '.join(tasks[:_NAMED])}{more}")
 
 
 @final

@@ -1,4 +1,4 @@
-"""Whether a key exists and a value is right for it; each error is one line, in this project's words."""
+"""Checks of keys, and of each value alone; errors are one line, in this project's words."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from dorylax.settings.words import expected
 
 
 def flatten(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested or dotted keys → dotted keys, each known.
-
-    Raises:
-        ConfigError: an unknown section or key, a section that is none, or a key given in both ways.
-    """
+    """Return nested or dotted keys as dotted keys; raise ConfigError for an unknown key, or one that is given twice."""
     flat: dict[str, Any] = {}
     for key, value in mapping.items():
         for dotted, entry in _entries(key, value):
@@ -33,11 +29,7 @@ class Checked(dict[str, Any]):
 
 
 def checked(mapping: Mapping[str, Any]) -> Checked:
-    """Flatten and check keys and values, unless that is done.
-
-    Raises:
-        ConfigError: As for `flatten` and `check_value`.
-    """
+    """Flatten and check keys and values, unless they are checked already."""
     if isinstance(mapping, Checked):
         return mapping
     flat = Checked(flatten(mapping))
@@ -47,7 +39,7 @@ def checked(mapping: Mapping[str, Any]) -> Checked:
 
 
 def _entries(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The dotted keys of an entry, with their values."""
+    """Yield the dotted keys of an entry, with their values."""
     if key not in (*SECTIONS, OWN):
         yield key, value
         return
@@ -59,7 +51,7 @@ def _entries(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def unknown_key(key: object) -> ConfigError:
-    """The error for a key that does not exist."""
+    """Return the error for a key that does not exist."""
     text = str(key)
     section, dot, option = text.partition(".")
     if section in SECTIONS and dot:
@@ -75,11 +67,7 @@ def unknown_key(key: object) -> ConfigError:
 
 
 def check_value(key: str, value: Any) -> None:
-    """Check one value by itself: type, bounds, and known names.
-
-    Raises:
-        ConfigError: `train.epochs must be ≥ 1, got 0`.
-    """
+    """Check the type and bounds of one value; raise ConfigError: `train.epochs must be ≥ 1, got 0`."""
     section, _, option = key.partition(".")
     if isinstance(value, str) and CONTROL.search(value):
         raise ConfigError(f"{key} must have no control characters, got {shown(value)}", key)
@@ -90,7 +78,7 @@ def check_value(key: str, value: Any) -> None:
 
 
 def known(key: str, value: Any, names: Iterable[str]) -> str:
-    """`value` if it is one of `names`, else a ConfigError with the nearest."""
+    """Return `value` if it is one of `names`; otherwise raise ConfigError with the nearest."""
     if value not in (listed := list(names)):
         raise ConfigError(f"unknown {key} {shown(value)}: {did_you_mean(value, listed)}", key)
     return str(value)

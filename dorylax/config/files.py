@@ -42,12 +42,11 @@ def overrides_from_file(path: Path, *, trust: bool = False, overridden: Collecti
 
     Args:
         path: The file.
-        trust: Whether user code that a run's file names may run.
+        trust: Whether user code that a run's file names may run; without trust, such code raises InputError.
         overridden: Dotted keys that get other values.
 
     Raises:
         ConfigError: The file cannot be read, is not YAML, or holds a wrong key or value; names file and line.
-        InputError: A run wrote the file, it names user code, and is not trusted.
         OSError: The machine fails to read the file.
     """
     run = RunDirectory(path.parent)
@@ -68,11 +67,11 @@ def overrides_from_yaml(
     of_run: bool = False,
     files: Mapping[str, str] = MappingProxyType({}),
 ) -> Overrides:
-    """Read the text of a configuration file.
+    """Read the text of a configuration file, called `name` in errors; otherwise as `overrides_from_file`.
 
     Args:
         text: The YAML document.
-        name: Name of the document in errors.
+        name: Name of the document.
         trust: As in `overrides_from_file`.
         overridden: As in `overrides_from_file`.
         of_run: Whether a run wrote the document. A document with a schema number counts as a run's anyway.
@@ -101,11 +100,7 @@ def overrides_from_yaml(
 def overrides_from_mapping(
     document: strict_yaml.Document, mapping: dict[str, Any], inside: strict_yaml.Path = ()
 ) -> Checked:
-    """Return the checked values of a part of a document: of the mapping at the path `inside`.
-
-    Raises:
-        ConfigError: A key or value is wrong; names file and line.
-    """
+    """Return the checked values of the mapping at the path `inside` of a document; errors name file and line."""
     given = Checked()
     for key, entry in mapping.items():
         # One entry at a time, so that each error can have its line.

@@ -1,7 +1,7 @@
 """Recipes: settings that were chosen for a model on a graph, and the choice of a run's recipe.
 
 A run takes values that are not given from one recipe: that of its model and data set, or the one that it names. `tuned`
-lists the recipes of published searches. Published recipes of models stand beside the models (`dorylax.layers.registry`).
+lists the recipes of published searches. Published recipes of models are next to the models (`dorylax.layers.registry`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Recipe(NamedTuple):
     """Settings of a model on a graph.
 
     Attributes:
-        name: Name of the recipe for `train.recipe`; None for a user-defined model, which has no recipe.
+        name: Name of the recipe for `train.recipe`; None for a user-defined model, which lacks a recipe.
         settings: Dotted keys of the configuration, with their values.
         source: Origin of the settings.
         task: The task that changed some of them; None if none did.
@@ -100,13 +100,8 @@ def choose(
 def default(published: Mapping[str, Any], source: str, *, of_vertices: bool) -> Recipe:
     """Return the recipe for graphs without their own: a model's published settings with a few changes.
 
-    `benchmarks/defaults.py --choose` chose the changes; `benchmarks/defaults.py` shows them on other graphs.
-
-    Args:
-        published: Settings of the model's published recipe, dotted.
-        source: Their publication.
-        of_vertices: Whether the task predicts for vertices. For other tasks only features stay as they are: a row that
-            counts no words may well have the sum 0.
+    `benchmarks/defaults.py --choose` chose the changes; `benchmarks/defaults.py` shows them on other graphs. For tasks of
+    other examples than vertices, only features stay as they are: a row that counts no words may well have the sum 0.
     """
     changed = {**published, "data.row_normalise": False}
     if not of_vertices:

@@ -38,39 +38,20 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.errors import ConfigError
+from dorylax.settings.section import extra
 from dorylax.settings.strict_yaml import dump
 from dorylax.user_code.references import Arguments, is_reference, options_of
 from dorylax.user_code.trust import FolderCode
 
-# Options that a model's recipe leaves open. Values that a recipe gives come first.
-_MODEL_DEFAULTS: dict[str, Any] = {
-    "hidden_features": 16,
-    "num_layers": 2,
-    "dropout": 0.5,
-    "heads": 8,
-    "output_heads": 1,
-    "attention_dropout": 0.6,
-    "norm": "none",
-    "residual": False,
-    "jk": "none",
-    "aggregation": "mean",
-    "train_epsilon": False,
-    "share_weights": False,
-    "num_propagations": 10,
-    "alpha": 0.1,
-    "theta": 0.5,
-    "edge_dropout": 0.0,
-}
-_MODEL_OPTIONS = frozenset(name for name in ModelConfig.model_fields if name != "name")
+# Values of options that a model's recipe leaves open.
+_MODEL_DEFAULTS = {name: extra(field, "usual") for name, field in ModelConfig.options().items() if name != "name"}
 _OPTIMIZER_OPTIONS = frozenset(name for spec in OPTIMIZERS.values() for name in spec.options)
+_PLAIN = ("data", "task", "model", "optimizer", "train", "single")
+"""Sections of every run."""
 # Sections whose keys at their defaults are not part of a run's identity, so that new keys change no identity.
 _QUIET = ("single", "pipeline", "tensor")
-NO_IDENTITY = (
-    *("single.memory", "single.memory_limit", "single.scratch"),
-    *("data.verify", "pipeline.trace", "train.checkpoints", "train.recipe"),
-    *map(RayConfig.key, RayConfig.options()),
-)
-"""Keys of admission, place, traces and recipes, which do not change the trained model."""
+NO_IDENTITY = frozenset(key for key, field in KEYS.items() if extra(field, "external") or key.startswith("ray."))
+"""Keys that do not change the trained model."""
 
 
 class RunConfig(BaseModel):
@@ -115,19 +96,11 @@ class RunConfig(BaseModel):
         return tuple(name for name in (self.model.name, self.optimizer.name) if is_reference(name))
 
     def located(self, name: str) -> str:
-        """Return the reference to load a model or an optimizer by: the present place of code that a folder names.
-
-        Raises:
-            InputError: as `FolderCode.located`.
-        """
+        """Return the reference to load a model or an optimizer by: the present place of code that a folder names."""
         return name if self.code is None else self.code.located(name)
 
     def own_options(self) -> dict[str, dict[str, Any]]:
-        """Return the options of each of `references`, with their defaults.
-
-        Raises:
-            ConfigError, InputError: as `resolve`.
-        """
+        """Return the options of each of `references`, with their defaults."""
         model, optimizer = self.model.name, self.optimizer.name
         found = {model: _model(model, self.code).options, optimizer: _tuned(optimizer, self.code)}
         return {name: dict(found[name]) for name in self.references}
@@ -161,7 +134,7 @@ class RunConfig(BaseModel):
         values = {
             key: field.default
             for key, field in KEYS.items()
-            if field.default is not None and not key.startswith(("pipeline.", "tensor.", "ray."))
+            if field.default is not None and key.partition(".")[0] in _PLAIN
         }
         name = given.get("model.name", values["model.name"])
         found = _model(name, code)
@@ -179,7 +152,7 @@ class RunConfig(BaseModel):
 
         for key in given:
             section, _, option = key.partition(".")
-            if (section == "model" and option in _MODEL_OPTIONS - used.keys()) or (
+            if (section == "model" and option in _MODEL_DEFAULTS.keys() - used.keys()) or (
                 is_own(key) and not is_reference(name)
             ):
                 raise ConfigError(f"{key} is not an option of model {name}, whose options are {_listed(used)}", key)
@@ -192,13 +165,9 @@ class RunConfig(BaseModel):
         values["train.recipe"] = recipe.name
         if values.get("optimizer.schedule") is not None and values.get("optimizer.schedule_epochs") is None:
             values["optimizer.schedule_epochs"] = values["train.epochs"]
+        plain: dict[str, Any] = {name: SECTIONS[name](**_section(name, values)) for name in _PLAIN}
         config = cls(
-            data=DataConfig(**_section("data", values)),
-            task=TaskConfig(**_section("task", values)),
-            model=ModelConfig(**_section("model", values)),
-            optimizer=OptimizerConfig(**_section("optimizer", values)),
-            train=TrainConfig(**_section("train", values)),
-            single=SingleConfig(**_section("single", values)),
+            **plain,
             pipeline=_pipeline(values),
             code=code if code is not None and any(map(code.names, filter(is_reference, (name, optimizer)))) else None,
         )
@@ -253,9 +222,9 @@ class RunConfig(BaseModel):
     def key(self) -> str:
         """Return the identity of the run: 12 hex digits of the SHA-256 of the canonical JSON.
 
-        It excludes null values, and values of `single`, `pipeline` and `tensor` at their defaults, so that new keys change
-        no identity; `pipeline.mode` shows that there is a pipeline. It also excludes `NO_IDENTITY`. Of
-        `tensor.placement` it excludes "functions", the only placement there was at first, and all where there are none.
+        It excludes null values, `NO_IDENTITY`, and values of `single`, `pipeline` and `tensor` at their defaults, so that
+        new keys change no identity; `pipeline.mode` shows that there is a pipeline. It excludes `tensor.placement` if that
+        is "functions", the first placement, or without effect.
         """
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:12]
 
@@ -283,7 +252,7 @@ def _model(name: Any, code: FolderCode | None) -> _OfModel:
     # By name at run time: importing the layers imports Flax, and they stand above plain data such as this.
     models: Mapping[str, Any] = import_module("dorylax.layers.registry").MODELS
     spec = models[known("model.name", name, models)]
-    used = {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_OPTIONS}
+    used = {option: _MODEL_DEFAULTS[option] for option in spec.options & _MODEL_DEFAULTS.keys()}
     return _OfModel(used, spec.recipe, spec.source)
 
 
@@ -308,14 +277,7 @@ def _tuned(name: Any, code: FolderCode | None) -> Mapping[str, Any]:
 
 
 def _check_arguments(name: str, given: Collection[str], options: Mapping[str, Any], code: FolderCode | None) -> None:
-    """Refuse unknown arguments of a user-defined model, and a model with a missing argument.
-
-    Args:
-        name: The reference.
-        given: Names of `model.options`.
-        options: Options of configurations that it takes.
-        code: The folder that names the model, if one does.
-    """
+    """Refuse unknown arguments of a user-defined model (`model.options` in `given`), and a model with a missing argument."""
     if code is not None and code.options is not None and code.names(name):
         return  # the folder's code is not executed
     found = Arguments.of(name if code is None else code.located(name))

@@ -22,7 +22,7 @@ from dorylax.runs.metric import ACCURACIES, MetricName
 from dorylax.serverless.config import TensorConfig
 from dorylax.settings.byte_sizes import parse_bytes
 from dorylax.settings.errors import ConfigError, shown
-from dorylax.settings.section import Count, Fraction, PathText, Positive, Section, Seed, Text
+from dorylax.settings.section import CONTINUABLE, EXTERNAL, Count, Fraction, PathText, Positive, Section, Seed, Text
 from dorylax.store.base import parse_place as parse
 
 Order = Literal["auto", "given", "community"]
@@ -54,11 +54,18 @@ class DataConfig(Section):
     split: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="which split, from 0, where masks are `[V, K]` or `[K, V]`"
     )
-    verify: bool = Field(default=True, description="compare the arrays of a folder with their checksums")
+    verify: bool = Field(
+        default=True, description="compare the arrays of a folder with their checksums", json_schema_extra=EXTERNAL
+    )
 
 
 OWN = "model.options"
 """Section of the arguments of a user-defined model, by the names that its class has for them."""
+
+
+def _option(usual: Any, description: str) -> Any:
+    """Return the field of an option that is None unless the model uses it; a recipe may override its usual value."""
+    return Field(default=None, description=description, json_schema_extra={"usual": usual})
 
 
 class ModelConfig(Section):
@@ -75,42 +82,34 @@ class ModelConfig(Section):
         description="which model: one of those below, or yours as `FILE.py:CLASS` or `MODULE:CLASS`, with its arguments as "
         "`model.options.NAME`",
     )
-    hidden_features: Count | None = Field(
-        default=None, description="width of the hidden layers, per head where there are heads"
+    hidden_features: Count | None = _option(16, "width of the hidden layers, per head where there are heads")
+    num_layers: Count | None = _option(
+        2, "number of layers, the output layer included unless `jk` adds one; for gcnii, its convolutions"
     )
-    num_layers: Count | None = Field(
-        default=None,
-        description="number of layers, the output layer included unless `jk` adds one; for gcnii, its convolutions",
+    dropout: Fraction | None = _option(0.5, "probability that an input of a layer is dropped in training")
+    heads: Count | None = _option(8, "attention heads of the hidden layers")
+    output_heads: Count | None = _option(1, "attention heads of the output layer, averaged")
+    attention_dropout: Fraction | None = _option(
+        0.6, "probability that an attention coefficient is dropped in training"
     )
-    dropout: Fraction | None = Field(
-        default=None, description="probability that an input of a layer is dropped in training"
+    norm: Literal["none", "layer", "rms", "batch", "graph", "pair"] | None = _option(
+        "none", "normalisation after each hidden layer"
     )
-    heads: Count | None = Field(default=None, description="attention heads of the hidden layers")
-    output_heads: Count | None = Field(default=None, description="attention heads of the output layer, averaged")
-    attention_dropout: Fraction | None = Field(
-        default=None, description="probability that an attention coefficient is dropped in training"
+    residual: bool | None = _option(False, "add a layer's input to its output")
+    jk: Literal["none", "concat", "max"] | None = _option(
+        "none", "jumping knowledge: how the rows of all layers are combined for a linear output layer"
     )
-    norm: Literal["none", "layer", "rms", "batch", "graph", "pair"] | None = Field(
-        default=None, description="normalisation after each hidden layer"
+    aggregation: Literal["mean", "sum", "max"] | None = _option("mean", "how neighbours are aggregated")
+    train_epsilon: bool | None = _option(False, "learn the weight of a vertex's own features, from 0")
+    share_weights: bool | None = _option(
+        False, "share one matrix between both ends of an edge (gatv2), or a layer's rows and the first rows (gcnii)"
     )
-    residual: bool | None = Field(default=None, description="add a layer's input to its output")
-    jk: Literal["none", "concat", "max"] | None = Field(
-        default=None, description="jumping knowledge: how the rows of all layers are combined for a linear output layer"
+    num_propagations: Count | None = _option(10, "number of propagation steps")
+    alpha: Annotated[float, Field(ge=0, le=1)] | None = _option(
+        0.1, "share of a vertex's first rows in each propagation"
     )
-    aggregation: Literal["mean", "sum", "max"] | None = Field(default=None, description="how neighbours are aggregated")
-    train_epsilon: bool | None = Field(default=None, description="learn the weight of a vertex's own features, from 0")
-    share_weights: bool | None = Field(
-        default=None,
-        description="share one matrix between both ends of an edge (gatv2), or a layer's rows and the first rows (gcnii)",
-    )
-    num_propagations: Count | None = Field(default=None, description="number of propagation steps")
-    alpha: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        default=None, description="share of a vertex's first rows in each propagation"
-    )
-    theta: Positive | None = Field(default=None, description="strength of the matrices, log(theta/l + 1) in layer l")
-    edge_dropout: Fraction | None = Field(
-        default=None, description="probability that an edge is dropped from a propagation in training"
-    )
+    theta: Positive | None = _option(0.5, "strength of the matrices, log(theta/l + 1) in layer l")
+    edge_dropout: Fraction | None = _option(0.0, "probability that an edge is dropped from a propagation in training")
 
     @property
     def own(self) -> dict[str, Any]:
@@ -149,7 +148,9 @@ class TrainConfig(Section):
 
     section: ClassVar[str] = "train"
 
-    epochs: Count = Field(default=200, description="number of passes over the graph, one update each")
+    epochs: Count = Field(
+        default=200, description="number of passes over the graph, one update each", json_schema_extra=CONTINUABLE
+    )
     seed: Seed = Field(default=0, description="seed of the initial parameters and of dropout")
     eval_every: Count = Field(default=1, description="epochs between evaluations")
     loss: Literal["cross_entropy", "mse", "mae", "huber", "binary_cross_entropy"] | None = Field(
@@ -163,27 +164,36 @@ class TrainConfig(Section):
         "classes, roc_auc for links, and the loss for targets",
     )
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        default=None, description="stop when validation accuracy reaches this; null: never"
+        default=None,
+        description="stop when validation accuracy reaches this; null: never",
+        json_schema_extra=CONTINUABLE,
     )
     target: float | None = Field(
         default=None,
         description="stop when the metric on the validation vertices is this good, be that higher or lower; null: never",
+        json_schema_extra=CONTINUABLE,
     )
     patience: Count | None = Field(
-        default=None, description="stop after this many epochs without a better validation metric; null: never"
+        default=None,
+        description="stop after this many epochs without a better validation metric; null: never",
+        json_schema_extra=CONTINUABLE,
     )
     checkpoint_every: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="epochs between checkpoints; 0: only when interrupted and at the end"
+        default=0,
+        description="epochs between checkpoints; 0: only when interrupted and at the end",
+        json_schema_extra=CONTINUABLE,
     )
     checkpoints: Annotated[Text, AfterValidator(_place)] | None = Field(
         default=None,
         description="where checkpoints go: a path or s3://bucket/prefix, there each run into a folder of its own; null: "
         "into the run directory",
+        json_schema_extra=EXTERNAL,
     )
     recipe: Text | None = Field(
         default=None,
         description="where values that are not given come from: default, published or tuned, or published/DATA or "
         "tuned/DATA, of another data set; null: published where it is the data set's, else default",
+        json_schema_extra=EXTERNAL,
     )
 
     @model_validator(mode="after")
@@ -234,6 +244,7 @@ class SingleConfig(Section):
         default="auto",
         description="order of vertices in memory: as given, or by community, which gathers faster when rows do not fit "
         "in cache; auto: see below",
+        json_schema_extra=CONTINUABLE,
     )
     gathered: Gathered = Field(
         default="float32",
@@ -245,16 +256,19 @@ class SingleConfig(Section):
         description="what to do when a run will need more memory than there is: check: stream its data from disk, or "
         "refuse it before it begins; stream: do so even where it fits, for the same bits whatever memory there is; "
         "ignore: try",
+        json_schema_extra=EXTERNAL,
     )
     memory_limit: Annotated[Text, AfterValidator(_amount)] | None = Field(
         default=None,
         description="memory that a run may use, as 8GiB or 500MiB; null: what the machine or its control group has. A run "
         "that does not fit streams its data from disk",
+        json_schema_extra=EXTERNAL,
     )
     scratch: PathText | None = Field(
         default=None,
         description="folder for the files of a run that streams; null: the run directory, or else the system's temporary "
         "folder",
+        json_schema_extra=EXTERNAL,
     )
 
     @property

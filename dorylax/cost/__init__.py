@@ -3,7 +3,6 @@
 from dorylax.cost.bill import Bill, Calls
 from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
 from dorylax.cost.cluster_file import find_cluster
-from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Gpu, Instance
 from dorylax.cost.machines import Machines
@@ -17,7 +16,6 @@ __all__ = [
     "Bill",
     "Calls",
     "Cluster",
-    "ClusterError",
     "Function",
     "Gpu",
     "Instance",

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, final
 
-from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.bounds import check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
 from dorylax.cost.measured import Measured
 from dorylax.cost.one_machine import OneMachine
 from dorylax.cost.variation import Variation
+from dorylax.settings.errors import ConfigError
 
 _MEGABIT = 1e6 / 8  # bytes
 
@@ -37,7 +38,7 @@ class Cluster:
             contention.
 
     Raises:
-        ClusterError: A value is out of range.
+        ConfigError: A value is out of range.
     """
 
     name: str
@@ -55,7 +56,7 @@ class Cluster:
         check_bounds(self, 0.0, "functions")
         check_bounds(self, 0.0, "latency", above=True)
         if self.one_machine is not None and (self.measured is None or not self.contention):
-            raise ClusterError("one_machine", "needs contention and a machine that was measured")
+            raise ConfigError.of("one_machine", "needs contention and a machine that was measured")
 
     @property
     def ships(self) -> bool:

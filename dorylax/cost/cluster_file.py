@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dorylax.cost.cluster import DEFAULT_CLUSTER, Cluster, clusters
-from dorylax.cost.errors import ClusterError
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Gpu, Instance
 from dorylax.cost.measured import read_measured
@@ -36,7 +35,7 @@ def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
     Names that end in `.yaml` or `.yml`, or contain a folder, are files.
 
     Raises:
-        ClusterError: There is no such cluster, or the file is unreadable or wrong; names file, line and key.
+        ConfigError: There is no such cluster, or the file is unreadable or wrong; names file, line and key.
         OSError: The machine fails to read the file.
     """
     given = os.fspath(name_or_path)
@@ -44,21 +43,16 @@ def find_cluster(name_or_path: str | os.PathLike[str]) -> Cluster:
         return known[given]
     if Path(given).suffix in (".yaml", ".yml") or Path(given).name != given:
         return _read(Path(given))
-    raise ClusterError(
-        "", f"unknown cluster {given!r}: {did_you_mean(given, known)} (or give the path of a .yaml file)"
-    )
+    raise ConfigError(f"unknown cluster {given!r}: {did_you_mean(given, known)} (or give the path of a .yaml file)")
 
 
 def _read(path: Path) -> Cluster:
-    try:
-        document = strict_yaml.parse(read_text(path), path.name)
-    except ConfigError as error:
-        raise ClusterError("", str(error)) from None
+    document = strict_yaml.parse(read_text(path), path.name)
     try:
         return _cluster(document.value)
-    except ClusterError as error:
+    except ConfigError as error:
         place = [int(part) if part.isdecimal() else part for part in error.key.split(".")]
-        raise ClusterError(error.key, error.problem, document.where(*place)) from None
+        raise error.at(document.where(*place)) from None
 
 
 def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
@@ -70,7 +64,7 @@ def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
             name replaces it by the known type of that name.
 
     Raises:
-        ClusterError: A key is unknown, or a value has the wrong type or is out of range.
+        ConfigError: A key is unknown, or a value has the wrong type or is out of range.
     """
     nested: dict[str, Any] = {}
     for key, value in changes.items():
@@ -79,9 +73,9 @@ def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
         for section in sections:
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
-                raise ClusterError(key, "is given with what it is a part of: leave one of them out")
+                raise ConfigError.of(key, "is given with what it is a part of: leave one of them out")
         if last in place:
-            raise ClusterError(key, "is given with one of its parts: leave one of them out")
+            raise ConfigError.of(key, "is given with one of its parts: leave one of them out")
         place[last] = value
     return _based(cluster, nested, named=False)
 
@@ -89,7 +83,7 @@ def changed(cluster: Cluster, changes: Mapping[str, Any]) -> Cluster:
 def _cluster(value: Any) -> Cluster:
     values = _mapping(value, (), Cluster)
     if "name" not in values:
-        raise ClusterError("name", "is missing: say what the cluster is called")
+        raise ConfigError.of("name", "is missing: say what the cluster is called")
     return _based(DEFAULT_CLUSTER, values, named=True)
 
 
@@ -111,7 +105,7 @@ def _instance(value: Any, where: Where, base: Instance | None) -> Instance:
     """A known type of server by its name, one with other values, or one described in full; `base` if it has no name."""
     if isinstance(value, str):
         if value not in INSTANCES:
-            raise ClusterError(".".join(where), f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
+            raise ConfigError.of(".".join(where), f"must be {', '.join(INSTANCES)} or a description, got {value!r}")
         return INSTANCES[value]
     values = _mapping(value, where, Instance)
     known = INSTANCES.get(values["name"]) if "name" in values else base
@@ -122,7 +116,7 @@ def _instance(value: Any, where: Where, base: Instance | None) -> Instance:
     for field in dataclasses.fields(Instance):
         if field.name not in values and field.name not in _OPTIONAL:
             hint = f"name a known type ({', '.join(INSTANCES)}) or give every key"
-            raise ClusterError(".".join((*where, field.name)), f"is missing: {hint}")
+            raise ConfigError.of(".".join((*where, field.name)), f"is missing: {hint}")
     unshared = {field.name: field.default for field in dataclasses.fields(Instance) if field.name in _UNSHARED}
     return _filled(DEFAULT_CLUSTER.graph_server, unshared | values, where)
 
@@ -134,11 +128,11 @@ def _gpu(value: Any, where: Where, base: Gpu | None) -> Gpu:
         return _filled(base, values, where)
     for field in dataclasses.fields(Gpu):
         if field.name not in values:
-            raise ClusterError(".".join((*where, field.name)), "is missing: give every key of a GPU")
+            raise ConfigError.of(".".join((*where, field.name)), "is missing: give every key of a GPU")
     try:
         return Gpu(**values)
-    except ClusterError as error:
-        raise ClusterError(".".join((*where, error.key)), error.problem) from None
+    except ConfigError as error:
+        raise ConfigError.of(".".join((*where, error.key)), error.problem) from None
 
 
 def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:
@@ -150,18 +144,18 @@ def _filled(base: Part, values: dict[str, Any], where: Where) -> Part:
         values["variation"] = _filled(variation, given, inside)
     try:
         return dataclasses.replace(base, **values)
-    except ClusterError as error:
-        raise ClusterError(".".join((*where, error.key)), error.problem) from None
+    except ConfigError as error:
+        raise ConfigError.of(".".join((*where, error.key)), error.problem) from None
 
 
 def _mapping(value: Any, where: Where, kind: type[Part]) -> dict[str, Any]:
     """The entries of a section: each key known, each value of its type."""
     types = {field.name: str(field.type) for field in dataclasses.fields(kind) if field.name not in _UNWRITTEN}
     if not isinstance(value, dict):
-        raise ClusterError(".".join(where), f"must hold keys such as {next(iter(types))}, got {value!r}")
+        raise ConfigError.of(".".join(where), f"must hold keys such as {next(iter(types))}, got {value!r}")
     for key in value:
         if key not in types:
-            raise ClusterError(".".join((*where, key)), f"is not a key of a cluster: {did_you_mean(key, types)}")
+            raise ConfigError.of(".".join((*where, key)), f"is not a key of a cluster: {did_you_mean(key, types)}")
     return {key: _typed(entry, types[key], (*where, key)) for key, entry in value.items()}
 
 
@@ -170,5 +164,5 @@ def _typed(value: Any, kind: str, where: Where) -> Any:
     if kind == "float" and type(value) is int:
         return float(value)
     if kind in _TYPES and type(value).__name__ != kind:
-        raise ClusterError(".".join(where), f"must be {_TYPES[kind]}, got {value!r}")
+        raise ConfigError.of(".".join(where), f"must be {_TYPES[kind]}, got {value!r}")
     return value

@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.bounds import check_bounds
 from dorylax.cost.variation import Variation
+from dorylax.settings.errors import ConfigError
 
 FULL_CPU_MB = 1769
 """Memory with which a function has one virtual CPU; its share is proportional (AWS's documentation, July 2026)."""
@@ -35,7 +36,7 @@ class Function:
         cold_start, keep_warm: With contention: seconds until a new function can work, and that an idle one is kept.
 
     Raises:
-        ClusterError: A value is out of range.
+        ConfigError: A value is out of range.
     """
 
     memory_mb: int
@@ -53,7 +54,7 @@ class Function:
     def __post_init__(self) -> None:
         least, most = _MEMORY_MB
         if not least <= self.memory_mb <= most:
-            raise ClusterError("memory_mb", f"must be in {least} … {most}, got {self.memory_mb}")
+            raise ConfigError.of("memory_mb", f"must be in {least} … {most}, got {self.memory_mb}")
         check_bounds(self, 0.0, "flops", "network_bandwidth", "overhead", "lone_bandwidth", above=True)
         check_bounds(
             self, 0.0, "price_per_gb_second", "price_per_million_requests", "crowding", "cold_start", "keep_warm"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.bounds import check_bounds
 from dorylax.cost.variation import Variation
+from dorylax.settings.errors import ConfigError
 
 _GIGABIT = 1e9 / 8  # bytes
 
@@ -39,7 +40,7 @@ class Gpu:
         launch: Seconds of each task that are not its arithmetic.
 
     Raises:
-        ClusterError: A value is out of range.
+        ConfigError: A value is out of range.
     """
 
     memory: float
@@ -96,7 +97,7 @@ class Instance:
         row_latency: Least seconds for each row that a thread reads along an edge; 0: only its bytes count.
 
     Raises:
-        ClusterError: A value is out of range.
+        ConfigError: A value is out of range.
     """
 
     name: str
@@ -119,7 +120,7 @@ class Instance:
         check_bounds(self, 0.0, "flops", "memory_bandwidth", "network_bandwidth", "overhead", above=True)
         check_bounds(self, 0.0, "price", "total_memory_bandwidth", "memory", "row_latency")
         if self.threads_per_core not in (1, 2):
-            raise ClusterError("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
+            raise ConfigError.of("threads_per_core", f"must be 1 or 2, got {self.threads_per_core}")
 
     @property
     def tasks(self) -> int:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, final
 
-from dorylax.cost.errors import ClusterError, check_bounds
+from dorylax.cost.bounds import check_bounds
 from dorylax.near_matches import did_you_mean
+from dorylax.settings.errors import ConfigError
 from dorylax.settings.words import TYPE_WORDS
 
 VERSION = 3
@@ -62,7 +63,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
 @final
 @dataclass(frozen=True)
 class Measurement:
-    """The median and quartiles (> 0) of repeats (≥ 1); a ClusterError is raised if they are not in order.
+    """The median and quartiles (> 0) of repeats (≥ 1); a ConfigError is raised if they are not in order.
 
     Attributes:
         kind: Name in `KINDS`, which gives the unit.
@@ -112,7 +113,7 @@ class Measured:
         results: The measurements, in the order of `KINDS`.
 
     Raises:
-        ClusterError: A value is out of range.
+        ConfigError: A value is out of range.
     """
 
     date: str
@@ -126,7 +127,7 @@ class Measured:
     def __post_init__(self) -> None:
         check_bounds(self, 1.0, "cores", "threads_per_core")
         if self.others is not None and not 0 <= self.others <= 1:
-            raise ClusterError("others", f"must be in 0 … 1, got {self.others}")
+            raise ConfigError.of("others", f"must be in 0 … 1, got {self.others}")
 
     def of(self, kind: str) -> list[Measurement]:
         """All measurements of a kind."""
@@ -153,13 +154,13 @@ def read_measured(value: Any, key: str) -> Measured:
     """Read the section of a file.
 
     Raises:
-        ClusterError: A key is unknown or missing, a value is wrong, or the section has another version; names the key,
+        ConfigError: A key is unknown or missing, a value is wrong, or the section has another version; names the key,
             which begins with `key`.
     """
     known = ["version", *_FACTS, "others", *KINDS]
     version = value.get("version") if isinstance(value, dict) else VERSION
     if version != VERSION or type(version) is not int:
-        raise ClusterError(
+        raise ConfigError.of(
             f"{key}.version", f"must be {VERSION}, got {version!r}: measure again with `dorylax calibrate`"
         )
     entries = _mapping(value, key, known, "what is measured")
@@ -169,7 +170,7 @@ def read_measured(value: Any, key: str) -> Measured:
     for kind, spec in KINDS.items():
         given = entries.get(kind, [])
         if not isinstance(given, list):
-            raise ClusterError(f"{key}.{kind}", f"must be a list of measurements, got {given!r}")
+            raise ConfigError.of(f"{key}.{kind}", f"must be a list of measurements, got {given!r}")
         for number, one in enumerate(given):
             where = f"{key}.{kind}.{number}"
             entry = _mapping(one, where, [*spec.at, *_VALUES], f"a {kind}")
@@ -182,26 +183,26 @@ def read_measured(value: Any, key: str) -> Measured:
 def _made(where: str, of: type[_Made], /, **values: Any) -> _Made:
     try:
         return of(**values)
-    except ClusterError as error:
-        raise ClusterError(f"{where}.{error.key}", error.problem) from None
+    except ConfigError as error:
+        raise ConfigError.of(f"{where}.{error.key}", error.problem) from None
 
 
 def _mapping(value: Any, key: str, known: Sequence[str], owner: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ClusterError(key, f"must hold keys, as `dorylax calibrate` writes them, got {value!r}")
+        raise ConfigError.of(key, f"must hold keys, as `dorylax calibrate` writes them, got {value!r}")
     for name in value:
         if name not in known:
-            raise ClusterError(f"{key}.{name}", f"is not a key of {owner}: {did_you_mean(name, known)}")
+            raise ConfigError.of(f"{key}.{name}", f"is not a key of {owner}: {did_you_mean(name, known)}")
     return value
 
 
 def _typed(entries: Mapping[str, Any], name: str, kind: type, key: str, *, or_null: bool = False) -> Any:
     words = TYPE_WORDS[kind] + (" or null" if or_null else "")
     if name not in entries:
-        raise ClusterError(f"{key}.{name}", f"is missing: expected {words}")
+        raise ConfigError.of(f"{key}.{name}", f"is missing: expected {words}")
     value = entries[name]
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise ClusterError(f"{key}.{name}", f"must be {words}, got {value!r}")
+        raise ConfigError.of(f"{key}.{name}", f"must be {words}, got {value!r}")
     return value

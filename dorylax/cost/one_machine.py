@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import final
 
 from dorylax.clock.sharing import Speeds
-from dorylax.cost.errors import check_bounds
+from dorylax.cost.bounds import check_bounds
 from dorylax.cost.instance import Instance
 
 PASSING, READING, TENSOR = range(3)
@@ -30,7 +30,7 @@ class OneMachine:
         link_bandwidth: Bytes per second of a worker's link in both directions together; 0 for no limit.
 
     Raises:
-        ClusterError: A value is out of range.
+        ConfigError: A value is out of range.
     """
 
     tensor_threads: int

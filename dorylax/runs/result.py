@@ -157,11 +157,9 @@ def improves(record: EpochRecord, best: EpochRecord | None) -> bool:
 
 
 def best_epoch(history: Sequence[EpochRecord]) -> int | None:
-    """Return the epoch that judges the run.
+    """Return the earliest epoch of the best validation score; None before any evaluation.
 
-    Returns:
-        The earliest epoch of the best validation score; for an empty validation mask, the last evaluated epoch; None before
-        any evaluation.
+    For an empty validation mask, return the last evaluated epoch.
     """
     best: EpochRecord | None = None
     for record in history:
@@ -173,8 +171,7 @@ def best_epoch(history: Sequence[EpochRecord]) -> int | None:
 def still_falling(losses: Sequence[float]) -> bool:
     """Whether the training loss fell by 3 % of its whole fall or more from the second last tenth to the last.
 
-    Args:
-        losses: Losses by epoch. Fewer than 20 are too few to tell: False.
+    Fewer than 20 losses are too few to decide: False.
     """
     if len(losses) < 2 * _TENTHS:
         return False
@@ -193,7 +190,7 @@ class TrainResult:
         history: One record per epoch, from epoch 0 even if the run was resumed.
         params: Parameters after `best_epoch`, a nested dict of NumPy arrays (used by `Trainer.predict`); the last ones if no
             epoch was evaluated.
-        last_params: Parameters after the last epoch, likewise.
+        last_params: Parameters after the last epoch, in the same form.
         best_epoch: See `best_epoch` in this module.
         stopped: Reason of the end: all "epochs" done, the "target" reached, "patience" exhausted, a "signal" (SIGTERM), or
             "diverged" (only inside a `TrainingError`).
@@ -203,7 +200,7 @@ class TrainResult:
         first_epoch: First epoch of this process; 0 unless resumed.
         passes: Passes of the optimised program; None for plain `jax.value_and_grad`.
         pipeline: Mode, staleness, servers, intervals and counters of the pipeline; None without a pipeline.
-        state: The model's state besides parameters (running statistics) after `best_epoch`; for a Linen module the other
+        state: The model's state without parameters (running statistics) after `best_epoch`; for a Linen module the other
             collections: `module.apply({"params": result.params, **result.state}, …)`.
         trained: `dorylax.trainer.trained.TrainedModel` of `params` and `state`; None if only numbers are known.
     """
@@ -236,7 +233,7 @@ class TrainResult:
         Args:
             graph: A `dorylax.Graph` with V vertices.
             x: Features `[V, F]`, prepared as in training (`Dataset.row_normalised`, say).
-            inputs: Further inputs of the model, by name; inputs per edge may come with the graph.
+            inputs: Further inputs of the model; inputs per edge may come with the graph.
 
         Returns:
             NumPy arrays, floating ones as float32; row i belongs to row i of the graph.
@@ -247,21 +244,15 @@ class TrainResult:
         return self._there.predict(graph, x, **inputs)
 
     def intermediates(self, graph: Any, x: Any, **inputs: Any) -> dict[str, Any]:
-        """Return the outputs of the model's layers in such a pass: hidden rows, attention coefficients.
-
-        Args:
-            graph: As for `predict`.
-            x: As for `predict`.
-            inputs: As for `predict`.
+        """Return the outputs of the model's layers for the arguments of `predict`: hidden rows, attention coefficients.
 
         Returns:
-            Arrays by name, sorted. `convs.0` is the output of `model.convs[0]`, `output` that of the model, and
+            Name → array, sorted. `convs.0` is the output of `model.convs[0]`, `output` that of the model, and
             `convs.0.attention` a value that the layer sowed (`nnx.Intermediate`). Several of a name are numbered,
             `skeleton.hidden.0`. Rows are vertices or edges in the order of the graph and its edge ids.
 
         Raises:
-            ValueError: As for `predict`.
-            TypeError: The model is a function, which has no layers.
+            TypeError: The model is a function without layers.
         """
         found: dict[str, Any] = self._there.intermediates(graph, x, **inputs)
         return found
@@ -272,9 +263,6 @@ class TrainResult:
         `python FILE INPUT.npz OUTPUT` runs the file; so does `runpy.run_path(FILE)["Model"]()` in Python, called as
         `(edge_index [2, E], x [V, F])`. The output equals that of `predict`, to rounding. The file row-normalises features
         if the configuration did so in training.
-
-        Args:
-            path: Path of the file.
 
         Raises:
             InputError: The model depends on the numbers of vertices and edges, or computes in 64 bits.
@@ -368,9 +356,8 @@ class TrainResult:
 
     def summary(self) -> dict[str, Any]:
         """Return the results as plain values: the fields of summary.json (docs/run-directory.md) without the seed."""
-        losses = {"val_loss": self.val_loss, "test_loss": self.test_loss} if self.metric == "loss" else {}
-        other = self.metric not in (*ACCURACIES, "loss")
-        scores = {"val_score": self.val_score, "test_score": self.test_score} if other else {}
+        kind = "loss" if self.metric == "loss" else None if self.metric in ACCURACIES else "score"
+        other = {name: getattr(self, name) for name in (f"val_{kind}", f"test_{kind}")} if kind else {}
         return {
             "stopped": self.stopped,
             "epochs": len(self.history),
@@ -378,8 +365,7 @@ class TrainResult:
             "best_epoch": self.best_epoch,
             "val_accuracy": self.val_accuracy,
             "test_accuracy": self.test_accuracy,
-            **losses,
-            **scores,
+            **other,
             "final_loss": self.final_loss,
             "still_falling": self.still_falling,
             "seconds_per_epoch": self.seconds_per_epoch,

@@ -1,4 +1,4 @@
-"""Records of the servers of a pipeline, one per server and epoch; `dorylax.store.servers` keeps them in a file."""
+"""Records of the servers of a pipeline: their work in each epoch (servers.jsonl), and lost servers (summary.json)."""
 
 from __future__ import annotations
 
@@ -89,6 +89,30 @@ class ParameterServerMetrics:
 
 
 ServerMetrics = GraphServerMetrics | ParameterServerMetrics
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Loss:
+    """Servers in other processes that were lost together, or during the recovery from a loss.
+
+    Attributes:
+        generation: Number of losses so far, this one included.
+        servers: Servers of the lost processes: "graph server 1", say.
+        causes: Reasons why these processes count as lost, each once.
+        epoch: First epoch trained afterwards.
+        repeats: Whether that epoch had begun before the loss.
+        wasted_seconds: Time from the end of the previous epoch to the detection of the loss; 0 without repetition.
+        recovery_seconds: Time from the detection until all servers were replaced.
+    """
+
+    generation: int
+    servers: list[str]
+    causes: list[str]
+    epoch: int
+    repeats: bool
+    wasted_seconds: float
+    recovery_seconds: float
 
 
 def to_dict(one: ServerMetrics) -> dict[str, Any]:

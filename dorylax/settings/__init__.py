@@ -1,1 +1,1 @@
-"""What all settings are made of: frozen models that check themselves, their words in errors, strict YAML."""
+"""The base of all settings: frozen models that check themselves, words for their errors, and strict YAML."""

@@ -14,11 +14,7 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([a-z]*)", re.I)
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of an amount.
-
-    Raises:
-        ValueError: it is none; says what one looks like.
-    """
+    """Return the number of bytes; raise ValueError for a text that is no amount."""
     found = _SIZE.fullmatch(text.strip())
     if found is None or found[2].lower() not in _UNITS:
         raise ValueError(f"expected an amount of memory such as 4GiB, 500MB or 1073741824 (bytes), got {text!r}")

@@ -34,7 +34,12 @@ if TYPE_CHECKING:
     PathText = str | os.PathLike[str]
 else:
     PathText = Annotated[str, BeforeValidator(_path_text), Field(min_length=1)]
-"""The path of a file or a folder; it becomes text."""
+"""The path of a file or a folder, converted to text."""
+
+CONTINUABLE: dict[str, Any] = {"continuable": True}
+"""`json_schema_extra` of a setting that affects no finished epoch, so that a continued run may change it."""
+EXTERNAL: dict[str, Any] = {**CONTINUABLE, "external": True}
+"""`json_schema_extra` of a setting that does not change the trained model: admission, place, traces, and recipes."""
 
 _STRICT: ConfigDict = {"strict": True, "allow_inf_nan": False}
 S = TypeVar("S", bound="Section")
@@ -44,8 +49,7 @@ class Section(BaseModel):
     """Base class of sections: frozen, without unknown keys, silent conversions ("1" is not 1), NaN or infinity.
 
     Subclasses give each setting a type with its bounds, a default and a description, from which errors, `help` and
-    docs/configuration.md follow, and check settings against each other in a validator (mode "after") that raises
-    ConfigError.
+    docs/configuration.md follow. A validator (mode "after") that raises ConfigError checks settings against each other.
 
     Raises:
         ConfigError: An unknown key, a wrong value, or values that exclude each other; names the dotted key.
@@ -63,7 +67,7 @@ class Section(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
-        """Lists the settings in the class's docstring."""
+        """List the settings in the class's docstring."""
         super().__pydantic_init_subclass__(**options)
         lines = [
             f"    {name}: {field.description} ({expected(field)}{' or None' if nullable(field) else ''})."
@@ -72,7 +76,7 @@ class Section(BaseModel):
         cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Attributes:", *lines])
 
     def __repr_args__(self) -> Iterator[tuple[str, Any]]:
-        """The values that differ from their defaults, for `repr`."""
+        """Yield the values that differ from their defaults, for `repr`."""
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value != field.get_default(call_default_factory=True):
@@ -80,21 +84,17 @@ class Section(BaseModel):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the settings in order, by name, without nested sections."""
+        """Return name → field of the settings in order, without nested sections."""
         return {name: field for name, field in cls.model_fields.items() if not _is_section(field)}
 
     @classmethod
     def key(cls, option: str) -> str:
-        """The dotted key of a setting."""
+        """Return the dotted key of a setting."""
         return f"{cls.section}.{option}" if cls.section else option
 
     @classmethod
     def check(cls, option: str, value: Any) -> None:
-        """Checks a value by itself: type and bounds.
-
-        Raises:
-            ConfigError: `train.epochs must be ≥ 1, got 0`.
-        """
+        """Check the type and bounds of one value; raise ConfigError: `train.epochs must be ≥ 1, got 0`."""
         try:
             _adapter(cls, option).validate_python(value)
         except ValidationError as error:
@@ -102,12 +102,11 @@ class Section(BaseModel):
 
     @classmethod
     def unknown(cls, option: str) -> ConfigError:
-        """The error for a setting that does not exist."""
-        if (instead := RETIRED.get(cls.key(option))) is not None:
-            return ConfigError(f"{cls.key(option)} is no longer a setting: {instead}", cls.key(option))
-        names = list(cls.options())
+        """Return the error for a setting that does not exist."""
+        key, names = cls.key(option), list(cls.options())
+        if (instead := RETIRED.get(key)) is not None:
+            return ConfigError(f"{key} is no longer a setting: {instead}", key)
         near = [cls.key(name) for name in close(option, names)]
-        key = cls.key(option)
         return ConfigError(f"unknown key {shown(key)}: {choose(near, map(cls.key, names))}", key)
 
     @classmethod
@@ -130,22 +129,18 @@ class Section(BaseModel):
         try:
             return cls(**{**values, **given})
         except ConfigError as error:
-            option = (error.key or "").removeprefix(cls.key(""))
+            option = error.key.removeprefix(cls.key(""))
             if option not in values.keys() - given.keys():
                 raise
             raise error.at(document.where(option)) from None
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings in order, as YAML may carry them."""
+        """Return the settings in order, as YAML may carry them."""
         values = {name: getattr(self, name) for name in self.options()} | (self.model_extra or {})
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def model_copy(self: S, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> S:  # noqa: ARG002
-        """Return a checked copy with other values; values derived from them are derived again.
-
-        Raises:
-            ConfigError: As for a new section.
-        """
+        """Return a checked copy with other values; values derived from them are derived again."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         return type(self)(**given | dict(update or {}))
 
@@ -168,10 +163,16 @@ class Section(BaseModel):
 
     @classmethod
     def _wrong(cls, option: str, error: Any) -> ConfigError:
-        """Return the error for one wrong value, in the words of its own validator if it has one."""
+        """Return the error for one wrong value, with the message of its validator if that raised one."""
         raised = error.get("ctx", {}).get("error")
         said = problem(cls.model_fields[option], error["input"], error["type"]) if raised is None else str(raised)
         return ConfigError.of(cls.key(option), said)
+
+
+def extra(field: FieldInfo, name: str) -> Any:
+    """Return a further property of a setting, from its `json_schema_extra`; None if it has none."""
+    found = field.json_schema_extra
+    return found.get(name) if isinstance(found, dict) else None
 
 
 def _is_section(field: FieldInfo) -> bool:

@@ -1,4 +1,4 @@
-"""YAML as this project reads and writes it: the core schema of YAML 1.2, no key twice, and the line of everything.
+"""YAML as this project reads and writes it: the core schema of YAML 1.2, no key twice, and a line for each value.
 
 PyYAML alone follows YAML 1.1, where `1e-2` is text, `off` is false and `1:30` is ninety, and where the second of two
 equal keys silently wins.
@@ -80,21 +80,17 @@ class Document:
     lines: Mapping[Path, int] = field(default_factory=dict)
 
     def where(self, *path: str | int) -> str:
-        """`file:line` of the value at `path`, or of its nearest known parent."""
+        """Return `file:line` of the value at `path`, or of its nearest known parent."""
         known = next((path[:n] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
         return self.name if known is None else f"{self.name}:{self.lines[known]}"
 
     def error(self, problem: object, *path: str | int) -> ConfigError:
-        """An error about the value at `path`, which names file and line."""
+        """Return an error about the value at `path`, which names file and line."""
         return ConfigError(f"{self.where(*path)}: {problem}")
 
 
 def parse(text: str, name: str) -> Document:
-    """Read one YAML document.
-
-    Args:
-        text: The document.
-        name: Name of the document in errors.
+    """Read one YAML document, called `name` in errors.
 
     Raises:
         ConfigError: The text is no YAML, a key comes twice, or a key is not text; names file and line.
@@ -123,12 +119,12 @@ def parse(text: str, name: str) -> Document:
 
 
 def dump(value: Any) -> str:
-    """A document that `parse`, and any reader of YAML 1.1, reads back to the same values."""
+    """Return a document that `parse`, and any reader of YAML 1.1, reads back to the same values."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def scalar(text: str) -> Any:
-    """The value of `key=value` on a command line, by the same rules as in a file: `1e-2`, `null`, `[1, 2]`, `text`."""
+    """Return the value of `key=value` on a command line, by the rules of files: `1e-2`, `null`, `[1, 2]`, `text`."""
     return parse(text, "value").value
 
 

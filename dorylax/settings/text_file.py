@@ -1,4 +1,4 @@
-"""Reader of text files that the user names: a wrong name is a ConfigError, a failing disk an OSError."""
+"""Reader of text files that the user names."""
 
 from __future__ import annotations
 

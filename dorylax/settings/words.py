@@ -1,4 +1,4 @@
-"""What a setting takes, in words: read off the type and bounds of its field, so that errors and docs say the same."""
+"""Descriptions of settings for errors and docs, from the type and bounds of their fields."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _SIGNS: dict[type, tuple[str, str]] = {
 
 
 def expected(field: FieldInfo) -> str:
-    """What a field takes: `a whole number ≥ 1`, `one of none, layer, rms`."""
+    """Describe the values of a field: `a whole number ≥ 1`, `one of none, layer, rms`."""
     return " ".join(part for part in (type_words(field), bound_words(field)) if part)
 
 
 def type_words(field: FieldInfo) -> str:
-    """The type part of `expected`."""
+    """Return the type part of `expected`."""
     names = choices(field)
     return f"one of {', '.join(names)}" if names else TYPE_WORDS.get(core(field), "a list")
 
 
 def bound_words(field: FieldInfo) -> str:
-    """The bounds part of `expected`, empty where there are none: `≥ 0 and < 1`, of whole numbers `in 1 … 900`."""
+    """Return the bounds part of `expected`, or empty text: `≥ 0 and < 1`, of whole numbers `in 1 … 900`."""
     bounds = [(*_SIGNS[type(entry)], entry) for entry in _constraints(field) if type(entry) in _SIGNS]
     values = [(sign, getattr(entry, attribute)) for sign, attribute, entry in bounds]
     if core(field) is int and [sign for sign, _ in values] == ["≥", "≤"]:
@@ -54,7 +54,7 @@ def nullable(field: FieldInfo) -> bool:
 
 
 def core(field: FieldInfo) -> Any:
-    """The field's type without `| None` and without constraints."""
+    """Return the type of a field without `| None` and without constraints."""
     annotation: Any = field.annotation
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         annotation = next(part for part in typing.get_args(annotation) if part is not type(None))
@@ -62,15 +62,10 @@ def core(field: FieldInfo) -> Any:
 
 
 def problem(field: FieldInfo, value: object, kind: str) -> str:
-    """Describe a wrong value.
-
-    Args:
-        field: for which it was given.
-        value: as it was given.
-        kind: of pydantic's error.
+    """Describe a wrong value of a field, given the type of pydantic's error.
 
     Returns:
-        `must be ≥ 1, got 0`; where the field has an `annotated_types.Unit`, `must be > 0 (seconds), got 0`.
+        `must be ≥ 1, got 0`, or with an `annotated_types.Unit`, `must be > 0 (seconds), got 0`.
     """
     if names := choices(field):
         hint = did_you_mean(value, names) if isinstance(value, str) else ""
@@ -87,7 +82,7 @@ def problem(field: FieldInfo, value: object, kind: str) -> str:
 
 
 def _constraints(field: FieldInfo) -> Iterator[Any]:
-    """The constraints of a field, wherever they are written: on it, or on the part of `X | None` that is X."""
+    """Yield the constraints of a field, including those on the part X of a type `X | None`."""
     found = list(field.metadata)
     for part in typing.get_args(field.annotation):
         if typing.get_origin(part) is Annotated:

@@ -279,7 +279,7 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
                 worker, place = places.pop(connection)
                 try:
                     found = worker.receive()
-                except spawning.ProcessDiedError as error:
+                except RunError as error:
                     raise RunError(f"a process that simulated {error}") from None
                 if isinstance(found, BaseException):
                     raise found

@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from dorylax.config import RunConfig
 from dorylax.config.files import overrides_from_mapping
-from dorylax.cost import ClusterError, find_cluster
+from dorylax.cost import find_cluster
 from dorylax.cost.cluster_file import changed
 from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
@@ -173,7 +173,7 @@ def load(path: str | os.PathLike[str]) -> Scenario:
         simulation = Simulation.of({**given, "simulation.contention": contention})
         return simulation.scenario(name, simulation.config(overrides_from_mapping(document, values)))
     except ConfigError as error:
-        if error.key is None or error.key.partition(".")[0] not in ("graph", "cluster"):
+        if error.key.partition(".")[0] not in ("graph", "cluster"):
             raise
         parts = (error.key,) if error.key in document.value else error.key.split(".")
         raise ConfigError(f"{document.where(*parts)}: {error}") from None
@@ -237,7 +237,7 @@ class Simulation:
         made = Scenario(name, "functions", config, graph, base).on(self.how.backend)
         try:
             cluster = changed(made.cluster, self.cluster)
-        except ClusterError as error:
+        except ConfigError as error:
             raise ConfigError.of(f"cluster.{error.key}", error.problem) from None
         if made.backend != "functions" and cluster.functions:
             raise ConfigError.of(

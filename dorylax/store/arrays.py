@@ -3,6 +3,8 @@
 The name of a file ends in random digits, so no writer replaces the file of another one: a late host of a lost cluster cannot
 change a checkpoint. The index of a file (shape, dtype, and offset of each array) and its SHA-256 are in the manifest of its
 checkpoint (`dorylax.store.checkpoint`).
+
+Functions raise OSError if a file cannot be read or written, and RunError if S3 cannot be used at all.
 """
 
 from __future__ import annotations
@@ -11,19 +13,18 @@ import contextlib
 import hashlib
 import math
 import secrets
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 import ml_dtypes  # noqa: F401 (gives NumPy the dtype bfloat16 and its relatives)
 import numpy as np
 
-from dorylax.store.base import Content, Storage
+from dorylax.store.base import Content
 from dorylax.store.old_checkpoints import npz_arrays
 from dorylax.store.places import open_storage, verified
 
 _ALIGNMENT = 64
-_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Part(NamedTuple):
@@ -41,7 +42,7 @@ class Part(NamedTuple):
     file: str
     size: int
     sha256: str
-    arrays: dict[str, Any]
+    arrays: dict[Any, Any]
 
 
 PartsWriter: TypeAlias = Callable[[str], Mapping[str, Part]]
@@ -52,67 +53,35 @@ Raises OSError if a part cannot be written, DorylaxError if a process that holds
 
 
 def copy_parts(parts: Mapping[str, Part], place: str) -> dict[str, Part]:
-    """Copy the parts of another checkpoint into the folder of a new one; errors as of `read_part` and `write_part`."""
+    """Copy the parts of another checkpoint into the folder of a new one."""
     return {name: write_part(place, name, read_part(part)) for name, part in parts.items()}
 
 
-def write_part(place: str, name: str, arrays: Mapping[str, Any]) -> Part:
-    """Write one part of a checkpoint.
+def write_part(place: str, name: str, arrays: Mapping[Any, Any]) -> Part:
+    """Write NumPy or JAX arrays into a new file in the folder of a checkpoint.
 
     Args:
-        place: Folder of the checkpoint.
-        name: Name of the part.
+        place: The folder.
+        name: Name of the part, with which the name of the file begins.
         arrays: Name → array.
 
     Raises:
-        OSError: The file cannot be written.
-        AwsError: S3 refuses the request.
-    """
-    with contextlib.closing(open_storage(place)) as storage:
-        file, content, index = write_arrays(storage, name.replace(" ", "-"), arrays.values())
-        return Part(place, file, *content, dict(zip(arrays, index, strict=True)))
-
-
-def read_part(part: Part) -> dict[str, np.ndarray]:
-    """Read the arrays of a part, bit for bit, into memory of their own.
-
-    Raises:
-        StorageError: The file is not as written.
-        OSError: The file cannot be read.
-        AwsError: S3 refuses the request.
-    """
-    with contextlib.closing(open_storage(part.place)) as storage:
-        return read_arrays(storage, part.file, Content(part.size, part.sha256), part.arrays)
-
-
-def write_arrays(storage: Storage, stem: str, arrays: Iterable[Any]) -> tuple[str, Content, list[dict[str, Any]]]:
-    """Write a file of arrays.
-
-    Args:
-        storage: Storage of the file.
-        stem: Start of its name.
-        arrays: NumPy or JAX arrays.
-
-    Returns:
-        Name and content of the file, and the entry of each array for its index.
-
-    Raises:
-        OSError: The file cannot be written.
         ValueError: The name of an array's dtype does not identify the dtype (texts, objects, foreign byte orders).
     """
-    name = f"{stem}-{secrets.token_hex(4)}.bin"
+    file = f"{name.replace(' ', '-')}-{secrets.token_hex(4)}.bin"
     index: list[dict[str, Any]] = []
     digest, size = hashlib.sha256(), 0
 
-    def fill(file: BinaryIO) -> None:
+    def fill(stream: BinaryIO) -> None:
         nonlocal size
-        for data in _chunks(arrays, index):
-            file.write(data)
+        for data in _chunks(arrays.values(), index):
+            stream.write(data)
             digest.update(data)
             size += len(data)
 
-    storage.put(name, fill)
-    return name, Content(size, digest.hexdigest()), index
+    with contextlib.closing(open_storage(place)) as storage:
+        storage.put(file, fill)
+    return Part(place, file, size, digest.hexdigest(), dict(zip(arrays, index, strict=True)))
 
 
 def _chunks(arrays: Iterable[Any], index: list[dict[str, Any]]) -> Iterator[Any]:
@@ -131,26 +100,18 @@ def _chunks(arrays: Iterable[Any], index: list[dict[str, Any]]) -> Iterator[Any]
         yield np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
-def read_arrays(
-    storage: Storage, name: str, content: Content, index: Mapping[_Key, Mapping[str, Any]]
-) -> dict[_Key, np.ndarray]:
-    """Read the arrays of a file, bit for bit.
-
-    Args:
-        storage: Storage of the file.
-        name: Name of the file.
-        content: Expected content.
-        index: Entries of the arrays to read, by their names.
+def read_part(part: Part) -> dict[Any, np.ndarray]:
+    """Read the arrays of a part, bit for bit, into new memory.
 
     Raises:
         StorageError: The file has other content.
-        OSError: The file cannot be read.
         ValueError, KeyError, TypeError: The index is not of this file.
     """
-    with verified(storage, name, content) as path:
-        if name.endswith(".npz"):
-            return npz_arrays(path, index)
-        return {key: _array(path, entry) for key, entry in index.items()}
+    content = Content(part.size, part.sha256)
+    with contextlib.closing(open_storage(part.place)) as storage, verified(storage, part.file, content) as path:
+        if part.file.endswith(".npz"):
+            return npz_arrays(path, part.arrays)
+        return {name: _array(path, entry) for name, entry in part.arrays.items()}
 
 
 def _array(path: Path, entry: Mapping[str, Any]) -> np.ndarray:

@@ -1,4 +1,7 @@
-"""The contract of a storage: files by name, each whole or absent, on this machine or in S3."""
+"""The contract of a storage: named files, each whole or absent, in a folder (`local`) or in S3 (`s3`).
+
+All methods raise OSError if the storage or the disk refuses.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from dorylax.errors import DorylaxError, named
 from dorylax.store.durable import arriving_file
 
 _S3 = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>[!-~]*))?")
-_SCHEME = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]*:/"
-)  # `s3:/bucket`, with one slash, is a typing error and no folder `s3:`
+# `s3:/bucket`, with one slash, is a typing error and no folder `s3:`.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 Writable = bytes | Path | Callable[[BinaryIO], object]
 """Content of a file: bytes, a file of this machine to copy, or a function that writes into an open file."""
 
 
+@final
 class StorageError(DorylaxError, OSError):
     """A storage refuses a request, or a stored file is not as expected; one line that names the URL or path.
 
     Attributes:
-        damaged: Whether a file has other content than expected: it is damaged, or another file.
+        damaged: Whether a file has other content than expected.
     """
 
     def __init__(self, text: str, *, damaged: bool = False) -> None:
@@ -35,41 +38,22 @@ class StorageError(DorylaxError, OSError):
         self.damaged = damaged
 
 
-@final
-class NotThereError(StorageError, FileNotFoundError):
-    """No file has this name."""
-
-
 class Content(NamedTuple):
-    """The identity of a file's content.
-
-    Attributes:
-        size: Number of bytes.
-        sha256: SHA-256 of the bytes, 64 hexadecimal digits.
-    """
+    """The identity of a file's content: the number of bytes, and their SHA-256 in hexadecimal digits."""
 
     size: int
     sha256: str
 
 
 class Location(NamedTuple):
-    """A prefix in S3.
-
-    Attributes:
-        bucket: Name of the bucket.
-        prefix: Common start of keys, without a slash at its end; "" for the whole bucket.
-    """
+    """A prefix in S3: the bucket, and the common start of keys without a slash at its end ("" for the whole bucket)."""
 
     bucket: str
     prefix: str
 
     @classmethod
     def of(cls, text: str) -> Location:
-        """Parse `s3://bucket/prefix`.
-
-        Raises:
-            ValueError: The text has another form.
-        """
+        """Parse `s3://bucket/prefix`, or raise ValueError."""
         found = _S3.fullmatch(text)
         if found is None:
             raise ValueError(f"must be s3://bucket/prefix, got {text!r}")
@@ -84,7 +68,7 @@ class Location(NamedTuple):
 
 
 def parse_place(text: str) -> Path | Location:
-    """Parse a place that a user wrote; `~` is the user's home, and a relative path is made absolute now.
+    """Parse a place that a user wrote; `~` is the user's home, and a relative path becomes absolute.
 
     Raises:
         ValueError: The text is neither a path nor `s3://bucket/prefix`; the message follows the name of a setting.
@@ -102,61 +86,37 @@ def parse_place(text: str) -> Path | Location:
 class Storage(ABC):
     """Files below one place, by names with `/` between folders.
 
-    Names are relative, and lead nowhere else (`check_name`). A file appears in one step with all its content, and replaces
-    a file of the same name. A killed process leaves at most temporary files, which `names` skips and `clear` removes. Any
-    thread may call any method.
+    Names are relative and stay below the place (`check_name`). A file appears in one step with all its content, and
+    replaces a file of the same name. A killed process leaves only temporary files, which `names` skips and `clear`
+    removes. All methods are thread-safe.
     """
 
-    @property
-    @abstractmethod
-    def url(self) -> str:
-        """The place, as users write it."""
+    url: str
+    """The place, as users write it."""
 
     @abstractmethod
     def names(self, folder: str = "") -> list[str]:
-        """List all files below a folder, sorted, without temporary files; none if the folder does not exist.
-
-        Raises:
-            OSError: The folder cannot be listed.
-        """
+        """List all files below a folder, sorted, without temporary files; none if the folder does not exist."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """Read a small file.
-
-        Raises:
-            FileNotFoundError: No file has this name.
-            OSError: The file cannot be read.
-        """
+        """Read a small file; raise FileNotFoundError if there is none."""
 
     @abstractmethod
     def copy_to(self, name: str, file: BinaryIO) -> None:
-        """Copy a file of unknown content into an open file of this machine; errors as of `read`."""
+        """Copy a file into an open file of this machine; raise FileNotFoundError if there is none."""
 
     @abstractmethod
     def put(self, name: str, content: Writable) -> None:
-        """Store a file, and the folders of its name.
-
-        Raises:
-            OSError: The file cannot be written; the old one stays.
-            Exception: `content` raises it; likewise.
-        """
+        """Store a file, and the folders of its name; after an error, the old file is unchanged."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Delete a file, if it exists, so that no crash brings it back.
-
-        Raises:
-            OSError: The file cannot be deleted.
-        """
+        """Delete a file, if it exists, so that no crash brings it back."""
 
     @abstractmethod
     def clear(self, folder: str = "") -> None:
-        """Delete temporary files of killed processes and empty folders; with a folder, delete all files below it.
-
-        Raises:
-            OSError: Some files cannot be deleted, or another process writes into the folder meanwhile.
-        """
+        """Delete temporary files of killed processes and empty folders; with a folder, delete all files below it."""
 
     def close(self) -> None:  # noqa: B027 (a folder has nothing to close)
         """Close connections; a second call does nothing."""
@@ -164,15 +124,9 @@ class Storage(ABC):
     def fetch(self, name: str, path: Path, content: Content) -> None:
         """Copy a file to a path of this machine, replacing a file there, if its content is as expected.
 
-        Args:
-            name: Name of the file.
-            path: Path of the copy, in an existing folder.
-            content: Expected content.
-
         Raises:
             FileNotFoundError: No file has this name.
-            StorageError: The file has other content.
-            OSError: The file cannot be read, or the copy cannot be written; `path` is unchanged.
+            StorageError: The file has other content. `path` is unchanged after any error.
         """
         shown = f"{self.url}/{check_name(name)}"
         with arriving_file(path) as part:
@@ -181,14 +135,10 @@ class Storage(ABC):
             check_content(Path(part.name), content, shown)
 
     def put_file(self, name: str, path: Path) -> Content:
-        """Store a copy of a file of this machine.
-
-        Returns:
-            Its content.
+        """Store a copy of a file of this machine, and return its content.
 
         Raises:
             StorageError: The file changed during the copy; the stored file is deleted.
-            OSError: The file cannot be read or stored; the old one stays.
         """
         content = content_of(path)
         self.put(name, path)
@@ -199,56 +149,34 @@ class Storage(ABC):
 
 
 def content_of(path: Path) -> Content:
-    """Return the content of a file of this machine.
-
-    Raises:
-        OSError: The file cannot be read; the error names it.
-    """
+    """Return the content of a file of this machine."""
     with named(path), path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         return Content(file.tell(), sha256)
 
 
 def check_content(path: Path, expected: Content, shown: str) -> None:
-    """Raise unless a file of this machine has the expected content.
-
-    Args:
-        path: Path of the file.
-        expected: Its expected content.
-        shown: Name of the file in messages.
-
-    Raises:
-        StorageError: The file has other content.
-        OSError: The file cannot be read.
-    """
+    """Raise StorageError unless a file of this machine, called `shown` in the message, has the expected content."""
     with named(path):
         size = path.stat().st_size
-    told = f"it has {size:,} bytes, expected {expected.size:,}"
+    problem = f"it has {size:,} bytes, expected {expected.size:,}"
     if size == expected.size:
         found = content_of(path).sha256
         if found == expected.sha256:
             return
-        told = f"its SHA-256 is {found}, expected {expected.sha256}"
-    raise StorageError(f"{shown} is damaged or another file: {told}", damaged=True)
+        problem = f"its SHA-256 is {found}, expected {expected.sha256}"
+    raise StorageError(f"{shown} is damaged or another file: {problem}", damaged=True)
 
 
 def has_content(path: Path, expected: Content) -> bool:
-    """Whether a file of this machine exists and has the expected content.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Whether a file of this machine exists and has the expected content."""
     with contextlib.suppress(FileNotFoundError):
         return path.stat().st_size == expected.size and content_of(path) == expected
     return False
 
 
 def check_name(name: str) -> str:
-    """Return the name of a stored file, which may come from a file that others have written.
-
-    Raises:
-        StorageError: The name is empty, absolute, or leads out of its place.
-    """
+    """Return the name of a stored file; raise StorageError if it is empty, absolute, or leads out of its place."""
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise StorageError(f"{name!r} is no name of a stored file: it must be relative, without . and ..")
     return name

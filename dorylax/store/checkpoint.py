@@ -24,9 +24,9 @@ from typing import Any, final
 
 import numpy as np
 
-from dorylax.errors import DorylaxError, RunWarning
+from dorylax.errors import InputError, RunError, RunWarning
 from dorylax.store import old_checkpoints
-from dorylax.store.arrays import Part, PartsWriter, read_arrays, read_part, write_arrays
+from dorylax.store.arrays import Part, PartsWriter, read_part, write_part
 from dorylax.store.base import Content, StorageError
 from dorylax.store.digest import sealed, unsealed
 from dorylax.store.durable import temporary_path
@@ -51,22 +51,6 @@ _PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EACCES, errno.EPERM}
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
-CheckpointWarning = RunWarning
-
-
-@final
-class CheckpointError(DorylaxError, RuntimeError):
-    """A checkpoint could not be written, none can be read, or the one there belongs to another run.
-
-    Attributes:
-        user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
-    """
-
-    def __init__(self, text: str, *, user_error: bool = False) -> None:
-        super().__init__(text)
-        self.user_error = user_error
-
-
 @final
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
@@ -76,7 +60,7 @@ class Checkpoint:
         path: Path or URL of its folder.
         epochs: Number of finished epochs.
         arrays: Group → name → NumPy array, bit for bit as saved.
-        record: The plain values saved beside them.
+        record: The plain values saved with them.
         parts: By name, the files of other processes, not yet read or verified.
     """
 
@@ -97,7 +81,7 @@ class Checkpoints:
 
     Raises:
         ValueError: `keep` is below 1, or the text names no place.
-        AwsError: The place is in S3, and boto3 cannot be set up.
+        RunError: The place is in S3, and boto3 cannot be set up.
     """
 
     def __init__(self, place: Path | str, *, keep: int = 2) -> None:
@@ -108,11 +92,7 @@ class Checkpoints:
         self._damaged: set[int] = set()
 
     def epochs(self) -> list[int]:
-        """Return the numbers of finished epochs of all checkpoints, ascending, damaged ones included.
-
-        Raises:
-            OSError: The place cannot be listed.
-        """
+        """Return the numbers of finished epochs of all checkpoints, ascending, damaged ones included."""
         return sorted(number for number, names in self._found().items() if MANIFEST in names)
 
     def path(self, epochs: int) -> Path | str:
@@ -130,19 +110,19 @@ class Checkpoints:
         Args:
             epochs: Number of finished epochs.
             arrays: Group → name → array (NumPy or JAX).
-            record: JSON values to save beside them.
+            record: JSON values to save with them.
             parts: Writer of the arrays in other processes; None if there are none.
 
         Returns:
             Its path.
 
         Raises:
-            CheckpointError: It could not be written (a full disk, say). Earlier checkpoints are untouched.
+            RunError: It could not be written (a full disk, say). Earlier checkpoints are untouched.
         """
         try:
             self._write(epochs, arrays, record, parts)
         except (OSError, ValueError) as error:
-            raise CheckpointError(
+            raise RunError(
                 f"the checkpoint after {epochs} epochs could not be written to {self}: {_in_one_line(error)}"
                 + self._remaining()
             ) from error
@@ -156,18 +136,17 @@ class Checkpoints:
         there = storage.names(folder)
         manifest = f"{folder}/{MANIFEST}"
         try:
-            every = [array for named in arrays.values() for array in named.values()]
-            name, content, entries = write_arrays(storage, f"{folder}/arrays", every)
-            entry, own = iter(entries), name.removeprefix(f"{folder}/")
-            index = {group: {name: next(entry) for name in named} for group, named in arrays.items()}
-            written = {} if parts is None else parts(str(self.path(epochs)))
-            files = {own: content} | {part.file: Content(part.size, part.sha256) for part in written.values()}
+            place = str(self.path(epochs))
+            every = {(group, name): array for group, named in arrays.items() for name, array in named.items()}
+            own = write_part(place, "arrays", every)
+            written = {} if parts is None else parts(place)
+            files = {part.file: {"bytes": part.size, "sha256": part.sha256} for part in (own, *written.values())}
             fields = {
                 "schema": SCHEMA,
                 "epochs": epochs,
-                "files": {name: {"bytes": size, "sha256": sha256} for name, (size, sha256) in files.items()},
-                "own": own,
-                "arrays": index,
+                "files": files,
+                "own": own.file,
+                "arrays": {group: {name: own.arrays[group, name] for name in named} for group, named in arrays.items()},
                 "parts": {name: {"file": part.file, "arrays": part.arrays} for name, part in written.items()},
                 "record": dict(record),
             }
@@ -199,19 +178,17 @@ class Checkpoints:
             self._storage.delete(OWNER)
 
     def restore(self, *, parts: bool = True) -> Checkpoint | None:
-        """Read the newest whole checkpoint.
+        """Return the newest whole checkpoint, or None if there are none.
 
         Args:
             parts: Whether to read the parts, into the group `pipeline`; otherwise others read and verify them.
-
-        Returns:
-            The checkpoint; None if there are none.
 
         Warns:
             RunWarning: A damaged checkpoint was skipped; the text names it.
 
         Raises:
-            CheckpointError: All checkpoints are damaged, or this process cannot read files now.
+            RunError: All checkpoints are damaged, or this process cannot read files now.
+            InputError: A newer version of dorylax wrote the checkpoint.
         """
         damaged: set[int] = set()
         while left := [number for number in self.epochs() if number not in damaged]:
@@ -226,18 +203,14 @@ class Checkpoints:
             reason = _in_one_line(found)
             warnings.warn(f"checkpoint {self.path(epochs)} is damaged and not used: {reason}", RunWarning, stacklevel=2)
         if damaged:
-            raise CheckpointError(
+            raise RunError(
                 f"every checkpoint in {self} is damaged ({len(damaged)} of them): restore the folder from a backup, or "
                 "delete it to start the run again from its first epoch"
             )
         return None
 
     def owner(self) -> bytes | None:
-        """Return the content of `run.json`; None if there is none.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
+        """Return the content of `run.json`; None if there is none."""
         with contextlib.suppress(FileNotFoundError):
             return self._storage.read(OWNER)
         return None
@@ -249,7 +222,7 @@ class Checkpoints:
             OSError: The place refuses one of them, or another run has written its own `run.json` meanwhile.
         """
         self._storage.put(OWNER, content)
-        self._storage.delete(trial_name())  # a right of its own, needed for missing files too
+        self._storage.delete(trial_name())  # a separate right, needed for missing files too
         if self.owner() != content:
             raise StorageError(f"{self}/{OWNER} is not what was just written: another run begins there")
 
@@ -277,27 +250,27 @@ class Checkpoints:
     def _read(self, epochs: int, *, parts: bool) -> Checkpoint | str:
         """Return a checkpoint, or the reason why it counts as damaged."""
         folder, place = _name(epochs), self.path(epochs)
-        step = "its manifest"
         try:
             # The digest first: a wrong schema in a damaged manifest is damage, and no other version.
             manifest = unsealed(json.loads(self._storage.read(f"{folder}/{MANIFEST}")), without=_WITHOUT_DIGEST)
             schema = manifest["schema"]
-            if schema not in range(1, SCHEMA + 1):
-                raise CheckpointError(
-                    f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}", user_error=True
-                )
+            known = schema in range(1, SCHEMA + 1)
+        except _DAMAGE as error:
+            return self._damage(place, "its manifest", error)
+        if not known:
+            raise InputError(f"{place} has schema {schema}, this version of dorylax reads 1 to {SCHEMA}")
+        try:
             files = {str(name): Content(spec["bytes"], spec["sha256"]) for name, spec in manifest["files"].items()}
             missing = files.keys() - self._found()[epochs]
             if missing:
                 return f"{min(missing)} is missing"
-            step = "its content"
             if schema < SCHEMA:
                 arrays, manifest = old_checkpoints.read(self._storage, folder, files)
             else:
-                every = {(group, name): entry for group, of in manifest["arrays"].items() for name, entry in of.items()}
-                own = manifest["own"]
-                found = read_arrays(self._storage, f"{folder}/{own}", files[own], every)
-                arrays = {group: {name: found[group, name] for name in of} for group, of in manifest["arrays"].items()}
+                index, own = manifest["arrays"], manifest["own"]
+                entries = {(group, name): entry for group, of in index.items() for name, entry in of.items()}
+                read = read_part(Part(str(place), own, *files[own], entries))
+                arrays = {group: {name: read[group, name] for name in of} for group, of in index.items()}
             others = {
                 str(name): Part(str(place), entry["file"], *files[entry["file"]], dict(entry["arrays"]))
                 for name, entry in manifest.get("parts", {}).items()
@@ -311,17 +284,17 @@ class Checkpoints:
                 others = {}
             return Checkpoint(place, epochs, arrays, manifest["record"], others)
         except ImportError as error:
-            raise CheckpointError(f"checkpoint {place} cannot be read: {error}") from error
+            raise RunError(f"checkpoint {place} cannot be read: {error}") from error
         except _DAMAGE as error:
-            if self._is_refusal(error):
-                raise CheckpointError(f"checkpoint {place} cannot be read: {_in_one_line(error)}") from error
-            return f"{step} cannot be read: {error}"
+            return self._damage(place, "its content", error)
 
-    def _is_refusal(self, error: Exception) -> bool:
-        """Whether the machine or S3 refuses to read now; any other error is damage."""
-        if not isinstance(error, OSError) or isinstance(error, FileNotFoundError) or getattr(error, "damaged", False):
-            return False
-        return not isinstance(self._storage, LocalStorage) or error.errno in _PASSING
+    def _damage(self, place: Path | str, step: str, error: Exception) -> str:
+        """Return the reason of a damage; raise RunError if the machine or S3 refuses to read now."""
+        damaged = isinstance(error, FileNotFoundError) or getattr(error, "damaged", False)
+        passing = not isinstance(self._storage, LocalStorage) or getattr(error, "errno", None) in _PASSING
+        if isinstance(error, OSError) and passing and not damaged:
+            raise RunError(f"checkpoint {place} cannot be read: {_in_one_line(error)}") from error
+        return f"{step} cannot be read: {error}"
 
     def _remaining(self) -> str:
         try:

@@ -17,12 +17,9 @@ _DIGITS = 16
 
 
 def digest_of(fields: Mapping[str, Any]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values as canonical JSON.
+    """Return the first 16 hexadecimal digits of the SHA-256 of JSON values; raise ValueError for NaN or infinity.
 
-    Canonical: keys sorted, no white space, characters outside ASCII escaped.
-
-    Raises:
-        ValueError: A value is NaN or infinite.
+    The hashed text has sorted keys, no white space, and escapes for characters outside ASCII.
     """
     # As a reader will find them: keys that are no text become text, which sorts in another order.
     read = json.loads(json.dumps(fields, allow_nan=False))
@@ -35,10 +32,10 @@ def sealed(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(content: Mapping[str, Any], *, without: int) -> dict[str, Any]:
-    """Return the fields without their digest, after comparing it.
+    """Return the fields of a JSON object from `sealed` without their digest.
 
     Args:
-        content: An object of JSON values, as from `sealed`.
+        content: The object.
         without: Newest schema whose files may lack a digest.
 
     Raises:

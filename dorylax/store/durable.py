@@ -4,6 +4,8 @@ Each write goes to a temporary name next to the target, is flushed to disk, and 
 stays and the temporary name is removed. Only a killed process, or a disk that refuses everything, leaves a temporary name;
 the next write of the same target removes it. (If the last step fails, which puts the new name on disk, the new content is
 in place.)
+
+All functions raise OSError if the file system refuses. The error names the target.
 """
 
 from __future__ import annotations
@@ -26,19 +28,31 @@ from dorylax.errors import RunError, named
 
 _TEMPORARY = re.compile(r"\.(.+)\.dorylax-[0-9a-f]{8}")
 _ABANDONED_SECONDS = 7 * 86400
-"""Age at which a temporary file counts as abandoned where no lock tells."""
+"""Age at which a temporary file counts as abandoned on a file system without locks."""
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # <linux/fcntl.h>, <linux/fs.h>
 # Kernels, file systems, and a name that another process has just moved away.
 _CANNOT_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT}
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder and its parents so that they survive a crash. An existing folder stays as it is.
+def temporary_path(path: Path) -> Path:
+    """Return a free temporary name next to `path`: several processes may write the same file."""
+    return path.with_name(f".{path.name}.dorylax-{secrets.token_hex(4)}")
 
-    Raises:
-        OSError: The file system refuses, or `path` is a file; the error names `path`.
-    """
+
+def temporary_target(name: str) -> str | None:
+    """Return the name of the file or folder that a temporary name (`temporary_path`) stands for; None for other names."""
+    found = _TEMPORARY.fullmatch(name)
+    return found[1] if found else None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether the name of a file or folder is a temporary one."""
+    return temporary_target(name) is not None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents so that they survive a crash. An existing folder stays as it is."""
     with named(path):
         made = [one for one in path.parents if not one.exists()]
         path.mkdir(parents=True, exist_ok=True)
@@ -48,16 +62,7 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) -> None:
-    """Write a file, or replace it.
-
-    Args:
-        path: The file; its folder must exist.
-        content: Text (UTF-8), bytes, or a function that writes into an open file.
-
-    Raises:
-        OSError: The file system refuses (a full disk, say); the error names `path`.
-        Exception: `content` raises it.
-    """
+    """Write or replace a file in an existing folder: text (UTF-8), bytes, or a function that writes into an open file."""
     with arriving_file(path) as file:
         if callable(content):
             content(file)
@@ -66,21 +71,12 @@ def write_file(path: Path, content: str | bytes | Callable[[BinaryIO], object]) 
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """Write strict JSON as `write_file` does.
-
-    Raises:
-        ValueError: A value is NaN or infinite, which JSON cannot hold.
-        OSError: As for `write_file`.
-    """
+    """Write strict JSON as `write_file` does; raise ValueError for NaN or infinity."""
     write_file(path, json_text(fields, "utf-8") + "\n")
 
 
 def json_text(fields: Mapping[str, Any], encoding: str) -> str:
-    """Strict JSON, in ASCII with escapes if an encoding lacks one of the characters.
-
-    Raises:
-        ValueError: A value is NaN or infinite.
-    """
+    """Return strict JSON, in ASCII if an encoding lacks one of the characters; raise ValueError for NaN or infinity."""
     text = json.dumps(fields, indent=2, allow_nan=False, ensure_ascii=False)
     try:
         text.encode(encoding)
@@ -89,19 +85,63 @@ def json_text(fields: Mapping[str, Any], encoding: str) -> str:
     return text
 
 
+@contextlib.contextmanager
+def arriving_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a new file next to `path`, which it replaces at the end; an error in the body removes the new file."""
+    temporary = temporary_path(path)
+    with named(path, temporary), contextlib.ExitStack() as held:
+        remove_leftovers(path.parent, path.name.__eq__)
+        try:
+            while True:
+                # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
+                with temporary.open("xb") as file:
+                    if _hold(temporary, held):
+                        yield file
+                        break
+            move_file(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
+
+
+def move_file(source: Path, path: Path) -> None:
+    """Flush a complete file to disk, then rename it to `path` in the same folder, which it replaces."""
+    with named(path):
+        _sync(source)
+        os.replace(source, path)
+        _sync(path.parent)
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file, if it exists, so that no crash brings it back."""
+    with named(path), contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        _sync(path.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file and its name to disk."""
+    with named(path):
+        _sync(path)
+        _sync(path.parent)
+
+
+def open_in_place(path: Path, flags: int) -> int:
+    """Open a file that is changed in place, as `os.open`; refuse a symbolic link, which may lead to a foreign file."""
+    try:
+        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, f"{path.name} is a symbolic link: remove that link", str(path)) from None
+        raise
+
+
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
-    """Write a folder, or replace it.
+    """Write or replace a folder; `fill` writes the files into a new empty folder.
 
     Old and new exchange their names in one step. If the system cannot exchange names, replacing takes two renames. Between
-    them no folder has the name, and a process that is killed there leaves the old one as `old` in its leftover.
-
-    Args:
-        path: The folder; its parent must exist.
-        fill: Writes the files into a new empty folder.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`, or the file in it.
-        Exception: `fill` raises it.
+    them no folder has the name, and a process that is killed there leaves the old one as `old` in a temporary folder.
     """
     with temporary_folder(path) as beside:
         new, old = beside / "new", beside / "old"
@@ -122,17 +162,14 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
 def work_folder(path: Path) -> Iterator[Path]:
     """Make a folder for the temporary files of a long computation of `path`; remove those of killed processes first.
 
-    Args:
-        path: The file or folder to compute; missing folders above it are made.
-
     Raises:
         RunError: Another process computes the same path.
-        OSError: The file system refuses; the error names `path`.
     """
     make_folder(path.parent)
     for other in map(path.parent.joinpath, os.listdir(path.parent)):
         # A killed `write_folder` may have left the only copy of the old folder.
-        if leftover_of(other) == path.name and not (other / "old").exists() and other.is_dir() and _is_held(other):
+        abandoned = temporary_target(other.name) == path.name and not (other / "old").exists() and other.is_dir()
+        if abandoned and _is_held(other):
             raise RunError(f"{path} is being written by another process: wait for it, or give another --out")
     with temporary_folder(path) as folder:
         yield folder
@@ -140,14 +177,7 @@ def work_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def temporary_folder(path: Path) -> Iterator[Path]:
-    """Make a folder next to `path` for this user alone, and remove it at the end.
-
-    Args:
-        path: The name by which `remove_leftovers` finds the folder of a killed process.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`.
-    """
+    """Make a folder next to `path` for this user alone, and remove it at the end."""
     folder = temporary_path(path)
     with contextlib.ExitStack() as held:
         with named(path):
@@ -160,48 +190,38 @@ def temporary_folder(path: Path) -> Iterator[Path]:
             _discard(folder)
 
 
-def move_file(source: Path, path: Path) -> None:
-    """Flush a complete file to disk, then rename it to `path`, which it replaces.
+def remove_folder(path: Path) -> None:
+    """Remove a folder so that no crash brings it back. A removal that stops half-way leaves no folder of this name."""
+    doomed = temporary_path(path)
+    os.replace(path, doomed)
+    try:
+        with named(path):
+            _sync(path.parent)
+    finally:
+        _discard(doomed)
+
+
+def _discard(folder: Path) -> None:
+    """Remove a temporary folder; retry once if the disk fails."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
+    """Remove temporary files of killed processes in a folder, as far as possible; running processes keep theirs.
+
+    On a file system without `flock`, files that have not changed for a week are removed.
 
     Args:
-        source: The file, in the folder of `path`.
-        path: The new name.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`.
+        folder: The folder, which need not exist.
+        of: Whether to remove the temporary files of a target of this name.
     """
-    with named(path):
-        _sync(source)
-        os.replace(source, path)
-        _sync(path.parent)
-
-
-@contextlib.contextmanager
-def arriving_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a new file next to `path`, which it replaces at the end; remove the leftovers of killed processes first.
-
-    Args:
-        path: The file; its folder must exist.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`.
-        Exception: The body raises it; the new file is removed.
-    """
-    temporary = temporary_path(path)
-    with named(path), contextlib.ExitStack() as held:
-        remove_leftovers(path.parent, path.name.__eq__)
-        try:
-            while True:
-                # Not `tempfile`, whose files only their owner can read: the mode follows the user's umask.
-                with temporary.open("xb") as file:
-                    if _hold(temporary, held):
-                        yield file
-                        break
-            move_file(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
+    with contextlib.suppress(OSError):  # a folder may be writable but not readable
+        for name in os.listdir(folder):
+            if of(temporary_target(name) or ""):
+                with contextlib.suppress(OSError):
+                    _is_held(folder / name)
 
 
 def _hold(path: Path, held: contextlib.ExitStack) -> bool:
@@ -216,22 +236,6 @@ def _hold(path: Path, held: contextlib.ExitStack) -> bool:
         return False
     except OSError:  # one that opens no folders
         return True
-
-
-def remove_leftovers(folder: Path, of: Callable[[str], object] = bool) -> None:
-    """Remove what killed processes left of writes in a folder, as far as possible; running processes keep their files.
-
-    On a file system without `flock`, files that have not changed for a week are removed.
-
-    Args:
-        folder: The folder, which need not exist.
-        of: Returns whether to remove the leftovers of a write to a file or folder of this name.
-    """
-    with contextlib.suppress(OSError):  # a folder may be writable but not readable
-        for path in map(folder.joinpath, os.listdir(folder)):
-            if of(leftover_of(path) or ""):
-                with contextlib.suppress(OSError):
-                    _is_held(path)
 
 
 def _is_held(path: Path) -> bool:
@@ -254,51 +258,8 @@ def _is_held(path: Path) -> bool:
         os.close(descriptor)
 
 
-def open_in_place(path: Path, flags: int) -> int:
-    """Open a file that is changed in place; raise instead of following a symbolic link to a file of somebody else.
-
-    Args:
-        path: The file.
-        flags: As for `os.open`.
-
-    Returns:
-        Its descriptor.
-
-    Raises:
-        OSError: It is a symbolic link, or the file system refuses.
-    """
-    try:
-        return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, f"{path.name} is a symbolic link: remove that link", str(path)) from None
-        raise
-
-
-def sync_file(path: Path) -> None:
-    """Flush a file and its name to disk.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`.
-    """
-    with named(path):
-        _sync(path)
-        _sync(path.parent)
-
-
-def remove_file(path: Path) -> None:
-    """Remove a file, if it exists, so that no crash brings it back.
-
-    Raises:
-        OSError: The file system refuses; the error names `path`.
-    """
-    with named(path), contextlib.suppress(FileNotFoundError):
-        path.unlink()
-        _sync(path.parent)
-
-
 def _take_place(new: Path, path: Path, old: Path) -> bool:
-    """Rename `new` to `path` and keep the replaced folder next to it; return False if another process came first.
+    """Rename `new` to `path` and keep the replaced folder as `old`; return False if another process came first.
 
     If names cannot be exchanged, no folder has the name for a moment, and a process that is killed then leaves it so.
     """
@@ -319,11 +280,7 @@ def _take_place(new: Path, path: Path, old: Path) -> bool:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange the names of two folders in one step; return False, with nothing changed, if the system cannot.
-
-    Raises:
-        OSError: The file system refuses; the error names `other`.
-    """
+    """Exchange the names of two folders in one step; return False, with nothing changed, if the system cannot."""
     try:
         rename = ctypes.CDLL(None, use_errno=True).renameat2  # in Linux's C libraries
     except AttributeError:
@@ -334,39 +291,6 @@ def _exchange(one: Path, other: Path) -> bool:
     if error in _CANNOT_EXCHANGE:
         return False
     raise OSError(error, os.strerror(error), str(other))
-
-
-def remove_folder(path: Path) -> None:
-    """Remove a folder so that no crash brings it back. A removal that stops half-way leaves no folder of this name.
-
-    Raises:
-        OSError: The file system refuses; the folder is still whole.
-    """
-    doomed = temporary_path(path)
-    os.replace(path, doomed)
-    try:
-        with named(path):
-            _sync(path.parent)
-    finally:
-        _discard(doomed)
-
-
-def leftover_of(path: Path) -> str | None:
-    """Return the target of a write that a killed process left unfinished; None if `path` is no leftover."""
-    found = _TEMPORARY.fullmatch(path.name)
-    return found[1] if found else None
-
-
-def _discard(folder: Path) -> None:
-    """Remove a temporary folder; retry once if the disk fails."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def temporary_path(path: Path) -> Path:
-    """Return a free name next to `path` that `leftover_of` recognizes: several processes may write the same file."""
-    return path.with_name(f".{path.name}.dorylax-{secrets.token_hex(4)}")
 
 
 def _sync(path: Path) -> None:

@@ -16,9 +16,9 @@ import socket
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, final
+from typing import BinaryIO
 
-from dorylax.errors import DorylaxError, named
+from dorylax.errors import RunError, named
 from dorylax.store.durable import make_folder, open_in_place
 
 LOCK = ".lock"
@@ -28,45 +28,34 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 _LONGEST = 1 << 12  # bytes read of a lock file
 
 
-@final
-class FolderHeldError(DorylaxError, RuntimeError):
-    """Another process, or another part of this process, has locked the folder.
-
-    Attributes:
-        folder: Path of the folder.
-        holder: Description of the holder, such as "process 4711 on node3, since 2026-11-24 13:40:12", or "another process".
-    """
-
-    def __init__(self, folder: Path, holder: str) -> None:
-        super().__init__(f"{folder} is held by {holder}")
-        self.folder = folder
-        self.holder = holder
-
-
 @contextlib.contextmanager
 def locked(folder: Path, *, waiting: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Keep every other process from locking the same folder.
+    """Keep every other process, and other parts of this one, from locking the same folder.
 
     A missing folder is made, and removed again if it is empty at the end.
 
     Args:
         folder: Path of the folder.
-        waiting: Called with the description of the current holder (`FolderHeldError.holder`), before an unlimited wait for
-            its lock; None to raise instead of waiting.
+        waiting: Called with a description of the current holder, such as "process 4711 on node3, since 2026-11-24
+            13:40:12", before an unlimited wait for its lock. It may raise to give up. None raises RunError.
 
     Warns:
-        UserWarning: The file system of the folder has no locks. The folder stays unlocked.
+        UserWarning: The file system of the folder lacks locks. The folder stays unlocked.
 
     Raises:
-        FolderHeldError: The folder is locked, and `waiting` is None.
+        RunError: The folder is locked, and `waiting` is None.
         OSError: The folder cannot be created or written. The error names the folder.
     """
+
+    def refuse(holder: str) -> None:
+        raise RunError(f"{folder} is held by {holder}")
+
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         with contextlib.ExitStack() as stack:
             with named(folder):
                 make_folder(folder)
-                file = stack.enter_context(_file(folder, waiting))
+                file = stack.enter_context(_file(folder, waiting or refuse))
                 stack.callback(_remove, folder / LOCK)
                 file.write(_this_process())
                 file.flush()
@@ -84,7 +73,7 @@ def _remove(lock: Path) -> None:
 
 
 @contextlib.contextmanager
-def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[BinaryIO]:
+def _file(folder: Path, waiting: Callable[[str], object]) -> Iterator[BinaryIO]:
     """Open and lock the file that currently has the name of the lock, and empty it."""
     while True:
         try:
@@ -99,10 +88,7 @@ def _file(folder: Path, waiting: Callable[[str], object] | None) -> Iterator[Bin
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = _described(file.read(_LONGEST))
-                if waiting is None:
-                    raise FolderHeldError(folder, holder) from None
-                waiting(holder)
+                waiting(_described(file.read(_LONGEST)))
                 fcntl.flock(file, fcntl.LOCK_EX)
             except OSError as error:
                 if error.errno not in _NO_LOCKS:
@@ -130,13 +116,12 @@ def _close(file: BinaryIO) -> None:
 
 
 def _this_process() -> bytes:
-    """Return the content of a lock file, which names its holder."""
     since = datetime.datetime.now().astimezone().isoformat(" ", "seconds")
     return json.dumps({"process": os.getpid(), "host": socket.gethostname(), "since": since}).encode() + b"\n"
 
 
 def _described(content: bytes) -> str:
-    """Describe the holder that a lock file names, in words; the content may be foreign, or only half written."""
+    """Describe the holder that a lock file names; the content may be foreign, or only half written."""
     try:
         fields = json.loads(content)
         process, host, since = int(fields["process"]), str(fields["host"]), str(fields["since"])

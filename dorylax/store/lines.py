@@ -1,4 +1,7 @@
-"""Files of a run with a line of strict JSON per record, appended as a run trains."""
+"""Files of a run with a line of strict JSON per record, appended as a run trains.
+
+Functions raise RunDirectoryError if the file system refuses.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,16 @@ from typing import Any, TypeVar
 
 from dorylax.store.digest import unsealed
 from dorylax.store.durable import open_in_place, sync_file
-from dorylax.store.run_directory import RunDirectoryError, access, damaged_file, read_json
+from dorylax.store.run_directory import RunDirectoryError, access, check_schema, damaged_file, read_json
 
 T = TypeVar("T")
 
 
 def append_lines(path: Path, schema: int, fields: Iterable[Mapping[str, Any]]) -> None:
-    """Append lines of strict JSON to a file of a run, and hand them to the operating system.
+    """Append lines of strict JSON to a file of a run, which is no symbolic link, and hand them to the operating system.
 
     Raises:
         ValueError: A value is NaN or infinite.
-        RunDirectoryError: The file is a symbolic link, or the file system refuses (a full disk, say).
     """
     text = "".join(line_of(schema, one) for one in fields)
     with (
@@ -38,11 +40,7 @@ def line_of(schema: int, fields: Mapping[str, Any]) -> str:
 
 
 def sync_lines(path: Path) -> None:
-    """Flush a file of lines to disk.
-
-    Raises:
-        RunDirectoryError: The file system refuses.
-    """
+    """Flush a file of lines to disk."""
     with access(path, "written"):
         sync_file(path)
 
@@ -60,15 +58,11 @@ def read_lines(
     Args:
         path: The file.
         schema: Newest schema of its lines.
-        parse: Returns the record of a line from its fields; called line by line.
+        parse: Returns the record of a line from its fields; ValueError, KeyError, AttributeError and TypeError are damage.
         damaged: Returns the error of a damaged file, from its path and a reason.
 
     Returns:
         Each line with its record.
-
-    Raises:
-        RunDirectoryError: The file cannot be read, is damaged, or has a newer schema; or `parse` raises ValueError,
-            KeyError, AttributeError, or TypeError.
     """
     with access(path, "read"):
         content = path.read_bytes()
@@ -82,11 +76,7 @@ def read_lines(
     try:
         for line in content.decode().split("\n")[:-1]:
             fields = json.loads(line)
-            if (there := fields["schema"]) > schema:
-                raise RunDirectoryError(
-                    f"{path}, line {len(found) + 1}, has schema {there}, this version of dorylax reads up to {schema}: "
-                    "update dorylax"
-                )
+            check_schema(f"{path}, line {len(found) + 1},", fields["schema"], schema)
             fields = unsealed(fields, without=schema)
             del fields["schema"]
             found.append((line, parse(fields)))

@@ -5,36 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, final
 
 from dorylax.errors import named
-from dorylax.store.base import NotThereError, Storage, Writable, check_name
-from dorylax.store.durable import leftover_of, make_folder, remove_file, remove_folder, remove_leftovers, write_file
+from dorylax.store.base import Storage, Writable, check_name
+from dorylax.store.durable import is_temporary, make_folder, remove_file, remove_folder, remove_leftovers, write_file
 
 
 @final
 class LocalStorage(Storage):
-    """Files below a folder, which is made with the first file and removed with the last one.
-
-    Args:
-        folder: Absolute path of the folder.
-    """
+    """Files below a folder (an absolute path), which appears with the first file and disappears with the last one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-
-    @property
-    def url(self) -> str:
-        """Path of the folder."""
-        return str(self._folder)
+        self.url = str(folder)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file, which need not exist.
-
-        Raises:
-            StorageError: The name leads out of the folder.
-        """
+        """Return the path of a file, which need not exist; raise StorageError if the name leads out of the folder."""
         return self._folder / check_name(name)
 
     def names(self, folder: str = "") -> list[str]:
@@ -43,23 +32,21 @@ class LocalStorage(Storage):
             str((place / name).relative_to(self._folder))
             for place, names in self._folders(folder)
             for name in names
-            if leftover_of(Path(name)) is None and (place / name).is_file()
+            if not is_temporary(name) and (place / name).is_file()
         )
 
-    def _folders(self, folder: str) -> list[tuple[Path, list[str]]]:
-        """Return each folder below a folder, itself included, with its files; raise if one cannot be read."""
+    def _folders(self, folder: str) -> Iterator[tuple[Path, list[str]]]:
+        """Yield each folder below a folder, itself included, with the names of its files."""
 
         def refuse(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError | NotADirectoryError):  # others may remove folders meanwhile
                 raise error
 
         top = self.path(folder) if folder else self._folder
-        found = []
         with named(top):
             for place, inner, names in os.walk(top, onerror=refuse):
-                inner[:] = [name for name in inner if leftover_of(Path(name)) is None]
-                found.append((Path(place), names))
-        return found
+                inner[:] = [name for name in inner if not is_temporary(name)]
+                yield Path(place), names
 
     def read(self, name: str) -> bytes:
         """See `Storage`."""
@@ -69,23 +56,18 @@ class LocalStorage(Storage):
 
     def copy_to(self, name: str, file: BinaryIO) -> None:
         """See `Storage`."""
-        path = self.path(name)
-        try:
-            source = path.open("rb")
-        except FileNotFoundError:
-            raise NotThereError(f"{path} is not there") from None
-        with source:
+        with self.path(name).open("rb") as source:
             shutil.copyfileobj(source, file, 1 << 20)
 
     def put(self, name: str, content: Writable) -> None:
         """See `Storage`."""
         path = self.path(name)
-        with contextlib.ExitStack() as stack:
-            if isinstance(content, Path):
-                source = stack.enter_context(content.open("rb"))
-                content = lambda file: shutil.copyfileobj(source, file, 1 << 20)  # noqa: E731
-            make_folder(path.parent)
-            write_file(path, content)
+        if isinstance(content, Path):
+            with content.open("rb") as source:
+                self.put(name, lambda file: shutil.copyfileobj(source, file, 1 << 20))
+            return
+        make_folder(path.parent)
+        write_file(path, content)
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -96,7 +78,7 @@ class LocalStorage(Storage):
     def clear(self, folder: str = "") -> None:
         """See `Storage`. Running processes keep their temporary files, except in a folder that is deleted."""
         if not folder:
-            for place, _ in reversed(self._folders("")):
+            for place, _ in reversed(list(self._folders(""))):
                 remove_leftovers(place)
                 with contextlib.suppress(OSError):  # it is not empty
                     place.rmdir()

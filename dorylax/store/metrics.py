@@ -19,12 +19,7 @@ SCHEMA = 4
 
 @final
 class MetricsWriter:
-    """Observer that writes metrics.jsonl.
-
-    Args:
-        path: The file.
-        history: Records of the epochs of earlier processes, with which the file will start.
-    """
+    """Observer that writes metrics.jsonl, which begins with the records of the epochs of earlier processes."""
 
     def __init__(self, path: Path, history: Sequence[EpochRecord] = ()) -> None:
         self._path = path
@@ -36,20 +31,16 @@ class MetricsWriter:
         write_text(self._path, "".join(lines))
 
     def epoch(self, record: EpochRecord) -> None:
-        """Append a line; see `append_lines`."""
+        """Append a line."""
         append_lines(self._path, SCHEMA, [record.to_dict()])
 
     def finished(self, result: TrainResult) -> None:  # noqa: ARG002
-        """Flush the lines to disk; see `sync_lines`."""
+        """Flush the lines to disk."""
         sync_lines(self._path)
 
 
 def of_run(run: RunDirectory) -> list[EpochRecord]:
-    """Return all epochs of a run that has ended, as many as in its summary.
-
-    Raises:
-        RunDirectoryError: As for `read`; or there are more or fewer.
-    """
+    """Return all epochs of a run that has ended; as `read`, but their number must be that in the summary."""
     records, epochs = read(run.metrics_path), (run.summary or {}).get("epochs")
     if epochs is not None and len(records) != epochs:
         raise damaged_file(run.metrics_path, f"{len(records)} of {epochs} epochs are there")
@@ -57,7 +48,7 @@ def of_run(run: RunDirectory) -> list[EpochRecord]:
 
 
 def read(path: Path) -> list[EpochRecord]:
-    """Return the epochs in a metrics.jsonl, in order; see `read_lines`.
+    """Return the epochs in a metrics.jsonl, in order.
 
     Raises:
         RunDirectoryError: The file cannot be read, is damaged, lacks an epoch, or has a newer schema.

@@ -26,19 +26,10 @@ _PACKED, _BYTES = "packed", "bytes"  # group and name of the array that holds al
 def read(
     storage: Storage, folder: str, files: Mapping[str, Content]
 ) -> tuple[dict[str, dict[str, np.ndarray]], dict[str, Any]]:
-    """Read the arrays and the record of a checkpoint; the files of hosts stay unread.
-
-    Args:
-        storage: Place of the checkpoints.
-        folder: Name of the checkpoint's folder there.
-        files: Name in the folder → expected content.
-
-    Returns:
-        Group → name → array, and the content of record.json.
+    """Read the arrays and the content of record.json from the folder of a checkpoint; the files of hosts stay unread.
 
     Raises:
-        StorageError: A file has other content.
-        OSError: A file cannot be read.
+        OSError: A file cannot be read, or has other content than in `files`.
         ImportError: Orbax is not installed.
         ValueError, KeyError, TypeError: The content is damaged.
     """

@@ -14,12 +14,7 @@ from dorylax.store.s3 import S3Storage
 
 
 def open_storage(text: str) -> Storage:
-    """Return the storage at a path or below `s3://bucket/prefix`, without any request.
-
-    Raises:
-        ValueError: The text is neither; the message follows the name of a setting.
-        AwsError: boto3 is not installed, or cannot be set up.
-    """
+    """Return the storage at a path or below `s3://bucket/prefix`, without any request; errors as of `parse_place`."""
     place = parse_place(text)
     return S3Storage(place) if isinstance(place, Location) else LocalStorage(place)
 
@@ -27,17 +22,11 @@ def open_storage(text: str) -> Storage:
 def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> Path:
     """Return the path of a verified local copy of a stored file; files of local storages are read in place.
 
-    Args:
-        storage: Storage of the file.
-        name: Name of the file.
-        content: Expected size and SHA-256.
-        folder: Folder of copies, created if missing. The name of a copy is its SHA-256, so any number of processes, runs,
-            and storages may share the folder. Only leftovers of killed processes are ever removed from it.
+    The name of a copy is its SHA-256, so any number of processes, runs, and storages may share the folder of copies.
 
     Raises:
         FileNotFoundError: The storage has no such file.
         StorageError: The file has other content.
-        OSError: The file cannot be read or copied.
     """
     if isinstance(storage, LocalStorage):
         path = storage.path(name)
@@ -54,8 +43,8 @@ def local_copy(storage: Storage, name: str, content: Content, folder: Path) -> P
 @contextlib.contextmanager
 def verified(storage: Storage, name: str, content: Content) -> Iterator[Path]:
     """Give the path of a stored file with verified content: in place, or a temporary copy; errors as of `local_copy`."""
-    with contextlib.ExitStack() as stack:
-        folder = Path()
-        if not isinstance(storage, LocalStorage):
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dorylax-copy-")))
-        yield local_copy(storage, name, content, folder)
+    if isinstance(storage, LocalStorage):
+        yield local_copy(storage, name, content, Path())
+        return
+    with tempfile.TemporaryDirectory(prefix="dorylax-copy-") as folder:
+        yield local_copy(storage, name, content, Path(folder))

@@ -34,8 +34,7 @@ from dorylax.settings.strict_yaml import dump
 from dorylax.store import durable
 from dorylax.store.base import content_of
 from dorylax.store.digest import digest_of, sealed, unsealed
-from dorylax.store.durable import leftover_of
-from dorylax.store.folder_lock import LOCK, FolderHeldError, locked
+from dorylax.store.folder_lock import LOCK, locked
 
 SCHEMA = 1
 
@@ -48,9 +47,6 @@ FILES = ("config.yaml", "environment.json", "metrics.jsonl", "servers.jsonl", "s
 """Names of the files of a run, apart from its lock and checkpoints."""
 
 
-RunDirectoryWarning = RunWarning
-
-
 @final
 class RunDirectoryError(DorylaxError, RuntimeError):
     """A path that cannot serve as the directory of this run, or a file there with unexpected content.
@@ -58,7 +54,7 @@ class RunDirectoryError(DorylaxError, RuntimeError):
     Attributes:
         damaged: Whether the content of a file differs from the written one.
         refused: Whether the file system refuses to read or write: a full disk, or a folder without permission.
-        user_error: Whether the user asked for the impossible (exit code 2), or the machine failed (1).
+        user_error: Whether the user made a mistake (exit code 2), or the machine failed (1).
     """
 
     def __init__(self, text: str, *, damaged: bool = False, refused: bool = False) -> None:
@@ -68,7 +64,7 @@ class RunDirectoryError(DorylaxError, RuntimeError):
 
 
 def damaged_file(path: Path, reason: object) -> RunDirectoryError:
-    """Return the error of a damaged file that a resumed run writes anew from its checkpoint."""
+    """Return the error of a damaged file that a resumed run rewrites from its checkpoint."""
     return RunDirectoryError(
         f"{path} is damaged ({_one_line(reason)}): go on with the run, which writes it anew from its checkpoint "
         "(the same command with --resume, or the same sweep again)",
@@ -80,6 +76,8 @@ def damaged_file(path: Path, reason: object) -> RunDirectoryError:
 class RunDirectory:
     """The directory of one run: `claim` one before training, `open` an existing one.
 
+    All methods and properties raise RunDirectoryError if a file is damaged, has a newer schema, or cannot be accessed.
+
     Attributes:
         path: The directory.
         config_path, environment_path, metrics_path, servers_path, summary_path, trace_path: Its files.
@@ -87,14 +85,9 @@ class RunDirectory:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.config_path = path / "config.yaml"
-        self.environment_path = path / "environment.json"
-        self.metrics_path = path / "metrics.jsonl"
-        self.servers_path = path / "servers.jsonl"
-        self.summary_path = path / "summary.json"
-        self.trace_path = path / "trace.json"
-        self.checkpoints_path = path / "checkpoints"
+        self.path, self.checkpoints_path = path, path / "checkpoints"
+        self.config_path, self.environment_path, self.metrics_path = (path / name for name in FILES[:3])
+        self.servers_path, self.summary_path, self.trace_path = (path / name for name in FILES[3:])
 
     @classmethod
     def claim(
@@ -112,10 +105,7 @@ class RunDirectory:
             config: Nested dict of plain YAML values.
             free: Dotted keys in which an existing configuration may differ; config.yaml then gets the new values.
             resume: Whether the caller compares the run with its checkpoint, if there is one. An edited or damaged
-                configuration is then skipped.
-
-        Warns:
-            RunWarning: It was skipped.
+                configuration is then skipped, with a RunWarning.
 
         Raises:
             RunDirectoryError: The path is a file, a folder of something else, or of a run with another configuration.
@@ -128,7 +118,9 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"the path of a run directory must be UTF-8, got {str(run.path.absolute())!r}"
             ) from None
-        if not run.path.is_dir() or all(leftover_of(one) or one.name == LOCK for one in _entries(run.path)):
+        with access("the run directory", "read"):
+            names = os.listdir(run.path) if run.path.is_dir() else []
+        if all(durable.is_temporary(name) or name == LOCK for name in names):
             return run
         if not run.config_path.is_file():
             raise RunDirectoryError(
@@ -154,44 +146,32 @@ class RunDirectory:
             )
         return run
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
+        """Return the directory of an existing run; raise RunDirectoryError if the path holds none."""
+        run = cls(Path(path))
+        if not run.config_path.is_file():
+            raise RunDirectoryError(f"{run.path} is not a run directory: it has no config.yaml")
+        return run
+
     def write_start(self, config: Mapping[str, Any], environment: Mapping[str, Any] = MappingProxyType({})) -> None:
         """Make the directory, and write config.yaml and environment.json.
 
         Args:
             config: As for `claim`.
             environment: Description of this process (`dorylax.environment`).
-
-        Raises:
-            RunDirectoryError: The file system refuses.
         """
-        with access("the run directory", "written"):
-            durable.make_folder(self.path)
-        write_text(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
         where = {"directory": str(self.path.absolute()), "started_in": str(Path.cwd())}
         fields = {"schema": SCHEMA, **environment, **where, "started": now()}
         with access("the run directory", "written"):
+            durable.make_folder(self.path)
+            durable.write_file(self.config_path, _config_text({"schema": SCHEMA, **_plain(config)}))
             durable.write_json(self.environment_path, sealed(fields))
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> RunDirectory:
-        """Return the directory of an existing run.
-
-        Raises:
-            RunDirectoryError: The path holds none.
-        """
-        run = cls(Path(path))
-        if not run.config_path.is_file():
-            raise RunDirectoryError(f"{run.path} is not a run directory: it has no config.yaml")
-        return run
-
     def _known_by_its_checkpoint(self) -> bool:
-        """Whether a damaged configuration is one of ours, whose run a checkpoint describes.
-
-        A folder of something else may hold a config.yaml and checkpoints, too.
-        """
-        ours = _DIGEST_LINE.match(self.config_path.read_text(encoding="utf-8", errors="replace"))
-        if ours is None:
-            return False
+        """Whether a damaged configuration is one of ours, whose run a checkpoint describes."""
+        if _DIGEST_LINE.match(self.config_path.read_text(encoding="utf-8", errors="replace")) is None:
+            return False  # a folder of something else may hold a config.yaml and checkpoints, too
         with contextlib.suppress(RunDirectoryError):
             if self.environment_path.is_file() and "checkpoints" in self.environment:
                 return True  # in another place, where the trainer looks for it
@@ -199,29 +179,25 @@ class RunDirectory:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration in config.yaml, without its schema number.
-
-        Raises:
-            RunDirectoryError: The file was edited or damaged, cannot be read, or has a newer schema.
-        """
+        """The configuration in config.yaml, without its schema number. An edited file counts as damaged."""
         try:
             with access(self.config_path, "read"):
                 text = self.config_path.read_text(encoding="utf-8")
-            written = _DIGEST_LINE.match(text)
-            content = yaml.safe_load(text)
-        except (ValueError, RecursionError, yaml.YAMLError) as error:
-            raise _config_damage(self.config_path, error) from error
-        if written is not None and (not isinstance(content, dict) or written[1] != _digest(content)):
-            raise _config_damage(self.config_path, "its digest is of other values")
+            written, content = _DIGEST_LINE.match(text), yaml.safe_load(text)
+            if written is not None and (not isinstance(content, dict) or written[1] != digest_of(content)):
+                raise ValueError("its digest is of other values")
+        except (ValueError, TypeError, RecursionError, yaml.YAMLError) as error:  # JSON holds no dates
+            raise RunDirectoryError(
+                f"{self.config_path} is not as it was written ({_one_line(error)}): undo the edit, or go on with the run by "
+                "the same command and settings with --resume, which writes it anew; to train with other settings, give a "
+                "copy of it by --config",
+                damaged=True,
+            ) from error
         return upgraded(_checked(content, self.config_path))
 
     @property
     def summary(self) -> dict[str, Any] | None:
-        """The results in summary.json; None while the run has not ended.
-
-        Raises:
-            RunDirectoryError: The file is damaged, cannot be read, or has a newer schema.
-        """
+        """The results in summary.json; None while the run has not ended."""
         if not self.summary_path.is_file():
             return None
         content = read_json(self.summary_path)
@@ -229,12 +205,13 @@ class RunDirectory:
         return content
 
     @property
-    def environment(self) -> dict[str, Any]:
-        """Versions and machine of the run, from environment.json.
+    def complete(self) -> bool:
+        """Whether the run came to its own end: all epochs, target or patience; not a signal, not diverged."""
+        return (self.summary or {}).get("stopped") in _COMPLETE
 
-        Raises:
-            RunDirectoryError: The file is missing or damaged, cannot be read, or has a newer schema.
-        """
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions and machine of the run, from environment.json."""
         return read_json(self.environment_path)
 
     @property
@@ -268,18 +245,8 @@ class RunDirectory:
         moved = os.path.normpath(self.path.absolute() / os.path.relpath(there, directory))
         return next((path for path in (there, moved) if os.path.exists(path)), file)
 
-    @property
-    def complete(self) -> bool:
-        """Whether the run came to its own end: all epochs, target or patience; not a signal, not diverged."""
-        summary = self.summary
-        return summary is not None and summary.get("stopped") in _COMPLETE
-
     def write_summary(self, fields: Mapping[str, Any]) -> None:
-        """Write summary.json, the last file of a run, which marks it as complete; it seals the files of lines.
-
-        Raises:
-            RunDirectoryError: The file system refuses.
-        """
+        """Write summary.json, the last file of a run, which marks it as complete; it seals the files of lines."""
         with access("the run directory", "written"):
             lines = [path for path in (self.metrics_path, self.servers_path) if path.exists()]
             files = {path.name: dict(zip(("bytes", "sha256"), content_of(path), strict=True)) for path in lines}
@@ -310,15 +277,14 @@ def held(path: Path) -> Iterator[None]:
     Raises:
         RunDirectoryError: Another process trains there, the path is a file, or the file system refuses.
     """
+
+    def refuse(holder: str) -> None:
+        raise RunDirectoryError(f"{path} is in use by {holder}: wait for it, or choose another run directory")
+
     _check_no_file(path)
     with contextlib.ExitStack() as stack:
-        try:
-            with access("the run directory", "written"):
-                stack.enter_context(locked(path))
-        except FolderHeldError as error:
-            raise RunDirectoryError(
-                f"{path} is in use by {error.holder}: wait for it, or choose another run directory"
-            ) from error
+        with access("the run directory", "written"):
+            stack.enter_context(locked(path, waiting=refuse))
         yield
 
 
@@ -329,11 +295,7 @@ def free_name(path: Path) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file of a run.
-
-    Raises:
-        RunDirectoryError: The file system refuses (a full disk, say); the old content is still there.
-    """
+    """Write or replace a file of a run."""
     with access("the run directory", "written"):
         durable.write_file(path, text)
 
@@ -352,11 +314,6 @@ def _check_no_file(path: Path) -> None:
         raise RunDirectoryError(f"{path} is a file: choose another run directory")
 
 
-def _entries(folder: Path) -> list[Path]:
-    with access("the run directory", "read"):
-        return list(folder.iterdir())
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object with a digest, without its digest and schema number."""
     try:
@@ -369,15 +326,20 @@ def read_json(path: Path) -> dict[str, Any]:
     return _checked(content, path)
 
 
+def check_schema(what: str, schema: Any, newest: int) -> None:
+    """Raise RunDirectoryError if a file, or a line of it, has a schema of a newer version."""
+    if schema > newest:
+        raise RunDirectoryError(
+            f"{what} has schema {schema}, this version of dorylax reads up to {newest}: update dorylax"
+        )
+
+
 def _checked(content: Any, path: Path) -> dict[str, Any]:
-    """Return the content without its schema number, which this version must know."""
+    """Return the content without its schema number."""
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int):
         raise RunDirectoryError(f"{path} is not a file of a dorylax run: it has no schema number")
-    if content["schema"] > SCHEMA:
-        raise RunDirectoryError(
-            f"{path} has schema {content['schema']}, this version of dorylax reads up to {SCHEMA}: update dorylax"
-        )
-    return {key: value for key, value in content.items() if key != "schema"}
+    check_schema(str(path), content.pop("schema"), SCHEMA)
+    return content
 
 
 def _config_text(content: Mapping[str, Any]) -> str:
@@ -386,22 +348,6 @@ def _config_text(content: Mapping[str, Any]) -> str:
         f"# Written by dorylax with the digest {digest_of(content)} of its values. Leave it as it is:\n"
         f"# to train with other settings, edit a copy and give that by --config.\n{dump(content)}"
     )
-
-
-def _config_damage(path: Path, reason: object) -> RunDirectoryError:
-    return RunDirectoryError(
-        f"{path} is not as it was written ({_one_line(reason)}): undo the edit, or go on with the run by the same command "
-        "and settings with --resume, which writes it anew; to train with other settings, give a copy of it by --config",
-        damaged=True,
-    )
-
-
-def _digest(content: dict[str, Any]) -> str | None:
-    """Return the digest of values read from YAML; None if JSON cannot hold one (a date, say)."""
-    try:
-        return digest_of(content)
-    except (TypeError, ValueError):
-        return None
 
 
 def _one_line(reason: object) -> str:

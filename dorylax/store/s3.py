@@ -7,14 +7,16 @@ whose process was killed stay hidden, until a lifecycle rule of the bucket (`Abo
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, final
 
 from dorylax.store.aws import class_names, lasting_problem, s3_client
-from dorylax.store.base import Location, NotThereError, Storage, StorageError, Writable, check_name
-from dorylax.store.durable import leftover_of
+from dorylax.store.base import Location, Storage, StorageError, Writable, check_name
+from dorylax.store.durable import is_temporary
 
 _MISSING, _DENIED = {"NoSuchKey", "NotFound", "404"}, {"AccessDenied", "AllAccessDisabled", "Forbidden", "403"}
 _SERVER_ERROR = 500
@@ -27,27 +29,16 @@ _OF_REQUESTS = {
 
 @final
 class S3Storage(Storage):
-    """Objects below a prefix.
-
-    Args:
-        location: Bucket and prefix.
-
-    Raises:
-        AwsError: boto3 is not installed, or cannot be set up.
-    """
+    """Objects below a prefix; raises RunError if boto3 cannot be set up."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
+        self.url = str(location)
         self._client = s3_client()
-
-    @property
-    def url(self) -> str:
-        """`s3://bucket/prefix`."""
-        return str(self._location)
 
     def names(self, folder: str = "") -> list[str]:
         """See `Storage`. The bucket must exist."""
-        return [name for name in self._names(folder) if not _is_temporary(name)]
+        return [name for name in self._names(folder) if not _in_temporary(name)]
 
     def _names(self, folder: str) -> list[str]:
         start = self._location.key("")
@@ -75,17 +66,15 @@ class S3Storage(Storage):
         if isinstance(content, bytes):
             with self._asking(name):
                 self._client.put_object(**place, Body=content)
-            return
-        with (
-            content.open("rb")
-            if isinstance(content, Path)
-            else tempfile.TemporaryFile(prefix="dorylax-upload-") as file
-        ):
-            if not isinstance(content, Path):
+        elif isinstance(content, Path):
+            with content.open("rb") as file, self._asking(name):
+                self._client.upload_fileobj(file, *place.values())
+        else:
+            with tempfile.TemporaryFile(prefix="dorylax-upload-") as file:
                 content(file)
                 file.seek(0)
-            with self._asking(name):
-                self._client.upload_fileobj(file, *place.values())
+                with self._asking(name):
+                    self._client.upload_fileobj(file, *place.values())
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -95,7 +84,7 @@ class S3Storage(Storage):
     def clear(self, folder: str = "") -> None:
         """See `Storage`."""
         for name in self._names(folder):
-            if folder or _is_temporary(name):
+            if folder or _in_temporary(name):
                 self.delete(name)
 
     def close(self) -> None:
@@ -105,21 +94,18 @@ class S3Storage(Storage):
     def _object(self, name: str) -> dict[str, str]:
         return {"Bucket": self._location.bucket, "Key": self._location.key(check_name(name))}
 
-    def _shown(self, name: str) -> str:
-        return f"{self._location}/{name}".rstrip("/")
-
     @contextlib.contextmanager
     def _asking(self, name: str) -> Iterator[None]:
-        """Turn errors of requests into a `StorageError`; pass on errors of the disk."""
+        """Turn errors of requests into OSError; pass on errors of the disk."""
         try:
             yield
         except Exception as error:
             if _OF_REQUESTS.isdisjoint(class_names(error)):
                 raise
             # Without the cause: its text may quote the request, which is signed.
-            raise self._problem(self._shown(name), error) from None
+            raise self._problem(f"{self.url}/{name}".rstrip("/"), error) from None
 
-    def _problem(self, url: str, error: Exception) -> StorageError:
+    def _problem(self, url: str, error: Exception) -> OSError:
         if (lasting := lasting_problem(error)) is not None:
             return StorageError(f"{url}: {lasting}")
         response = getattr(error, "response", None)
@@ -132,7 +118,7 @@ class S3Storage(Storage):
         if code == "NoSuchBucket":
             return StorageError(f"{url}: there is no bucket {self._location.bucket}: make one, or name another")
         if code in _MISSING:
-            return NotThereError(f"{url} is not there")
+            return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
         if code in _DENIED:
             return StorageError(
                 f"{url}: S3 refuses ({code}): the credentials must allow s3:ListBucket on the bucket, and "
@@ -143,5 +129,5 @@ class S3Storage(Storage):
         return StorageError(f"{url}: S3 refuses ({code}, HTTP status {status})")
 
 
-def _is_temporary(name: str) -> bool:
-    return any(leftover_of(Path(part)) for part in name.split("/"))
+def _in_temporary(name: str) -> bool:
+    return any(map(is_temporary, name.split("/")))

@@ -14,10 +14,7 @@ from typing import final
 from dorylax.errors import RunWarning
 from dorylax.runs.servers import ServerMetrics, from_dict, to_dict
 from dorylax.store.lines import append_lines, read_lines, sync_lines
-from dorylax.store.run_directory import (
-    RunDirectoryError,
-    write_text,
-)
+from dorylax.store.run_directory import RunDirectoryError, write_text
 
 SCHEMA = 2
 
@@ -29,13 +26,7 @@ class ServersWriter:
     Args:
         path: The file.
         epochs: Number of finished epochs, to which an existing file is cut back. If the file is damaged or lacks some of
-            them, it is emptied.
-
-    Warns:
-        RunWarning: The file was damaged.
-
-    Raises:
-        RunDirectoryError: The file system refuses.
+            them, it is emptied, with a RunWarning.
     """
 
     def __init__(self, path: Path, epochs: int) -> None:
@@ -45,29 +36,28 @@ class ServersWriter:
         kept: list[str] = []
         try:
             lines = _lines(path)
-            kept = [text + "\n" for text, one in lines if one.epoch < epochs]
             if lines and lines[-1][1].epoch < epochs - 1:
                 raise _damaged(path, f"it has no line of epoch {epochs - 1}")
+            kept = [text + "\n" for text, one in lines if one.epoch < epochs]
         except RunDirectoryError as error:
             if error.refused:
                 raise
-            kept = []
             warnings.warn(f"{error}. It begins anew with epoch {epochs}", RunWarning, stacklevel=2)
         write_text(path, "".join(kept))
 
     def write(self, servers: Sequence[ServerMetrics]) -> None:
-        """Append the lines of an epoch; see `append_lines`."""
+        """Append the lines of an epoch."""
         if servers:
             append_lines(self._path, SCHEMA, map(to_dict, servers))
 
     def sync(self) -> None:
-        """Flush the lines to disk; see `sync_lines`."""
+        """Flush the lines to disk."""
         if self._path.exists():
             sync_lines(self._path)
 
 
 def read(path: Path) -> list[ServerMetrics]:
-    """Return the records of all whole epochs, in order; each epoch has the same servers. See `read_lines`.
+    """Return the records of all whole epochs, in order; each epoch has the same servers.
 
     Raises:
         RunDirectoryError: The file cannot be read, is damaged, lacks a line, or has a newer schema.

@@ -6,6 +6,8 @@ at which `read` stops.
 
 *Marks* are events of phase "i" with the number of epochs finished before them. A run that continues from a checkpoint cuts
 the file back to the mark of its epochs (`TraceFile.resume`), because it repeats the later ones.
+
+All functions that write raise OSError if the file system refuses.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
-from dorylax.errors import RunWarning
 from dorylax.store.durable import open_in_place
-from dorylax.store.run_directory import SCHEMA, RunDirectoryError, access
+from dorylax.store.run_directory import SCHEMA, RunDirectoryError, access, check_schema
 
 Event = Mapping[str, Any]
 
@@ -38,9 +39,6 @@ _FIELDS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
 _MOST = 2**63
 """Bound of all numbers in a trace."""
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-
-
-TraceWarning = RunWarning
 
 
 class Kept(NamedTuple):
@@ -70,11 +68,7 @@ class TraceFile:
 
     @classmethod
     def create(cls, path: Path) -> TraceFile:
-        """Make a trace without events; it replaces an existing one.
-
-        Raises:
-            OSError: The file system refuses.
-        """
+        """Make a trace without events; it replaces an existing one."""
         file = cls(path, open_in_place(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC), len(_HEAD + _TAIL))
         try:
             file._put(_HEAD + _TAIL, 0)
@@ -87,11 +81,7 @@ class TraceFile:
 
     @classmethod
     def resume(cls, path: Path, epochs: int) -> tuple[TraceFile, Kept]:
-        """Open a trace and cut it back to the last mark of at most `epochs` epochs; make a new one if there is none.
-
-        Raises:
-            OSError: The file system refuses.
-        """
+        """Open a trace and cut it back to the last mark of at most `epochs` epochs; make a new one if there is none."""
         kept, end = _kept(path, epochs)
         if not end:
             return cls.create(path), Kept()
@@ -104,16 +94,11 @@ class TraceFile:
         return file, kept
 
     def append(self, lines: list[str]) -> None:
-        """Append events (`line_of`).
-
-        Raises:
-            OSError: The file system refuses; the file is unchanged.
-        """
+        """Append events (`line_of`); after an error, the file is unchanged."""
         if not lines:
             return
-        text = ",\n".join(lines).encode()
-        first = self.size == len(_HEAD + _TAIL)
-        content = (b"\n" if first else b",\n") + text + _TAIL
+        separator = "\n" if self.size == len(_HEAD + _TAIL) else ",\n"
+        content = (separator + ",\n".join(lines)).encode() + _TAIL
         begin = self.size - len(_TAIL)
         try:
             self._put(content[len(_TAIL) :], self.size)
@@ -125,19 +110,11 @@ class TraceFile:
         self.size = begin + len(content)
 
     def sync(self) -> None:
-        """Flush the file to disk.
-
-        Raises:
-            OSError: The file system refuses.
-        """
+        """Flush the file to disk."""
         os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Flush the file to disk and close it. A second call does nothing.
-
-        Raises:
-            OSError: The file system refuses; the file is closed nevertheless.
-        """
+        """Flush the file to disk and close it, even if the flush fails. A second call does nothing."""
         if self._descriptor < 0:
             return
         try:
@@ -162,11 +139,7 @@ class TraceFile:
 
 
 def line_of(event: Event) -> str:
-    """Return an event as a line for `TraceFile.append`, in ASCII.
-
-    Raises:
-        ValueError: A value is NaN or infinite.
-    """
+    """Return an event as a line for `TraceFile.append`, in ASCII; raise ValueError for NaN or infinity."""
     return _encode(event)
 
 
@@ -183,11 +156,7 @@ def mark(epochs: int, microseconds: float, size: int) -> dict[str, Any]:
 
 
 def cut(path: Path, epochs: int) -> None:
-    """Cut a trace back as `TraceFile.resume` does; remove a trace without such a mark.
-
-    Raises:
-        OSError: The file system refuses.
-    """
+    """Cut a trace back as `TraceFile.resume` does; remove a trace without such a mark."""
     if _kept(path, epochs)[1]:
         TraceFile.resume(path, epochs)[0].close()
     else:
@@ -214,14 +183,8 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 def _check_head(path: Path, head: bytes) -> None:
     if head.rstrip(b"\n") == _HEAD:
         return
-    try:
-        schema = json.loads(head.rstrip(b"\n") + b"]}")["schema"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        schema = None
-    if isinstance(schema, int) and schema > SCHEMA:
-        raise RunDirectoryError(
-            f"{path} has schema {schema}, this version of dorylax reads up to {SCHEMA}: update dorylax"
-        )
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        check_schema(str(path), json.loads(head.rstrip(b"\n") + b"]}")["schema"], SCHEMA)
     raise RunDirectoryError(f"{path} is not a trace of a dorylax run: its first line should be {_HEAD.decode()}")
 
 
@@ -243,7 +206,7 @@ def _event(text: bytes) -> dict[str, Any] | None:
 
 
 def _is_whole(event: Event) -> bool:
-    """Whether an event has the fields of its phase: a line with a flipped bit may still be JSON."""
+    """Whether an event has the fields of its phase: a line with a flipped bit may be JSON."""
     phase, arguments = event.get("ph"), event.get("args")
     if not isinstance(phase, str) or phase not in _FIELDS or not isinstance(arguments, dict):
         return False

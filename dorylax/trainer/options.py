@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dorylax.config.schema import TrainConfig
+from dorylax.config.schema import KEYS, TrainConfig
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.ray_cluster.config import RayConfig
 from dorylax.runs.metric import METRICS
 from dorylax.runs.result import EpochRecord, Stopped
 from dorylax.serverless.config import TensorConfig
+from dorylax.settings.section import extra
 
-# Settings that do not affect finished epochs, so that a continued run may change them. An order of vertices that changes
-# numbers is compared separately, as part of the checkpoints.
-_FREE = frozenset(
-    {
-        "data.verify",
-        "train.epochs",
-        "train.target_accuracy",
-        "train.target",
-        "train.patience",
-        "train.checkpoint_every",
-        "train.checkpoints",
-        "train.recipe",
-        "single.order",
-        "single.memory",
-        "single.memory_limit",
-        "single.scratch",
-        "pipeline.trace",
-    }
-)
+# An order of vertices that changes numbers is compared separately, as part of the checkpoints.
+_FREE = frozenset(key for key, field in KEYS.items() if extra(field, "continuable"))
 # Settings for placing and scheduling tasks; in virtual time they determine the cluster's speed. Two affect how sums are
 # formed.
 _FREE_ON_THE_REAL_CLOCK = {"pipeline.hosts", "pipeline.num_hosts", "pipeline.graph_threads"} | (

@@ -333,8 +333,8 @@ class Trainer:
                 there is no state to continue from.
             RunDirectoryError: The run directory belongs to something else, is in use by another process, has more epochs
                 than `epochs`, or cannot be written.
-            CheckpointError: A checkpoint could not be written, none can be read, or the one there belongs to another run.
-            RunError: Training will need more memory than there is.
+            InputError: The checkpoint in the run directory belongs to another run.
+            RunError: A checkpoint could not be written, none can be read, or training will need more memory than there is.
             InputError: `order="community"`, and the model cannot be split.
             SplitError, ConfigError: The pipeline cannot train this model on these data.
             GraphError: The data have no labels.
@@ -443,7 +443,7 @@ class Trainer:
         Raises:
             ValueError: `epoch` is neither "best" nor "last", or the inputs do not fit the model.
             TrainingError: There are no trained parameters.
-            RunDirectoryError, CheckpointError: As for `fit`.
+            RunDirectoryError, RunError, InputError: As for `fit`.
             ChangedFileError: A file of the data has changed since it was loaded.
         """
         params, state = self._chosen(epoch)
@@ -469,7 +469,7 @@ class Trainer:
             NumPy arrays `[V, …]`: row i for vertex i.
 
         Raises:
-            ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
+            ValueError, TrainingError, RunDirectoryError, RunError: As for `predict`.
         """
         data = self.data
         if self._task.of_vertices or isinstance(data, ShardedData):
@@ -491,7 +491,7 @@ class Trainer:
 
         Raises:
             TypeError: The model is a function without layers.
-            ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
+            ValueError, TrainingError, RunDirectoryError, RunError: As for `predict`.
         """
         trained = self._with(*self._chosen(epoch))
         if graph is not None or x is not None or inputs:
@@ -511,7 +511,7 @@ class Trainer:
 
         Raises:
             InputError, OSError: As for `TrainResult.export`.
-            ValueError, TrainingError, RunDirectoryError, CheckpointError: As for `predict`.
+            ValueError, TrainingError, RunDirectoryError, RunError: As for `predict`.
         """
         self._with(*self._chosen(epoch)).export(path)
 

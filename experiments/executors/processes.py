@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from dorylax import spawning
+from dorylax.errors import RunError
 from dorylax.experiments.executors.base import RunObserver, Watcher
 from dorylax.experiments.runner import DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run, RunOutcome
@@ -70,7 +71,7 @@ class Processes:
         worker, run = self._busy[connection]
         try:
             message = worker.receive()
-        except spawning.ProcessDiedError as error:
+        except RunError as error:
             self._workers.remove(worker)
             del self._busy[connection]
             yield fail(folder, run, f"the process that ran it {error}")

@@ -25,7 +25,7 @@ from dorylax.errors import RunError
 from dorylax.experiments.executors.base import RunObserver
 from dorylax.experiments.runner import DataCache, RunOptions, directory, error_file, run_one
 from dorylax.experiments.sweep import Run
-from dorylax.store.durable import leftover_of, remove_leftovers, temporary_folder
+from dorylax.store.durable import is_temporary, remove_leftovers, temporary_folder
 from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
 
@@ -187,7 +187,7 @@ def pack(folder: Path) -> bytes:
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         path = Path(entry.name)
-        return None if path.name == LOCK or leftover_of(path) is not None else entry
+        return None if path.name == LOCK or is_temporary(path.name) else entry
 
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:

@@ -16,6 +16,7 @@ import numpy as np
 import pandas  # type: ignore[import-untyped]
 from matplotlib.figure import Figure
 
+from dorylax.errors import RunWarning
 from dorylax.experiments.analysis import Finding, Group, analyse, pool
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.measures import MEASURES, RATIO
@@ -40,7 +41,7 @@ from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, publ
 from dorylax.figure_style import MUTED, PANEL, series
 from dorylax.settings.strict_yaml import dump
 from dorylax.store import servers
-from dorylax.store.run_directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 
 _HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
 
@@ -298,7 +299,7 @@ def _warned() -> Iterator[None]:
     try:
         yield
     except RunDirectoryError as error:
-        warnings.warn(f"{error}; the report goes without it", RunDirectoryWarning, stacklevel=3)
+        warnings.warn(f"{error}; the report goes without it", RunWarning, stacklevel=3)
 
 
 def command(study: Study) -> str:

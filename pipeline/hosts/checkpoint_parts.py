@@ -10,11 +10,10 @@ import contextlib
 
 import numpy as np
 
+from dorylax.errors import RunError
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.saved import part_name, save_buffers
 from dorylax.store.arrays import Part, read_part, write_part
-from dorylax.store.aws import AwsError
-from dorylax.store.checkpoint import CheckpointError
 from dorylax.store.places import open_storage
 
 
@@ -22,7 +21,7 @@ def write_buffers(server: GraphServer, place: str) -> Part | str:
     """Write the buffers of a paused server; return the part, or the reason of a failure."""
     try:
         return write_part(place, part_name(server.shard.server), save_buffers([server]))
-    except (OSError, AwsError) as error:
+    except (OSError, RunError) as error:
         return str(error)
 
 
@@ -30,12 +29,12 @@ def read_buffers(part: Part) -> dict[str, np.ndarray]:
     """Return the buffers of a server by name.
 
     Raises:
-        CheckpointError: The part is damaged or unreadable.
+        RunError: The part is damaged or unreadable.
     """
     try:
         return read_part(part)
-    except (OSError, AwsError) as error:
-        raise CheckpointError(
+    except (OSError, RunError) as error:
+        raise RunError(
             f"checkpoint {part.place} cannot be used ({error}): delete it to go on from the one before"
         ) from error
 
@@ -45,5 +44,5 @@ def seen(place: str, name: str) -> str:
     try:
         with contextlib.closing(open_storage(place)) as storage:
             return storage.read(name).decode("utf-8", "replace")
-    except (OSError, AwsError) as error:
+    except (OSError, RunError) as error:
         return str(error)

@@ -28,8 +28,7 @@ from dorylax.pipeline.setup import Beginnings
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.program.model.base import Tree
-from dorylax.runs.losses import Loss
-from dorylax.runs.servers import ServerMetrics, from_dict
+from dorylax.runs.servers import Loss, ServerMetrics, from_dict
 from dorylax.settings.errors import ConfigError
 from dorylax.store.arrays import Part
 from dorylax.store.base import StorageError

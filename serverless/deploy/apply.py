@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.clients import Clients, in_time, unless
-from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.eventual_consistency import (
     CHANGING,
     NEW_BOUNDARY,
@@ -72,7 +72,7 @@ class Applier:
             report: called with each step before it is carried out.
 
         Raises:
-            DeployError: one failed; the same command continues from there.
+            RunError: one failed; the same command continues from there.
         """
         steps: dict[tuple[str, str], Callable[[Action], None]] = {
             ("ask", "permissions boundary"): self._ask,
@@ -103,7 +103,7 @@ class Applier:
                 steps[action.verb, action.kind](action)
 
     def _ask(self, action: Action) -> None:
-        raise DeployError(f"{action.kind} {action.name}: {action.reason}", user_error=True)
+        raise InputError(f"{action.kind} {action.name}: {action.reason}")
 
     def _put_repository(self, _: Action) -> None:
         ecr, names = self._clients("ecr"), self._names
@@ -272,13 +272,13 @@ class Applier:
         for keys in artefact_keys(location, self._clients):
             wanted: Mapping[str, Any] = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
             for left in s3.delete_objects(Bucket=location.bucket, Delete=wanted).get("Errors", ()):
-                raise DeployError(f"s3://{location.bucket}/{left['Key']} cannot be deleted: {left['Code']}")
+                raise RunError(f"s3://{location.bucket}/{left['Key']} cannot be deleted: {left['Code']}")
 
     def _wait_for_interfaces(self, _: Action) -> None:
         end = self._now() + _INTERFACE_SECONDS
         while left := count_network_interfaces(self._names, self._clients):
             if self._now() > end:
-                raise DeployError(
+                raise RunError(
                     f"AWS still has {left} network interfaces of the function in the VPC, and needs its role to delete "
                     "them: run the same command again later, or with --no-wait if other functions share them"
                 )
@@ -304,7 +304,7 @@ class Applier:
         if not in_time(lambda: waiter.wait(FunctionName=self._names.name, WaiterConfig=_WAITER)):
             found = read_function(self._names, self._clients)
             problem = "it is gone" if found is None else found.problem or f"{found.state}, last update {found.update}"
-            raise DeployError(f"the function did not become ready: {problem}; run the same command again")
+            raise RunError(f"the function did not become ready: {problem}; run the same command again")
 
 
 def _configuration(deployment: Deployment, names: Names) -> dict[str, Any]:

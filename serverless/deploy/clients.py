@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, TypeVar, final
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.store.aws import region_of
 
 T = TypeVar("T")
@@ -40,14 +40,14 @@ class Clients:
         region: of AWS.
 
     Raises:
-        DeployError: no region is known, or boto3 is not installed.
+        InputError: no region is known, or boto3 is not installed.
     """
 
     def __init__(self, region: str | None) -> None:
         with in_plain_words():
             self._session = _library("boto3.session").Session(region_name=region_of(region))
         if self._session.region_name is None:
-            raise DeployError("no AWS region is set: give --region, or set AWS_REGION", user_error=True)
+            raise InputError("no AWS region is set: give --region, or set AWS_REGION")
         self.region: str = self._session.region_name
         self._made: dict[str, Any] = {}
 
@@ -111,20 +111,19 @@ def in_time(wait: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def in_plain_words() -> Iterator[None]:
-    """Turns what boto3 raises into a `DeployError`."""
+    """Turn errors of boto3 into `RunError` or `InputError`."""
     errors = _library("botocore.exceptions")
     try:
         yield
     except errors.ClientError as error:
-        raise DeployError(_refused(error)) from None
+        raise RunError(_refused(error)) from None
     except errors.BotoCoreError as error:
         if type(error).__name__ in _CREDENTIALS or "Token" in type(error).__name__:
-            raise DeployError(
+            raise InputError(
                 f"no AWS credentials can be used ({_line(error)}): run `aws configure` or `aws sso login`, "
-                "or set AWS_PROFILE",
-                user_error=True,
+                "or set AWS_PROFILE"
             ) from None
-        raise DeployError(f"AWS cannot be asked: {_line(error)}") from None
+        raise RunError(f"AWS cannot be asked: {_line(error)}") from None
 
 
 def _refused(error: Any) -> str:
@@ -145,4 +144,4 @@ def _library(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise DeployError('boto3 is not installed: pip install "dorylax[aws]"', user_error=True) from None
+        raise InputError('boto3 is not installed: pip install "dorylax[aws]"') from None

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, final
 
+from dorylax.errors import RunError
 from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.deploy.clients import Clients
-from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.function.invocation import Invocation, read_response
 from dorylax.serverless.handler.settings import SandboxSettings
@@ -53,7 +53,7 @@ def invoke_test(
         now: the time, seconds.
 
     Raises:
-        DeployError: it failed, or is of another release.
+        RunError: it failed, or is of another release.
     """
     payload = warm_invocation()
     return [_invoke(names, clients, payload, now) for _ in range(count)]
@@ -66,11 +66,11 @@ def _invoke(names: Names, clients: Clients, payload: bytes, now: Callable[[], fl
     content = answer["Payload"].read()
     seconds = now() - start
     if "FunctionError" in answer:
-        raise DeployError(f"the function failed: {_failure(content)}; `dorylax aws logs` has more")
+        raise RunError(f"the function failed: {_failure(content)}; `dorylax aws logs` has more")
     try:
         read_response(content)
     except WireError as error:
-        raise DeployError(f"the function is not of this release ({error}): run `dorylax aws deploy` again") from None
+        raise RunError(f"the function is not of this release ({error}): run `dorylax aws deploy` again") from None
     tail = base64.b64decode(answer.get("LogResult", "")).decode(errors="replace")
     init, memory = _INIT.search(tail), _MEMORY.search(tail)
     return TimedInvocation(1000 * seconds, float(init[1]) if init else None, int(memory[1]) if memory else None)

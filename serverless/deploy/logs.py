@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
+from dorylax.errors import InputError
 from dorylax.serverless.deploy.clients import Clients, unless
-from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.names import Names
 
 
@@ -29,7 +29,7 @@ def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[LogLi
     """The lines of all sandboxes since a time, oldest first.
 
     Raises:
-        DeployError: there is no log.
+        InputError: there is no log.
     """
     return list(_events(names, clients, milliseconds))
 
@@ -42,9 +42,7 @@ def _events(names: Names, clients: Clients, since_milliseconds: int) -> Iterator
             lambda: clients("logs").filter_log_events(**options),
         )
         if page is None:
-            raise DeployError(
-                f"there is no log group {names.log_group}: run `dorylax aws deploy` first", user_error=True
-            )
+            raise InputError(f"there is no log group {names.log_group}: run `dorylax aws deploy` first")
         for event in page["events"]:
             yield LogLine(event["timestamp"], event["message"].rstrip("\n"), event["eventId"])
         if not page.get("nextToken"):

@@ -6,8 +6,8 @@ import dataclasses
 import re
 from typing import Literal, final
 
+from dorylax.errors import InputError
 from dorylax.serverless.deploy import policies
-from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.found import Found, FoundFunction, FoundRepository, FoundRole
 from dorylax.serverless.deploy.names import TAG, Names
 from dorylax.serverless.deploy.policies import Policy
@@ -85,7 +85,7 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
     """Steps to what is wanted, in order: each needs only what earlier steps have made.
 
     Raises:
-        DeployError: something with one of its names belongs to somebody else.
+        InputError: something with one of its names belongs to somebody else.
     """
     names = wanted.names
     _check_ours(found, names)
@@ -133,7 +133,7 @@ def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: s
         artefacts: where stages were looked for.
 
     Raises:
-        DeployError: something with one of its names belongs to somebody else.
+        InputError: something with one of its names belongs to somebody else.
     """
     _check_ours(found, names)
     actions: list[Action] = []
@@ -159,10 +159,9 @@ def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: s
 
 def _check_ours(found: Found, names: Names) -> None:
     if foreign := found.foreign(names):
-        raise DeployError(
+        raise InputError(
             f"{', '.join(foreign)} must have the tag {TAG}={names.name}, and has not: somebody else made it; "
-            "choose another --name",
-            user_error=True,
+            "choose another --name"
         )
 
 

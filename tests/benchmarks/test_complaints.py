@@ -14,7 +14,7 @@ from hostile.worker import Ended
 
 KNOWN = {"sweep", "runs", "results.csv", "checkpoints", "parts"}
 FINE = "[1/2] hidden=4, seed 0: test accuracy 21.0 %, loss 1.4354, 0.87 ms/epoch\n"
-FAILED = "[2/2] hidden=8, seed 0: failed: CheckpointError: nothing written to /x/checkpoints: Too many open files\n"
+FAILED = "[2/2] hidden=8, seed 0: failed: RunError: nothing written to /x/checkpoints: Too many open files\n"
 SUMMARY = "1 of 2 runs failed; the first one's traceback: sweep/errors/b.txt\n"
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.clock import DeadlockError, Request, Use, VirtualClock
+from dorylax.clock import Request, Use, VirtualClock
+from dorylax.errors import RunError
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -163,7 +164,7 @@ def test_cancelled_work_frees_its_worker_at_once_and_leaves_no_event():
             assert (next_one.start, next_one.end) == (1.0, 2.0)
             await asyncio.Event().wait()
 
-        with pytest.raises(DeadlockError):
+        with pytest.raises(RunError, match="every task waits"):
             clock.run(main())
         assert clock.now() == 2.0
 
@@ -218,17 +219,20 @@ def test_deadlock_names_who_waits_and_more_can_run():
         for name in ("interval 7", "interval 3"):
             clock.spawn(waiter(), name=name)
         run = clock.spawn(main(), name="epoch")
-        with pytest.raises(
-            DeadlockError, match="no event is left on the virtual clock: epoch, interval 3, interval 7"
-        ) as error:
+        with pytest.raises(RunError, match=r"no event is left on the virtual clock: epoch, interval 3, interval 7$"):
             clock.run(run)
-        assert error.value.tasks == ("epoch", "interval 3", "interval 7")
         gate.set()
         clock.run(run)
 
 
 def test_a_long_list_of_who_waits_is_cut():
-    assert str(DeadlockError(f"{k:02}" for k in range(20))).endswith("10, 11 and 8 more")
+    with VirtualClock() as clock:
+        gate = asyncio.Event()
+        tasks = [clock.spawn(gate.wait(), name=f"{k:02}") for k in range(20)]
+        with pytest.raises(RunError, match=r"10, 11 and 8 more$"):
+            clock.run(tasks[0])
+        gate.set()
+        clock.run(tasks[-1])
 
 
 def events(

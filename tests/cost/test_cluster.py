@@ -10,7 +10,6 @@ import pytest
 from dorylax.cost import (
     DEFAULT_CLUSTER,
     INSTANCES,
-    ClusterError,
     Function,
     Gpu,
     Instance,
@@ -19,6 +18,7 @@ from dorylax.cost import (
     find_cluster,
 )
 from dorylax.cost.cluster_file import changed
+from dorylax.settings.errors import ConfigError
 
 FULL = """
 name: mine
@@ -148,17 +148,17 @@ def test_a_wrong_file_is_refused_by_line_and_key(tmp_path, before, after, proble
     assert before in FULL
     path = tmp_path / "mine.yaml"
     path.write_text(FULL.replace(before, after, 1))
-    with pytest.raises(ClusterError, match=re.escape(problem)):
+    with pytest.raises(ConfigError, match=re.escape(problem)):
         find_cluster(path)
 
 
 def test_unknown_clusters_are_refused():
-    with pytest.raises(ClusterError, match=r"unknown cluster 'defualt': did you mean default\? \(or give the path"):
+    with pytest.raises(ConfigError, match=r"unknown cluster 'defualt': did you mean default\? \(or give the path"):
         find_cluster("defualt")
-    with pytest.raises(ClusterError, match="unknown cluster 'zzz': choose from default, small, gcn-reddit-small, "):
+    with pytest.raises(ConfigError, match="unknown cluster 'zzz': choose from default, small, gcn-reddit-small, "):
         find_cluster("zzz")
     for missing in ("nowhere.yaml", Path("folder") / "nowhere"):
-        with pytest.raises(ClusterError, match=r"cannot read .*nowhere.*: No such file or directory"):
+        with pytest.raises(ConfigError, match=r"cannot read .*nowhere.*: No such file or directory"):
             find_cluster(missing)
 
 
@@ -190,5 +190,5 @@ def test_a_cluster_with_other_values():
     ],
 )
 def test_a_change_that_cannot_be(changes, message):
-    with pytest.raises(ClusterError, match=f"^{message}"):
+    with pytest.raises(ConfigError, match=f"^{message}"):
         changed(clusters()["gcn-amazon"], changes)

@@ -6,7 +6,8 @@ import pytest
 from support.calibrations import measured
 
 from dorylax.calibration.description import cluster_of, to_text
-from dorylax.cost import ClusterError, find_cluster
+from dorylax.cost import find_cluster
+from dorylax.settings.errors import ConfigError
 
 GATHER = "    - {width: 16, rows_bytes: 1000, threads: 2, median: 8e+10, low: 7.6e+10, high: 8.4e+10, repeats: 3}\n"
 
@@ -54,7 +55,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, before: str, after
     path = tmp_path / "mine.yaml"
     assert text().count(before) == 1
     path.write_text(text().replace(before, after))
-    with pytest.raises(ClusterError) as caught:
+    with pytest.raises(ConfigError) as caught:
         find_cluster(path)
     # A key that is missing has no line: it is its section's.
     line = path.read_text().partition(after or "measured:")[0].count("\n") + 1
@@ -65,12 +66,12 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path: Path, before: str, after
 def test_a_section_of_the_wrong_kind(tmp_path: Path, section: str, problem: str) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(f"name: mine\nmeasured: {section}\n")
-    with pytest.raises(ClusterError, match=problem or "measured.date is missing: expected text"):
+    with pytest.raises(ConfigError, match=problem or "measured.date is missing: expected text"):
         find_cluster(path)
 
 
 def test_lists_are_lists(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text().partition("  gather:")[0] + "  gather: 3\n")
-    with pytest.raises(ClusterError, match=r"measured\.gather must be a list of measurements, got 3"):
+    with pytest.raises(ConfigError, match=r"measured\.gather must be a list of measurements, got 3"):
         find_cluster(path)

@@ -10,8 +10,9 @@ from support.calm import calm
 
 from dorylax.calibration.steps import summary
 from dorylax.clock import VirtualClock
-from dorylax.cost import DEFAULT_CLUSTER, ClusterError, Machines, RowsRead, TimeModel
+from dorylax.cost import DEFAULT_CLUSTER, Machines, RowsRead, TimeModel
 from dorylax.cost.one_machine import OneMachine, cores
+from dorylax.settings.errors import ConfigError
 
 SERVER = replace(
     DEFAULT_CLUSTER.graph_server,
@@ -131,7 +132,7 @@ def test_updates_share_the_machine():
 
 def test_only_a_machine_that_was_measured_is_shared():
     for changes in ({"measured": None}, {"contention": False}):
-        with pytest.raises(ClusterError, match="needs contention and a machine that was measured"):
+        with pytest.raises(ConfigError, match="needs contention and a machine that was measured"):
             replace(HERE, **changes)
 
 
@@ -174,7 +175,7 @@ def test_threads_that_read_what_caches_hold_do_not_wait_for_memory():
 
 @pytest.mark.parametrize("key", ["workers", "request_seconds", "link_bandwidth"])
 def test_values_out_of_range(key):
-    with pytest.raises(ClusterError, match=key):
+    with pytest.raises(ConfigError, match=key):
         OneMachine(**{"tensor_threads": 1, key: -1})
-    with pytest.raises(ClusterError, match="tensor_threads"):
+    with pytest.raises(ConfigError, match="tensor_threads"):
         OneMachine(tensor_threads=0)

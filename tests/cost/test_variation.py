@@ -5,7 +5,8 @@ import statistics
 
 import pytest
 
-from dorylax.cost import ClusterError, Variation
+from dorylax.cost import Variation
+from dorylax.settings.errors import ConfigError
 
 KEYS = [(k, k % 7) for k in range(4000)]
 
@@ -59,5 +60,5 @@ def test_a_draw_never_changes():
     ],
 )
 def test_what_cannot_be_is_refused(values, problem):
-    with pytest.raises(ClusterError, match=f"^{problem}$"):
+    with pytest.raises(ConfigError, match=f"^{problem}$"):
         Variation(*values)

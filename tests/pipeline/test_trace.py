@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from dorylax.errors import RunWarning
 from dorylax.pipeline.sampling import Sampling
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.trace import TraceWriter
-from dorylax.store.trace import TraceWarning
 
 
 def epoch_of(number: int, tasks: int = 3) -> Iterator[Span]:
@@ -202,7 +202,7 @@ def test_a_full_disk_ends_the_trace_and_nothing_else(path: Path, monkeypatch: py
         return pwrite(*arguments)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.warns(TraceWarning, match=r"trace.json cannot be written \(No space left on device\): the run") as seen:
+    with pytest.warns(RunWarning, match=r"trace.json cannot be written \(No space left on device\): the run") as seen:
         run(path)
     assert len(seen) == 1
     if failing == 1:
@@ -226,7 +226,7 @@ def test_a_disk_that_does_not_sync_ends_the_trace_too(path: Path, monkeypatch: p
         monkeypatch.setattr(os, "fsync", broken)
         writer = begun(path)
         train(writer, range(2))
-        with pytest.warns(TraceWarning, match=r"Input/output error"):
+        with pytest.warns(RunWarning, match=r"Input/output error"):
             end(writer)
         train(writer, range(2, 4))
         writer.close()
@@ -246,8 +246,8 @@ def test_a_run_goes_on_with_a_trace_that_is_damaged(path: Path, word: str) -> No
 
 def test_where_no_file_can_be_it_is_said_once(path: Path) -> None:
     path.mkdir()
-    with pytest.warns(TraceWarning, match="Is a directory") as seen:
+    with pytest.warns(RunWarning, match="Is a directory") as seen:
         run(path)
     assert len(seen) == 1
-    with pytest.warns(TraceWarning, match="Is a directory"):
+    with pytest.warns(RunWarning, match="Is a directory"):
         TraceWriter.begin(path, "off", epochs=0, continues=True)

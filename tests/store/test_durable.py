@@ -15,13 +15,13 @@ import pytest
 from dorylax.store import durable
 from dorylax.store.durable import (
     arriving_file,
-    leftover_of,
     make_folder,
     move_file,
     open_in_place,
     remove_file,
     remove_folder,
     sync_file,
+    temporary_target,
     write_file,
     write_folder,
     write_json,
@@ -247,7 +247,7 @@ def test_what_is_removed_goes_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
     write_folder(tmp_path / "folder", two_files)
     monkeypatch.setattr(durable.shutil, "rmtree", lambda path, **options: None)  # as if the process died here
     remove_folder(tmp_path / "folder")
-    assert [leftover_of(path) for path in tmp_path.iterdir()] == ["folder"]
+    assert [temporary_target(path.name) for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_what_is_removed_stays_removed(tmp_path: Path, synced: list[Path]) -> None:
@@ -262,7 +262,7 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Path, "unlink", lambda path, **options: None)
     with pytest.raises(OSError, match="No space left"):
         write_file(tmp_path / "config.yaml", half)
-    assert [leftover_of(path) for path in tmp_path.iterdir()] == ["config.yaml"]
+    assert [temporary_target(path.name) for path in tmp_path.iterdir()] == ["config.yaml"]
     others = (
         "config.yaml",
         ".bashrc",
@@ -270,7 +270,7 @@ def test_leftovers_are_known_by_their_names(tmp_path: Path, monkeypatch: pytest.
         ".config.yaml.20261127",
         ".config.yaml.deadbeef",
     )  # backups
-    assert [leftover_of(Path(name)) for name in others] == [None] * 5
+    assert [temporary_target(name) for name in others] == [None] * 5
 
 
 def test_a_new_folder_is_on_disk_with_those_above_it(tmp_path: Path, synced: list[Path]) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.store import folder_lock
-from dorylax.store.folder_lock import LOCK, FolderHeldError, locked
+from dorylax.store.folder_lock import LOCK, locked
 
 _HOLD = """\
 import sys, time
@@ -44,11 +45,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 def test_another_process_is_named_until_it_ends(tmp_path: Path) -> None:
     process = _holder(tmp_path)
     with (
-        pytest.raises(FolderHeldError, match=f"{tmp_path} is held by process {process.pid}, since 20") as caught,
+        pytest.raises(RunError, match=f"{tmp_path} is held by process {process.pid}, since 20"),
         locked(tmp_path),
     ):
         pass
-    assert caught.value.folder == tmp_path
     _end(process)
     with locked(tmp_path):
         assert (tmp_path / LOCK).is_file()
@@ -62,14 +62,14 @@ def test_a_killed_process_locks_nobody_out(tmp_path: Path) -> None:
     assert (tmp_path / LOCK).is_file()
     with (tmp_path / LOCK).open("ab") as left:
         left.write(b"}" * 100)  # on a host with a longer name
-    with locked(tmp_path), pytest.raises(FolderHeldError, match="is held by this process"), locked(tmp_path):
+    with locked(tmp_path), pytest.raises(RunError, match="is held by this process"), locked(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_this_process_is_named_and_what_was_made_goes(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    with locked(folder), pytest.raises(FolderHeldError, match="is held by this process, since"), locked(folder):
+    with locked(folder), pytest.raises(RunError, match="is held by this process, since"), locked(folder):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -78,14 +78,14 @@ def test_this_process_is_named_and_what_was_made_goes(tmp_path: Path) -> None:
 def test_a_holder_that_says_nothing_is_another_process(tmp_path: Path, content: bytes) -> None:
     with locked(tmp_path):
         (tmp_path / LOCK).write_bytes(content)
-        with pytest.raises(FolderHeldError, match="is held by another process"), locked(tmp_path):
+        with pytest.raises(RunError, match="is held by another process"), locked(tmp_path):
             pass
 
 
 def test_a_holder_on_another_machine(tmp_path: Path) -> None:
     with locked(tmp_path):
         (tmp_path / LOCK).write_text('{"process": 7, "host": "node3", "since": "noon"}')
-        with pytest.raises(FolderHeldError, match="is held by process 7 on node3, since noon"), locked(tmp_path):
+        with pytest.raises(RunError, match="is held by process 7 on node3, since noon"), locked(tmp_path):
             pass
 
 
@@ -105,7 +105,7 @@ def test_one_that_comes_while_the_holder_lets_go_gets_a_file_of_its_own(
 
     waited: list[int] = []
     monkeypatch.setattr(fcntl, "flock", late)
-    with locked(tmp_path), pytest.raises(FolderHeldError), locked(tmp_path):
+    with locked(tmp_path), pytest.raises(RunError), locked(tmp_path):
         pass
 
 
@@ -183,7 +183,7 @@ def test_a_holder_may_be_waited_for(tmp_path: Path) -> None:
         told.append(holder)
         _end(process)
 
-    with locked(tmp_path, waiting=ends), pytest.raises(FolderHeldError, match="this process"), locked(tmp_path):
+    with locked(tmp_path, waiting=ends), pytest.raises(RunError, match="this process"), locked(tmp_path):
         pass
     assert told[0].startswith(f"process {process.pid}, since")
     assert list(tmp_path.iterdir()) == []
@@ -196,7 +196,7 @@ def test_who_waited_for_one_that_was_killed_is_named(tmp_path: Path) -> None:
         process.kill()
         process.communicate(timeout=30)
 
-    with locked(tmp_path, waiting=dies), pytest.raises(FolderHeldError, match="this process"), locked(tmp_path):
+    with locked(tmp_path, waiting=dies), pytest.raises(RunError, match="this process"), locked(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -229,3 +229,14 @@ def test_a_folder_that_its_holder_removes_meanwhile_is_made_again(
     monkeypatch.setattr(os, "open", late)
     with locked(folder):
         assert (folder / LOCK).is_file()
+
+
+def test_a_caller_may_refuse_to_wait(tmp_path: Path) -> None:
+    def refuse(holder: str) -> None:
+        raise ValueError(f"in use by {holder}")
+
+    with locked(tmp_path):
+        with pytest.raises(ValueError, match=r"^in use by this process, since"), locked(tmp_path, waiting=refuse):
+            pass
+        with pytest.raises(RunError, match="this process"), locked(tmp_path):  # the first still holds it
+            pass

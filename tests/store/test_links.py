@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.errors import RunWarning
 from dorylax.pipeline.trace import TraceWriter
 from dorylax.runs.result import EpochRecord
 from dorylax.store.lines import append_lines
 from dorylax.store.metrics import MetricsWriter
-from dorylax.store.run_directory import RunDirectoryError, RunDirectoryWarning, write_text
+from dorylax.store.run_directory import RunDirectoryError, write_text
 from dorylax.store.servers import ServersWriter
-from dorylax.store.trace import TraceFile, TraceWarning, cut
+from dorylax.store.trace import TraceFile, cut
 
 _RECORD = EpochRecord(0, 1.0, 0.5, 0.5, 0.5, 0.1)
 
@@ -25,12 +26,12 @@ def _metrics(path: Path) -> None:
 
 
 def _trace(path: Path) -> None:
-    with pytest.warns(TraceWarning, match="is a symbolic link: remove that link"):
+    with pytest.warns(RunWarning, match="is a symbolic link: remove that link"):
         TraceWriter.begin(path, "full", epochs=0, continues=False)
 
 
 def _servers(path: Path) -> None:
-    with pytest.warns(RunDirectoryWarning, match="is damaged"):
+    with pytest.warns(RunWarning, match="is damaged"):
         ServersWriter(path, 0)
 
 

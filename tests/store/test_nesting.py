@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dorylax.errors import DorylaxError
+from dorylax.errors import DorylaxError, RunError, RunWarning
 from dorylax.experiments.folder import read_study
 from dorylax.store import metrics, servers, trace
-from dorylax.store.checkpoint import CheckpointError, Checkpoints, CheckpointWarning
+from dorylax.store.checkpoint import Checkpoints
 from dorylax.store.run_directory import RunDirectory
 
 READERS: dict[str, Callable[[Path], object]] = {
@@ -37,7 +37,7 @@ def test_a_checkpoint_is_damaged(tmp_path: Path) -> None:
     path = Checkpoints(tmp_path).save(1, {"params": {"w": np.zeros(3)}}, {})
     (path / "manifest.json").write_text(ENDLESS)
     with (
-        pytest.warns(CheckpointWarning, match="recursion"),
-        pytest.raises(CheckpointError, match="every checkpoint in"),
+        pytest.warns(RunWarning, match="recursion"),
+        pytest.raises(RunError, match="every checkpoint in"),
     ):
         Checkpoints(tmp_path).restore()

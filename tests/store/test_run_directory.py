@@ -7,12 +7,9 @@ import pytest
 import yaml
 from support.run_directories import begun
 
+from dorylax.errors import RunWarning
 from dorylax.store.digest import sealed
-from dorylax.store.run_directory import (
-    RunDirectory,
-    RunDirectoryError,
-    RunDirectoryWarning,
-)
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 
 CONFIG = {"train": {"epochs": 3, "rate": 1e-5}, "model": {"sizes": (1, 2)}}
 
@@ -246,7 +243,7 @@ def test_an_edited_configuration_says_what_to_do(tmp_path):
         RunDirectory.claim(tmp_path, CONFIG, resume=True)
     assert caught.value.damaged
     run.config_path.write_text(edited)
-    with pytest.warns(RunDirectoryWarning, match="is not as it was written, and is written anew") as warned:
+    with pytest.warns(RunWarning, match="is not as it was written, and is written anew") as warned:
         RunDirectory.claim(tmp_path, CONFIG, resume=True)
     assert len(warned) == 1
     assert run.config_path.read_text() == edited

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dorylax.errors import RunWarning
 from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 from dorylax.store import lines
-from dorylax.store.run_directory import (
-    RunDirectory,
-    RunDirectoryError,
-    RunDirectoryWarning,
-)
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.store.servers import ServersWriter, read
 
 
@@ -81,7 +78,7 @@ def test_it_begins_anew_where_it_is_damaged(tmp_path: Path, damage: str) -> None
     else:
         del lines[9:]
     path.write_text("".join(lines))
-    with pytest.warns(RunDirectoryWarning, match=r"servers\.jsonl is damaged .* It begins anew with epoch 4"):
+    with pytest.warns(RunWarning, match=r"servers\.jsonl is damaged .* It begins anew with epoch 4"):
         ServersWriter(path, 4)
     RunDirectory(tmp_path).remove_summary()
     assert read(written(path, range(4, 6))) == epoch(4) + epoch(5)

@@ -20,14 +20,14 @@ import numpy as np
 import optax
 from flax import nnx
 
+from dorylax.errors import RunError
 from dorylax.graph.datasets import load
 from dorylax.layers import GCN
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.ray_cluster.connection import connected
-from dorylax.runs.losses import Loss
+from dorylax.runs.servers import Loss
 from dorylax.serverless.config import TensorConfig
-from dorylax.store.checkpoint import CheckpointError
 from dorylax.trainer import Trainer
 from support.cut_links import Network, own_networks
 from support.in_hosts import at_phase, first_in_hosts, reached, take_time
@@ -199,7 +199,7 @@ class _Cell:
         """Trains, and loses it."""
         if self._target == "disk full at a checkpoint":
             # Such a run ends, and says so; the same command goes on where there is room again.
-            with first_in_hosts(fill_disk_once, str(self.signs)), contextlib.suppress(CheckpointError):
+            with first_in_hosts(fill_disk_once, str(self.signs)), contextlib.suppress(RunError):
                 self._train()
             if not (self.signs / "full").exists():
                 self.wrong.append("nobody wrote a file")

@@ -22,7 +22,7 @@ import pytest
 from rich.table import Table
 
 from dorylax.config import ConfigError
-from dorylax.store.checkpoint import CheckpointError
+from dorylax.errors import InputError, RunError
 from dorylax.store.run_directory import RunDirectoryError
 from dorylax.terminal.failures import CommandError, told_if_interrupted
 from dorylax.terminal.output import print_error, print_json, print_table
@@ -45,8 +45,8 @@ def _raising(error: BaseException) -> click.Command:
         (OSError(28, "No space left on device"), 1, "error: No space left on device"),
         (RunDirectoryError("another run's"), 2, "error: another run's"),
         (RunDirectoryError("full", refused=True), 1, "error: full"),
-        (CheckpointError("full"), 1, "error: full"),
-        (CheckpointError("another run's", user_error=True), 2, "error: another run's"),
+        (RunError("full"), 1, "error: full"),
+        (InputError("another run's"), 2, "error: another run's"),
         (
             MemoryError("cannot allocate"),
             1,

@@ -12,6 +12,7 @@ import pytest
 from flax import nnx
 
 from dorylax.config import RunConfig
+from dorylax.errors import InputError, RunWarning
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
 from dorylax.graph.graph import Graph
@@ -19,8 +20,7 @@ from dorylax.layers import APPNP, GCN, GCNII, GIN, SGC, GraphSAGE
 from dorylax.ops import native
 from dorylax.ops.primitives.scaled import gather_scaled
 from dorylax.program.jaxpr.errors import SplitError
-from dorylax.store.checkpoint import CheckpointError
-from dorylax.store.run_directory import RunDirectoryError, RunDirectoryWarning
+from dorylax.store.run_directory import RunDirectoryError
 from dorylax.trainer import Trainer
 from dorylax.trainer.footprint import of_config
 from dorylax.trainer.step.arrays import EpochInputs
@@ -210,7 +210,7 @@ def test_a_run_goes_on_only_as_it_began(trainer, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(config.read_text().replace("gathered: float32", "gathered: bfloat16"))
     with (
-        pytest.warns(RunDirectoryWarning, match="not as it was written"),
-        pytest.raises(CheckpointError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
+        pytest.warns(RunWarning, match="not as it was written"),
+        pytest.raises(InputError, match=r'settings\.single\.gathered: null there, "bfloat16" here'),
     ):
         trainer(epochs=4, gathered="bfloat16", **options).fit()

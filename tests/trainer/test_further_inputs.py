@@ -15,10 +15,10 @@ import pytest
 from flax import linen, nnx
 
 from dorylax import ops
+from dorylax.errors import InputError
 from dorylax.graph.dataset import Dataset
 from dorylax.observers.progress import describe_summary
 from dorylax.store import metrics
-from dorylax.store.checkpoint import CheckpointError
 from dorylax.trainer import Trainer, TrainingError
 
 
@@ -112,7 +112,7 @@ def test_further_inputs_are_part_of_the_run(rich: Dataset, tmp_path: Any) -> Non
     unread = dataclasses.replace(rich, vertex_inputs=rich.vertex_inputs | {"age": rich.vertex_inputs["age"] + 1})
     assert make(Some(nnx.Rngs(0)), unread, epochs=5, **options).fit().first_epoch == 4
     other = dataclasses.replace(rich, vertex_inputs=rich.vertex_inputs | {"pos": rich.vertex_inputs["pos"] + 1})
-    with pytest.raises(CheckpointError, match=r"data\.inputs\.pos"):
+    with pytest.raises(InputError, match=r"data\.inputs\.pos"):
         make(Some(nnx.Rngs(0)), other, epochs=6, **options).fit()
 
 

@@ -14,7 +14,6 @@ from flax import nnx
 from dorylax.errors import InputError
 from dorylax.ops.gather import gather
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.store.checkpoint import CheckpointError
 from dorylax.trainer.footprint import of_config
 
 pytestmark = [
@@ -172,7 +171,7 @@ def test_auto_goes_on_as_the_order_that_it_meant(trainer, data, tmp_path) -> Non
     assert trainer(model=RawEdges(data), epochs=3, order="given", **options).fit().first_epoch == 2
     other = {"run_directory": tmp_path / "other", "resume": True}
     trainer(epochs=2, order="auto", **other).fit()
-    with pytest.raises(CheckpointError, match=r"settings\.single\.order"):
+    with pytest.raises(InputError, match=r"settings\.single\.order"):
         trainer(epochs=3, order="given", **other).fit()
 
 

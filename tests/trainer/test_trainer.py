@@ -13,14 +13,14 @@ import optax
 import pytest
 from flax import nnx
 
+from dorylax.errors import InputError, RunWarning
 from dorylax.graph.data_shape import _digest
 from dorylax.graph.graph import Graph
 from dorylax.program.model.flax_nnx import NnxStructure
 from dorylax.store import checkpoint, metrics
-from dorylax.store.checkpoint import CheckpointError, CheckpointWarning
 from dorylax.store.digest import digest_of
 from dorylax.store.folder_lock import LOCK
-from dorylax.store.run_directory import RunDirectory, RunDirectoryError, RunDirectoryWarning
+from dorylax.store.run_directory import RunDirectory, RunDirectoryError
 from dorylax.trainer import TrainingError
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.runners.single import SingleRunner
@@ -373,7 +373,7 @@ def test_damaged_checkpoint_is_passed_over(trainer, tmp_path, same):
     options = {"run_directory": tmp_path, "resume": True, "checkpoint_every": 5}
     trainer(epochs=12, **options).fit()
     damage(tmp_path / "checkpoints" / "epoch-00000012")
-    with pytest.warns(CheckpointWarning, match="epoch-00000012 is damaged"):
+    with pytest.warns(RunWarning, match="epoch-00000012 is damaged"):
         resumed = trainer(epochs=20, **options).fit()
     assert resumed.first_epoch == 10
     assert same(resumed.last_params, trainer(epochs=20).fit().last_params)
@@ -391,10 +391,10 @@ def test_an_edited_configuration_is_written_anew_by_the_run_that_the_checkpoint_
         with pytest.raises(RunDirectoryError, match="undo the edit") as caught:
             trainer(epochs=5, run_directory=tmp_path).fit()
         assert caught.value.damaged
-        with pytest.warns(RunDirectoryWarning), pytest.raises(CheckpointError, match="seed: 0 there, 1 here"):
+        with pytest.warns(RunWarning), pytest.raises(InputError, match="seed: 0 there, 1 here"):
             trainer(seed=1, **options).fit()
         assert path.read_text() == edited
-        with pytest.warns(RunDirectoryWarning, match="is written anew"):
+        with pytest.warns(RunWarning, match="is written anew"):
             resumed = trainer(epochs=5, **options).fit()
         assert path.read_text() == whole
     assert same(resumed.last_params, trainer(epochs=5).fit().last_params)
@@ -409,7 +409,7 @@ def test_checkpoint_of_another_run_is_refused(trainer, net, tmp_path):
 
     with pytest.raises(RunDirectoryError, match=r'model\.class: "Net" there, "Other" here'):
         trainer(model=Other(rngs=nnx.Rngs(0)), **options).fit()
-    with pytest.raises(CheckpointError, match=r"another run \(optimizer_state\.0\.count"):
+    with pytest.raises(InputError, match=r"another run \(optimizer_state\.0\.count"):
         trainer(optimizer=optax.sgd(0.1, momentum=0.9), **options).fit()
     with pytest.raises(RunDirectoryError, match=r"train\.seed: 0 there, 1 here"):
         trainer(seed=1, **options).fit()
@@ -429,7 +429,7 @@ def test_other_edges_features_or_labels_are_another_run(trainer, data, tmp_path)
         ({"features": features}, r"data\.feature_values"),
         ({"labels": data.labels[::-1].copy()}, "labels_and_masks"),
     ):
-        with pytest.raises(CheckpointError, match=name):
+        with pytest.raises(InputError, match=name):
             trainer(data=dataclasses.replace(data, **change), **options).fit()
         assert trainer(data=dataclasses.replace(data, **change), run_directory=tmp_path).predict().shape == (48, 3)
 

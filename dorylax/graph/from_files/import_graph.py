@@ -146,7 +146,7 @@ def import_graph(
     Raises:
         GraphError: A source is damaged, has changed, or holds something else; or arguments do not fit.
         RunError: The import needs more memory than `memory`.
-        FolderHeldError: Another process imports to the same folder.
+        RunError: Another process imports to the same folder.
         OSError: A source cannot be read, the disk has less space than the import needs, or the file system refuses.
     """
     if memory < LEAST_MEMORY:

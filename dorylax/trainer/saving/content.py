@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dorylax.errors import InputError
 from dorylax.program.model.base import Tree
 from dorylax.runs.result import EpochRecord, Timings
 from dorylax.settings.retired import upgraded
-from dorylax.store.checkpoint import PARTS_GROUP, Checkpoint, CheckpointError
+from dorylax.store.checkpoint import PARTS_GROUP, Checkpoint
 from dorylax.store.run_directory import differences, listed
 from dorylax.trainer.loop_state import Carried, LoopState, is_key
 from dorylax.trainer.saving.description import path_name
@@ -70,7 +71,7 @@ def from_checkpoint(
             compared.
 
     Raises:
-        CheckpointError: The checkpoint belongs to another run; the message names the differences.
+        InputError: The checkpoint belongs to another run; the message names the differences.
     """
     record = checkpoint.record
     described = {**record["run"], "settings": upgraded(record["run"]["settings"])}
@@ -81,10 +82,9 @@ def from_checkpoint(
         if changed:
             _check_widths(checkpoint, run)
     if changed:
-        raise CheckpointError(
+        raise InputError(
             f"{checkpoint.path} belongs to another run ({listed(changed)}): "
-            "give this run a directory of its own, or the model, data and settings of the other",
-            user_error=True,
+            "give this run a directory of its own, or the model, data and settings of the other"
         )
     arrays = checkpoint.arrays
     history = [EpochRecord.from_dict(entry) for entry in record["history"]]
@@ -109,10 +109,9 @@ def _check_widths(checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
     """Raise an error in the user's terms if numbers of features or classes differ."""
     there, here = checkpoint.record["run"]["data"], run["data"]
     if any(there[width] != here[width] for width in ("features", "classes")):
-        raise CheckpointError(
+        raise InputError(
             f"the run was trained on data with {there['features']} features and {there['classes']} classes, "
-            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict",
-            user_error=True,
+            f"{here['name']} has {here['features']} and {here['classes']}: they must be the same to predict"
         )
 
 

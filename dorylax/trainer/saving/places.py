@@ -98,7 +98,7 @@ def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
 
     Raises:
         OSError: The place cannot be listed.
-        AwsError: S3 refuses the request.
+        RunError: S3 refuses the request.
     """
     return bool(Checkpoints(Places.of(RunDirectory(path), checkpoints).place).epochs())
 

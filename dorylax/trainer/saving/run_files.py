@@ -17,13 +17,13 @@ import numpy as np
 
 from dorylax.config import RunConfig
 from dorylax.environment import environment
+from dorylax.errors import RunError, RunWarning
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.labels import Labels
 from dorylax.memory.sources import shape_of
 from dorylax.runs.result import TrainResult
 from dorylax.store.arrays import copy_parts
-from dorylax.store.aws import AwsError
-from dorylax.store.checkpoint import Arrays, CheckpointError, Checkpoints, CheckpointWarning
+from dorylax.store.checkpoint import Arrays, Checkpoints
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError, UserCode, free_name
 from dorylax.trainer.loop_state import LoopState
 from dorylax.trainer.saving.content import from_checkpoint, to_checkpoint
@@ -42,7 +42,7 @@ class RunFiles:
         keep: Number of checkpoints to keep.
 
     Raises:
-        AwsError: Checkpoints are in S3, and boto3 cannot be set up.
+        RunError: Checkpoints are in S3, and boto3 cannot be set up.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RunFiles:
             RunDirectoryError: As `RunDirectory.claim`; or the directory holds epochs and `resume` is False; or the former
                 place of the checkpoints is gone.
             OSError: The place of the checkpoints cannot be listed.
-            AwsError: S3 refuses the request.
+            RunError: S3 refuses the request.
         """
         directory = RunDirectory.claim(path, config, free=free, resume=resume)
         if directory.checkpoints_path.is_symlink():
@@ -131,7 +131,7 @@ class RunFiles:
             loop: Initial state of the run. If its checkpoint is in a former place, it moves first.
 
         Raises:
-            CheckpointError: The checkpoint could not be moved.
+            RunError: The checkpoint could not be moved.
             OSError: The place of the checkpoints cannot be written.
         """
         self.directory.remove_outdated_summary(config)
@@ -164,7 +164,8 @@ class RunFiles:
             UserWarning: One of the user's source files has changed since the run last ran it.
 
         Raises:
-            CheckpointError: No checkpoint can be read, or the newest belongs to another run.
+            RunError: No checkpoint can be read.
+            InputError: The newest belongs to another run.
         """
         store = self.newest
         checkpoint = store.restore(parts=parts)
@@ -188,10 +189,10 @@ class RunFiles:
         """Save in a thread while the context lasts; its end waits for the last checkpoint.
 
         Warns:
-            CheckpointWarning: The last checkpoint could not be written, and the context ends with another error.
+            RunWarning: The last checkpoint could not be written, and the context ends with another error.
 
         Raises:
-            CheckpointError: The last checkpoint could not be written.
+            RunError: The last checkpoint could not be written.
         """
         with ThreadPoolExecutor(1, "dorylax-checkpoint") as thread:
             self._thread = thread
@@ -201,7 +202,7 @@ class RunFiles:
                 try:
                     self._settle()
                 except Exception as error:
-                    warnings.warn(str(error), CheckpointWarning, stacklevel=2)
+                    warnings.warn(str(error), RunWarning, stacklevel=2)
                 raise
             finally:
                 self._thread = None
@@ -216,7 +217,7 @@ class RunFiles:
                 `saving` lasts and no other process holds arrays. The next call and the end of `saving` wait for it.
 
         Raises:
-            CheckpointError: This checkpoint, or the one before, could not be written.
+            RunError: This checkpoint, or the one before, could not be written.
         """
         begin = time.perf_counter()
         self._settle()
@@ -242,7 +243,7 @@ class RunFiles:
         self._checkpoints.save(number, arrays, record, parts)
 
     def _settle(self) -> None:
-        """Wait for the thread; raise CheckpointError if it failed."""
+        """Wait for the thread; raise RunError if it failed."""
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
@@ -267,18 +268,18 @@ class RunFiles:
         )
 
     def _check_owner(self) -> None:
-        """Raise CheckpointError if another process, such as the same run on another machine, has taken over the place."""
+        """Raise RunError if another process, such as the same run on another machine, has taken over the place."""
         if self._owner is None:
             return
         try:
             owner = self._checkpoints.owner()
             if owner is None:
                 self._checkpoints.own(self._owner)
-        except (OSError, AwsError) as error:
-            raise CheckpointError(f"no checkpoint could be written to {self._checkpoints}: {error}") from error
+        except (OSError, RunError) as error:
+            raise RunError(f"no checkpoint could be written to {self._checkpoints}: {error}") from error
         if owner not in (None, self._owner):
             assert owner is not None
-            raise CheckpointError(
+            raise RunError(
                 f"{self._checkpoints} belongs to {described(owner)} now, which has begun after this one: nothing was "
                 "written there"
             )
@@ -307,7 +308,7 @@ def trained_labels(path: Path, config: RunConfig) -> Labels | None:
         The labels; None where there is no checkpoint.
 
     Raises:
-        CheckpointError: None of the checkpoints can be read.
+        RunError: None of the checkpoints can be read.
     """
     directory = RunDirectory.open(path)
     places = Places.of(directory, config.train.checkpoints)

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.replies import problem_of
 from dorylax.settings.errors import ConfigError
-from dorylax.store.aws import AwsError
 from dorylax.store.base import Location
 
 _VALID_SECONDS = 3600
@@ -49,7 +49,7 @@ class S3Artefacts:
             How many were missing.
 
         Raises:
-            AwsError: S3 refuses.
+            RunError: S3 refuses.
         """
         missing = [sha256 for sha256, content in artefacts.items() if not self._has(sha256, len(content))]
         for sha256 in missing:
@@ -104,8 +104,8 @@ class S3Artefacts:
             raise self._refused(error) from None
         return url
 
-    def _refused(self, error: Exception) -> AwsError:
+    def _refused(self, error: Exception) -> RunError:
         code = getattr(error, "response", {}).get("Error", {}).get("Code")
         if code == "NoSuchBucket":
-            return AwsError(f"there is no bucket {self._location.bucket}: make one, or change tensor.artefacts")
-        return AwsError(f"artefacts cannot be put to {self._location}: {problem_of(error)}")
+            return RunError(f"there is no bucket {self._location.bucket}: make one, or change tensor.artefacts")
+        return RunError(f"artefacts cannot be put to {self._location}: {problem_of(error)}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from dorylax.errors import RunError
 from dorylax.settings.errors import ConfigError
-from dorylax.store.aws import AwsError
 
 _LEAST_MEMORY = 512
 """MB; JAX alone takes 200 to 300."""
@@ -49,16 +49,16 @@ def state_of(configuration: Mapping[str, Any]) -> Literal["ready", "changing"]:
         configuration: the `Configuration` that GetFunction gave.
 
     Raises:
-        AwsError: it never can be.
+        RunError: it never can be.
     """
     name, state = configuration.get("FunctionName"), configuration.get("State", "Active")
     update = configuration.get("LastUpdateStatus", "Successful")
     if state == "Failed":
         reason = configuration.get("StateReason", "no reason given")
-        raise AwsError(f"the function {name} could not be made ({reason}): dorylax aws teardown, then deploy it again")
+        raise RunError(f"the function {name} could not be made ({reason}): dorylax aws teardown, then deploy it again")
     if update == "Failed":
         reason = configuration.get("LastUpdateStatusReason", "no reason given")
-        raise AwsError(f"the function {name} could not be changed ({reason}): dorylax aws deploy")
+        raise RunError(f"the function {name} could not be changed ({reason}): dorylax aws deploy")
     # One that was idle for weeks is "Inactive", and its next invocation sets it up again.
     return "changing" if state == "Pending" or update == "InProgress" else "ready"
 
@@ -91,11 +91,11 @@ def reserved_calls(function: Mapping[str, Any]) -> int | None:
         function: what GetFunction gave.
 
     Raises:
-        AwsError: it is 0.
+        RunError: it is 0.
     """
     reserved = function.get("Concurrency", {}).get("ReservedConcurrentExecutions")
     if reserved is not None and int(reserved) < 1:
-        raise AwsError(
+        raise RunError(
             "the function may not run at all, its reserved_concurrency is 0: dorylax aws deploy with another one"
         )
     return None if reserved is None else int(reserved)

@@ -23,7 +23,7 @@ def lambda_client(region: str | None, *, calls: int, seconds: float) -> Any:
         seconds: that a call may take.
 
     Raises:
-        AwsError: boto3 is not installed, or there is no region.
+        RunError: boto3 is not installed, or there is no region.
     """
     return make_client(
         "lambda",

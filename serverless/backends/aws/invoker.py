@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, final
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.backends.base import InvokeError
@@ -16,7 +17,6 @@ from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.function.invocation import MAX_INVOCATION_BYTES, Invocation
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
-from dorylax.store.aws import AwsError
 
 _log = logging.getLogger("dorylax.aws")
 
@@ -77,7 +77,7 @@ class LambdaFunctions:
 
         Raises:
             InvokeError: there will be no answer.
-            AwsError: a repetition would fail too.
+            RunError: a repetition would fail too.
         """
         if len(event) > MAX_EVENT_BYTES:
             raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
@@ -94,7 +94,7 @@ class LambdaFunctions:
             How many calls AWS lets run at a time, if fewer than were asked for.
 
         Raises:
-            AwsError: it does not exist or cannot be used, or this machine's credentials may not read or invoke it.
+            RunError: it does not exist or cannot be used, or this machine's credentials may not read or invoke it.
             InvokeError: no sandbox could be started, for another reason than throttling.
         """
         asked = self.calls
@@ -133,7 +133,7 @@ class LambdaFunctions:
     def _call(self, event: bytes | None) -> bytes | None:
         payload = Invocation(self._settings, event).encode()
         if len(payload) > MAX_INVOCATION_BYTES:
-            raise AwsError(f"an invocation must have at most {MAX_INVOCATION_BYTES} bytes, got {len(payload)}")
+            raise RunError(f"an invocation must have at most {MAX_INVOCATION_BYTES} bytes, got {len(payload)}")
         response = self._ask("invoke", **self._function.parameters(), Payload=payload)
         try:
             content: bytes = response["Payload"].read()
@@ -174,7 +174,7 @@ class LambdaFunctions:
             if state_of(function["Configuration"]) == "ready":
                 return function
             if time.monotonic() > end:
-                raise AwsError(
+                raise RunError(
                     f"the function {self._function.name} has been changing for {_CHANGING_SECONDS:g} seconds: "
                     "dorylax aws status shows why"
                 )

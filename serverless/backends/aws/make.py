@@ -29,7 +29,7 @@ def make_functions(
         deadline: seconds that a call may take; None: as long as the function allows.
 
     Raises:
-        AwsError: boto3 is not installed, or there is no region.
+        RunError: boto3 is not installed, or there is no region.
         ConfigError: `function` names none.
     """
     named = FunctionName.of(function)  # before anything is made
@@ -55,7 +55,7 @@ def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: 
         The URL of each by its SHA-256, for `RemoteBackend`.
 
     Raises:
-        AwsError: S3 refuses, or cannot be reached.
+        RunError: S3 refuses, or cannot be reached.
         ConfigError: `location` is not one.
     """
     store = S3Artefacts(s3_client(region), location)

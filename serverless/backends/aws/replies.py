@@ -13,11 +13,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.clients import REGION_SETTING
 from dorylax.serverless.backends.base import InvokeError, InvokeReason
 from dorylax.serverless.function.invocation import read_response
 from dorylax.serverless.wire.errors import WireError
-from dorylax.store.aws import AwsError, class_names, lasting_problem
+from dorylax.store.aws import class_names, lasting_problem
 
 _SHOWN = 500  # characters of a text of AWS's that an error shows
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
@@ -99,7 +100,7 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
 
     Raises:
         InvokeError: the sandbox died, or AWS ended it because it took too long.
-        AwsError: the function cannot work at all.
+        RunError: the function cannot work at all.
     """
     if function_error is not None:
         raise _of_function(payload)
@@ -109,7 +110,7 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
         raise InvokeError("died", f"the function answered with something that is not a response: {error}") from None
 
 
-def problem_of(error: Exception) -> InvokeError | AwsError:
+def problem_of(error: Exception) -> InvokeError | RunError:
     """What an exception of a request to AWS means."""
     if (lasting := lasting_problem(error, region=REGION_SETTING)) is not None:
         return lasting
@@ -121,17 +122,17 @@ def problem_of(error: Exception) -> InvokeError | AwsError:
         if name in names:
             return InvokeError(reason, text)
     # Their texts may show what was sent (ParamValidationError does).
-    return AwsError(f"a request to AWS could not be made: {names[0]}")
+    return RunError(f"a request to AWS could not be made: {names[0]}")
 
 
-def _of_function(payload: bytes) -> InvokeError | AwsError:
+def _of_function(payload: bytes) -> InvokeError | RunError:
     kind, text = _function_error(payload)
     if kind == "Sandbox.Timedout" or "Task timed out after" in text:
         return InvokeError("timeout", f"AWS ended the function's sandbox: {text}")
     if kind in _BROKEN:
-        return AwsError(f"the function cannot start ({kind}: {text}): its image is broken, {_DEPLOY}")
+        return RunError(f"the function cannot start ({kind}: {text}): its image is broken, {_DEPLOY}")
     if kind in _OTHER_RELEASE:
-        return AwsError(f"the function is of another release of dorylax ({kind}: {text}): {_DEPLOY}")
+        return RunError(f"the function is of another release of dorylax ({kind}: {text}): {_DEPLOY}")
     hint = f"; {_MORE_MEMORY}" if kind in ("Runtime.ExitError", "Runtime.OutOfMemory", "MemoryError") else ""
     return InvokeError("died", f"the function's sandbox failed ({kind}: {text}){hint}")
 
@@ -147,14 +148,14 @@ def _function_error(payload: bytes) -> tuple[str, str]:
     return str(document.get("errorType", "unknown"))[:_SHOWN], str(document.get("errorMessage", ""))[:_SHOWN]
 
 
-def _of_service(response: Mapping[str, Any]) -> InvokeError | AwsError:
+def _of_service(response: Mapping[str, Any]) -> InvokeError | RunError:
     code = str(response["Error"].get("Code", "unknown"))
     text = str(response["Error"].get("Message", ""))[:_SHOWN]
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if code in _ADVICE:
-        return AwsError(f"AWS refuses ({code}: {text}): {_ADVICE[code]}")
+        return RunError(f"AWS refuses ({code}: {text}): {_ADVICE[code]}")
     if code in _THROTTLED or status == _TOO_MANY_REQUESTS:
         return InvokeError("throttled", f"AWS throttles ({code}: {text})")
     if code in _NOT_NOW or status >= _SERVER_ERROR:
         return InvokeError("throttled", f"AWS cannot invoke the function now ({code}: {text})")
-    return AwsError(f"AWS refuses ({code}, HTTP status {status}): no repetition would help")
+    return RunError(f"AWS refuses ({code}, HTTP status {status}): no repetition would help")

@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, final
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError
 
 _PINNED = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 _BY_TAG = re.compile(r"(?P<host>[^/\s@]*[.:][^/\s@]*)/(?P<name>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>[\w][\w.-]{0,127}))?")
@@ -72,7 +72,7 @@ def pinned(base: str, fetch: Fetch | None = None) -> str:
         fetch: gets a URL (default: over HTTPS, as the environment says).
 
     Raises:
-        DeployError: the registry does not say, or wants a login.
+        InputError: the registry does not say, or wants a login.
     """
     if is_pinned(base):
         return base
@@ -106,10 +106,8 @@ def _token(refusal: Answer, fetch: Fetch) -> str:
     return str(content.get("token") or content["access_token"])
 
 
-def _unknown(base: str, problem: str) -> DeployError:
-    return DeployError(
-        f"the digest of the base image {base} is not known ({problem}): give --base NAME@sha256:…", user_error=True
-    )
+def _unknown(base: str, problem: str) -> InputError:
+    return InputError(f"the digest of the base image {base} is not known ({problem}): give --base NAME@sha256:…")
 
 
 def _fetch(url: str, headers: Mapping[str, str]) -> Answer:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image.context import Context
 from dorylax.serverless.deploy.image.dockerfile import PLATFORMS
 
@@ -28,7 +28,7 @@ class RunCommand(Protocol):
         """Runs it.
 
         Raises:
-            DeployError: it failed.
+            RunError: it failed.
         """
         ...
 
@@ -46,15 +46,14 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
     """The first engine that is installed.
 
     Raises:
-        DeployError: none is.
+        InputError: none is.
     """
     for name in ENGINES:
         if which(name):
             return name
-    raise DeployError(
+    raise InputError(
         f"no container engine is installed ({', '.join(ENGINES)}): install one, or give --image with an image that was "
-        "built elsewhere from `dorylax aws image --context DIR`",
-        user_error=True,
+        "built elsewhere from `dorylax aws image --context DIR`"
     )
 
 
@@ -72,7 +71,8 @@ def build_and_push(engine: str, context: Context, address: str, login: Login, ru
         The base that it was built from, by digest.
 
     Raises:
-        DeployError: the engine failed, or the base's digest is not known.
+        RunError: the engine failed.
+        InputError: the base's digest is not known.
     """
     run, context = run or run_command, context.pinned()
     registry = address.partition("/")[0]
@@ -104,7 +104,7 @@ def run_command(command: Sequence[str], content: bytes | None, environment: Mapp
     """Runs a command quietly; what it said last is in the error.
 
     Raises:
-        DeployError: it failed.
+        RunError: it failed.
     """
     done = subprocess.run(
         list(command),
@@ -116,4 +116,4 @@ def run_command(command: Sequence[str], content: bytes | None, environment: Mapp
     )
     if done.returncode != 0:
         lines = [" ".join(line.split()) for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-        raise DeployError(f"{command[0]} {command[1]} failed ({done.returncode}): {' | '.join(lines[-_LAST_LINES:])}")
+        raise RunError(f"{command[0]} {command[1]} failed ({done.returncode}): {' | '.join(lines[-_LAST_LINES:])}")

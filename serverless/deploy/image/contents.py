@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, final
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 
 ENTRY = "dorylax.serverless.function.entry"
 HANDLER = f"{ENTRY}.handler"
@@ -55,7 +55,7 @@ def closure(entry: str = ENTRY) -> Closure:
     Imports inside functions count, those for type checkers do not.
 
     Raises:
-        DeployError: a module has no source file.
+        RunError: a module has no source file.
     """
     modules: dict[str, Path] = {}
     foreign: set[str] = set()
@@ -75,7 +75,7 @@ def closure(entry: str = ENTRY) -> Closure:
         package = name if found.path.name == "__init__.py" else name.rpartition(".")[0]
         waiting += _imported(ast.parse(found.path.read_text("utf-8")), package)
     if not modules:
-        raise DeployError(f"{entry} has no source file: install dorylax as a folder, not as an archive")
+        raise RunError(f"{entry} has no source file: install dorylax as a folder, not as an archive")
     return Closure(dict(sorted(modules.items())), tuple(sorted(foreign - sys.stdlib_module_names)))
 
 
@@ -86,7 +86,7 @@ def requirements(*, lapack: bool) -> tuple[str, ...]:
         lapack: with SciPy.
 
     Raises:
-        DeployError: one is not installed.
+        InputError: one is not installed.
     """
     return tuple(f"{name}=={_version(name)}" for name in distributions(lapack=lapack))
 
@@ -156,4 +156,4 @@ def _version(name: str) -> str:
         remedy = (
             'pip install "dorylax[aws]"' if sys.platform == "linux" else "deploy from Linux, for which alone it is made"
         )
-        raise DeployError(f"{name} is not installed: {remedy}", user_error=True) from None
+        raise InputError(f"{name} is not installed: {remedy}") from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, final
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError
 from dorylax.serverless.deploy.image.base import pinned
 from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, requirements
 from dorylax.serverless.deploy.image.dockerfile import default_base, dockerfile
@@ -72,7 +72,7 @@ class Context:
             lock: file with hashes of the wheels (default: the one that comes with dorylax).
 
         Raises:
-            DeployError: a distribution is not installed, or the lock lacks it.
+            InputError: a distribution is not installed, or the lock lacks it.
             OSError: the lock cannot be read.
         """
         python = sys.version_info[:2]
@@ -92,7 +92,7 @@ class Context:
             pin: gives an image's address by digest.
 
         Raises:
-            DeployError: nobody knows the digest.
+            InputError: nobody knows the digest.
         """
         base = pin(self.base)
         text = dockerfile(self.architecture, base, sys.version_info[:2])
@@ -115,7 +115,7 @@ class Context:
         """Writes the files.
 
         Raises:
-            DeployError: the folder is not empty.
+            InputError: the folder is not empty.
         """
         make_empty(folder)
         for place, content in self.files.items():
@@ -128,8 +128,8 @@ def make_empty(folder: Path) -> None:
     """Makes a folder, or takes an empty one.
 
     Raises:
-        DeployError: it is not empty.
+        InputError: it is not empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
-        raise DeployError(f"{folder} must be empty, and is not: choose a new folder", user_error=True)
+        raise InputError(f"{folder} must be empty, and is not: choose a new folder")

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image.dockerfile import PLATFORMS, wheel_options
 from dorylax.settings.text_file import read_text
 
@@ -32,7 +32,7 @@ def read_lock(file: Path) -> Lock:
     """The lock in a file.
 
     Raises:
-        DeployError: a line is not one of a lock.
+        InputError: a line is not one of a lock.
         ConfigError: there is no such file, or it is no text.
         OSError: the file cannot be read.
     """
@@ -43,7 +43,7 @@ def read_lock(file: Path) -> Lock:
             continue
         found = _LINE.fullmatch(text)
         if found is None:
-            raise DeployError(f"{file}:{number}: must be NAME==VERSION --hash=sha256:…, got {text!r}", user_error=True)
+            raise InputError(f"{file}:{number}: must be NAME==VERSION --hash=sha256:…, got {text!r}")
         hashes = frozenset(found["hashes"].split(" --hash=sha256:")[1:])
         lock[found["pin"]] = lock.get(found["pin"], frozenset()) | hashes
     return lock
@@ -53,13 +53,12 @@ def locked(pins: Iterable[str], lock: Lock) -> tuple[str, ...]:
     """A lock's lines for some `NAME==VERSION`.
 
     Raises:
-        DeployError: the lock lacks one of them.
+        InputError: the lock lacks one of them.
     """
     wanted = tuple(pins)
     if missing := [pin for pin in wanted if pin not in lock]:
-        raise DeployError(
-            f"the lock has no hashes of {', '.join(missing)}: run `dorylax aws lock FILE` and give --lock FILE",
-            user_error=True,
+        raise InputError(
+            f"the lock has no hashes of {', '.join(missing)}: run `dorylax aws lock FILE` and give --lock FILE"
         )
     return tuple(_line(pin, lock[pin]) for pin in wanted)
 
@@ -75,7 +74,7 @@ def make_lock(
         ask: Runs pip with options and returns its report of the planned installation (default: this interpreter's pip).
 
     Raises:
-        DeployError: pip finds no wheel, or its index gives no hashes.
+        RunError: pip finds no wheel, or its index gives no hashes.
     """
     ask = ask or _ask_pip
     lock: dict[str, set[str]] = {pin: set() for pin in pins}
@@ -87,7 +86,7 @@ def make_lock(
                 archive = found.get(_normal(pin.partition("==")[0]), {}).get("archive_info", {})
                 sha256 = archive.get("hashes", {}).get("sha256")
                 if sha256 is None:
-                    raise DeployError(f"pip's index gives no SHA-256 of the wheel of {pin} for {architecture}")
+                    raise RunError(f"pip's index gives no SHA-256 of the wheel of {pin} for {architecture}")
                 hashes.add(sha256)
     return {pin: frozenset(hashes) for pin, hashes in lock.items()}
 
@@ -120,5 +119,5 @@ def _ask_pip(options: Sequence[str]) -> bytes:
         if done.returncode != 0:
             errors = [" ".join(line.split()) for line in done.stderr.decode(errors="replace").splitlines()]
             last = next((line for line in reversed(errors) if line.startswith("ERROR")), "".join(errors[-1:]))
-            raise DeployError(f"pip cannot look up the image's wheels: {last or done.returncode}")
+            raise RunError(f"pip cannot look up the image's wheels: {last or done.returncode}")
         return report.read_bytes()

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, final
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import RunError
 from dorylax.serverless.deploy.image.contents import ENTRY, left_out
 from dorylax.serverless.deploy.image.context import Context, make_empty
 from dorylax.serverless.deploy.image.dockerfile import COMPILE, FOLDER
@@ -75,7 +75,8 @@ def build(context: Context, root: Path) -> Path:
         The folder in it that Python imports from.
 
     Raises:
-        DeployError: the folder is not empty, or a distribution was not installed from a wheel.
+        InputError: the folder is not empty.
+        RunError: a distribution was not installed from a wheel.
     """
     make_empty(root)
     target = root / FOLDER
@@ -108,7 +109,7 @@ def start(target: Path, invocation: bytes) -> StartMeasurement:
         invocation: `Invocation`, encoded.
 
     Raises:
-        DeployError: it cannot be imported, or does not answer.
+        RunError: it cannot be imported, or does not answer.
     """
     # As on Lambda: no home directory, nothing written, no site-packages.
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "JAX_PLATFORMS": "cpu"}
@@ -123,7 +124,7 @@ def start(target: Path, invocation: bytes) -> StartMeasurement:
     )
     if done.returncode != 0:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise DeployError(f"the entry point does not start from {target}: {''.join(last)}")
+        raise RunError(f"the entry point does not start from {target}: {''.join(last)}")
     answer = json.loads(done.stdout)
     files = tuple(Path(file).relative_to(target.absolute()).as_posix() for file in answer["files"])
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
@@ -133,7 +134,7 @@ def start(target: Path, invocation: bytes) -> StartMeasurement:
 def _copy(name: str, target: Path) -> None:
     files = importlib.metadata.distribution(name).files
     if not files:
-        raise DeployError(
+        raise RunError(
             f"{name} was not installed from a wheel, and does not say what it consists of: install it by pip"
         )
     for file in files:

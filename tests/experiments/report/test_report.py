@@ -15,6 +15,7 @@ import pytest
 from support import reports
 from support.reports import EPOCHS, TARGET, TEXT, accuracy, seconds, sweep, trace, written_report, written_study
 
+from dorylax.errors import RunWarning
 from dorylax.experiments.folder import read_study, write_sweep
 from dorylax.experiments.report import figures, page, write_report
 from dorylax.experiments.report.inside import IN_VAIN, one_epoch, read_trace, task_seconds, traced_epochs
@@ -22,7 +23,6 @@ from dorylax.experiments.report.write import command
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep_file import load, read
 from dorylax.figure_style import ALL
-from dorylax.store.run_directory import RunDirectoryWarning
 from dorylax.store.trace import TraceFile, line_of
 
 FIGURES = (
@@ -403,7 +403,7 @@ def test_a_report_goes_without_servers_that_are_damaged(tmp_path: Path, damage: 
     (first, *_) = [run for run in sweep().runs if run.name == "gcn, pipe"]
     path = directory(tmp_path, first) / "servers.jsonl"
     path.write_text(path.read_text().replace(*damage))
-    with pytest.warns(RunDirectoryWarning, match=message):
+    with pytest.warns(RunWarning, match=message):
         write_report([read_study(tmp_path)], tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert "| async S=0: 1 | 50.0 %" in text
@@ -416,7 +416,7 @@ def test_a_report_goes_without_a_trace_that_is_none(tmp_path: Path) -> None:
     traces = sorted(tmp_path.glob("runs/*/trace.json"))
     for path in traces:
         path.write_text("{}")
-    with pytest.warns(RunDirectoryWarning, match="is not a trace of a dorylax run: .*; the report goes without it"):
+    with pytest.warns(RunWarning, match="is not a trace of a dorylax run: .*; the report goes without it"):
         write_report([read_study(tmp_path)], tmp_path)
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert "0-accuracy-epochs.svg" in names

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from support.mocked_aws import REGION, MockedAws, mocked_aws
 
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy import policies
 from dorylax.serverless.deploy.apply import Applier
 from dorylax.serverless.deploy.clients import Clients, in_plain_words
-from dorylax.serverless.deploy.errors import DeployError
 from dorylax.serverless.deploy.found import Found
 from dorylax.serverless.deploy.names import Names
 from dorylax.serverless.deploy.plan import Action, Wanted, plan_deploy, plan_teardown
@@ -136,7 +136,7 @@ def broken_off(aws: MockedAws, at: int, act: Callable[[], Any]) -> bool:
     try:
         with in_plain_words():
             act()
-    except DeployError:
+    except RunError:
         return True
     finally:
         aws.fail_at = None
@@ -207,7 +207,7 @@ def test_teardown_waits_for_network_interfaces_with_the_role_in_place(
         time[0] += 20 * seconds
         clients("iam").get_role(RoleName=NAMES.role)
 
-    with pytest.raises(DeployError, match="AWS still has 1 network interfaces of the function"):
+    with pytest.raises(RunError, match="AWS still has 1 network interfaces of the function"):
         teardown(clients, now=lambda: time[0], sleep=sleep)
     assert time[0] >= 20 * 60
     ec2.delete_network_interface(NetworkInterfaceId=made["NetworkInterface"]["NetworkInterfaceId"])
@@ -281,7 +281,7 @@ def test_a_function_that_is_being_made_is_waited_for(
     monkeypatch.setattr(LambdaFunction, "get_configuration", pending)
     assert deploy(clients, aws, wanted()) == [("wait", "function")]
     looks[0], end = 0, {"State": "Failed", "StateReason": "no image"}
-    with pytest.raises(DeployError, match=r"^the function did not become ready: no image; run the same command"):
+    with pytest.raises(RunError, match=r"^the function did not become ready: no image; run the same command"):
         deploy(clients, aws, wanted())
 
 
@@ -341,22 +341,19 @@ def test_a_function_that_does_not_become_ready(
             return configuration(function, on_create) | end
 
         patch.setattr(LambdaFunction, "get_configuration", failed)
-        with pytest.raises(DeployError, match=r"^the function did not become ready: no rights; run the same command"):
+        with pytest.raises(RunError, match=r"^the function did not become ready: no rights; run the same command"):
             deploy(clients, aws, wanted(memory_mb=3008))
 
 
 def test_nothing_is_made_without_the_boundary(aws: MockedAws, made: Clients) -> None:
-    with pytest.raises(
-        DeployError, match=r"^permissions boundary gnn-eu-west-1-boundary: there is none: an admin"
-    ) as no:
+    with pytest.raises(InputError, match=r"^permissions boundary gnn-eu-west-1-boundary: there is none: an admin"):
         deploy(made, aws, wanted())
-    assert no.value.user_error
     assert aws.changes == []
     aws.make_boundary("gnn", vpc=False)
     assert ("create", "function") in deploy(made, aws, wanted())
     before = list(aws.changes)
     network = {"subnets": ("subnet-0a",), "security_groups": ("sg-0b",)}
-    with pytest.raises(DeployError, match=r"-boundary: it is not the one that this deployment needs: an administrator"):
+    with pytest.raises(InputError, match=r"-boundary: it is not the one that this deployment needs: an administrator"):
         deploy(made, aws, wanted(**network))
     assert aws.changes == before
 
@@ -377,27 +374,26 @@ def test_a_deployment_of_an_older_release_is_mended(aws: MockedAws, clients: Cli
 
 
 def test_errors_in_plain_words(aws: MockedAws, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DeployError, match=r"^no AWS region is set: give --region, or set AWS_REGION$"):
+    with pytest.raises(InputError, match=r"^no AWS region is set: give --region, or set AWS_REGION$"):
         Clients(None)
     monkeypatch.setenv("AWS_REGION", REGION)
     found = Clients(None)
     assert found.region == REGION
     for code, text in (("AccessDenied", "docs/aws.md has the policies"), ("ExpiredToken", "get new ones")):
-        with pytest.raises(DeployError, match=text) as caught, in_plain_words():
+        with pytest.raises(RunError, match=text) as caught, in_plain_words():
             raise refusal(code, "no", "GetRole")
         assert str(caught.value).startswith(f"AWS refuses GetRole: {code}: no: ")
     signed = "the canonical string should be 'x-amz-security-token:SECRET'"
     told = r"the credentials or this machine's clock are wrong$"
-    with pytest.raises(DeployError, match=told) as caught, in_plain_words():
+    with pytest.raises(RunError, match=told) as caught, in_plain_words():
         raise refusal("InvalidSignatureException", signed, "GetFunction")
     assert "SECRET" not in str(caught.value)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(DeployError, match=r"^no AWS credentials can be used") as caught, in_plain_words():
+    with pytest.raises(InputError, match=r"^no AWS credentials can be used"), in_plain_words():
         Clients(None).account()
-    assert caught.value.user_error
     monkeypatch.setitem(__import__("sys").modules, "boto3.session", None)
-    with pytest.raises(DeployError, match=r'^boto3 is not installed: pip install "dorylax\[aws\]"$'):
+    with pytest.raises(InputError, match=r'^boto3 is not installed: pip install "dorylax\[aws\]"$'):
         Clients(REGION)
     found.close()
 

@@ -29,7 +29,7 @@ from dorylax.pipeline.saved import Saved
 from dorylax.pipeline.setup import Beginnings
 from dorylax.program.model.flax_nnx import take_apart
 from dorylax.store.base import StorageError
-from dorylax.store.durable import leftover_of
+from dorylax.store.durable import is_temporary
 from dorylax.trainer.step.objective import CLASSES
 from support.simulated_hosts.disks import failing
 from support.simulated_hosts.faults import DRIVER, NOTHING, Fault, Link, Plan, draw
@@ -336,7 +336,7 @@ class _World:
         try:
             parts = found.parts(str(place))
         except StorageError:
-            if left := [path.name for path in place.rglob("*") if leftover_of(path)]:
+            if left := [path.name for path in place.rglob("*") if is_temporary(path.name)]:
                 raise BrokenError(f"writing a checkpoint failed, and left {left}") from None
             return None
         return Saved(found.arrays, found.record, parts)

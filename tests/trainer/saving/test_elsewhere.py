@@ -11,9 +11,10 @@ from typing import Any, final
 import pytest
 from botocore.exceptions import ClientError
 
+from dorylax.errors import RunError, RunWarning
 from dorylax.runs.result import EpochRecord
 from dorylax.store.base import StorageError
-from dorylax.store.checkpoint import MANIFEST, OWNER, CheckpointError, CheckpointWarning
+from dorylax.store.checkpoint import MANIFEST, OWNER
 from dorylax.store.digest import sealed
 from dorylax.store.durable import write_json
 from dorylax.store.places import open_storage
@@ -257,7 +258,7 @@ def test_a_damaged_one_is_passed_over(trainer: Make, tmp_path: Path, there: str)
     storage = open_storage(where := place(tmp_path / "run", there))
     for name in [name for name in storage.names() if name.startswith("epoch-00000002/")]:
         storage.put(name, storage.read(name)[:-9])
-        with pytest.warns(CheckpointWarning, match=f"^checkpoint {where}/epoch-00000002 is damaged and not used: "):
+        with pytest.warns(RunWarning, match=f"^checkpoint {where}/epoch-00000002 is damaged and not used: "):
             assert trained(trainer, tmp_path / "run", there, 2).first_epoch == 1
 
 
@@ -307,7 +308,7 @@ def test_a_full_disk_is_a_line_that_names_the_place(
             monkeypatch.setattr(S3Storage, "put", full)
 
     trained(trainer, tmp_path / "run", s3, 2)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(RunError) as caught:
         trained(trainer, tmp_path / "run", s3, observers=[watcher(fill)])
     where = place(tmp_path / "run", s3)
     assert str(caught.value).startswith(
@@ -354,7 +355,7 @@ def test_an_upload_that_stops_anywhere_leaves_the_one_before(
             patch.setattr(S3Storage, "put", breaking.instead_of(S3Storage.put))
             if not cleared:
                 patch.setattr(S3Storage, "clear", lambda *_: None)
-            with pytest.raises(CheckpointError, match="could not be written"):
+            with pytest.raises(RunError, match="could not be written"):
                 trained(trainer, tmp_path / "run", s3, 2)
         assert len([name for name in names(where) if name.startswith("epoch-00000002")]) == (0 if cleared else files)
         assert epochs(where) == [1]
@@ -373,7 +374,7 @@ def test_another_process_that_goes_on_with_the_run_keeps_this_one_from_saving(
         if record.epoch == 2:
             open_storage(where).put(OWNER, Places.of(RunDirectory(tmp_path / "run"), there).owner())
 
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(RunError) as caught:
         trained(trainer, tmp_path / "run", there, observers=[watcher(begin)])
     assert str(caught.value).startswith(f"{where} belongs to the run in {tmp_path}/run on ")
     assert epochs(where) == [1, 2]

@@ -13,10 +13,11 @@ from support.in_hosts import be_elsewhere, fill_disk, first_in_hosts
 from support.leftovers import nothing_left
 from support.pipelines import messy_data, piped_trainer
 
+from dorylax.errors import RunError
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.hosts.launcher import HostError
 from dorylax.settings.errors import ConfigError
-from dorylax.store.checkpoint import MANIFEST, OWNER, CheckpointError
+from dorylax.store.checkpoint import MANIFEST, OWNER
 from dorylax.store.places import open_storage
 from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import Trainer, TrainResult
@@ -85,7 +86,7 @@ def test_a_host_that_cannot_write_is_named_and_the_one_before_stays(
     trained(run, setting, 2)
     before = files(run, setting)
     where = Places.of(RunDirectory(run), setting).place
-    with first_in_hosts(fill_disk), pytest.raises(CheckpointError) as caught:
+    with first_in_hosts(fill_disk), pytest.raises(RunError) as caught:
         trained(run, setting, 4)
     assert str(caught.value) == (
         f"the checkpoint after 4 epochs could not be written to {where}: graph server 0: [Errno 28] No space left on device"
@@ -124,12 +125,12 @@ def test_a_host_s_file_that_is_damaged_or_gone_is_named(tmp_path: Path, bucket: 
     # Who reads all of it passes it over.
     with (
         pytest.warns(UserWarning, match="epoch-00000002 is damaged"),
-        pytest.raises(CheckpointError, match="every checkpoint"),
+        pytest.raises(RunError, match="every checkpoint"),
     ):
         trained(run, setting, 4, hosts="inline")
     storage.delete(name)
     with (
         pytest.warns(UserWarning, match=r"epoch-00000002 is damaged and not used: server-1-\w+.bin is missing"),
-        pytest.raises(CheckpointError, match="every checkpoint"),
+        pytest.raises(RunError, match="every checkpoint"),
     ):
         trained(run, setting, 4)

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from support import processes
 
-from dorylax.store.checkpoint import MANIFEST, CheckpointError, Checkpoints, CheckpointWarning
+from dorylax.errors import RunError, RunWarning
+from dorylax.store.checkpoint import MANIFEST, Checkpoints
 from dorylax.store.folder_lock import LOCK
 from dorylax.store.local import LocalStorage
 from dorylax.trainer import Trainer
@@ -82,7 +83,7 @@ def test_the_next_save_reports_a_full_disk(
 ) -> None:
     trainer(epochs=2, run_directory=tmp_path).fit()
     seen = watcher(lambda record: full() if record.epoch == 2 else None)
-    with pytest.raises(CheckpointError, match=r"after 3 epochs could not be written .*No space .*epoch-00000002$"):
+    with pytest.raises(RunError, match=r"after 3 epochs could not be written .*No space .*epoch-00000002$"):
         trainer(epochs=9, run_directory=tmp_path, checkpoint_every=3, resume=True, observers=[seen]).fit()
     assert seen.calls[-1] == 5
     assert epochs(tmp_path) == [2]
@@ -92,7 +93,7 @@ def test_the_end_reports_a_full_disk(trainer: Make, tmp_path: Path, watcher: Any
     trainer(epochs=2, run_directory=tmp_path).fit()
     seen = watcher(lambda record: full() if record.epoch == 2 else None)
     fitted = trainer(epochs=4, run_directory=tmp_path, checkpoint_every=3, resume=True, observers=[seen])
-    with pytest.raises(CheckpointError, match="after 3 epochs could not be written"):
+    with pytest.raises(RunError, match="after 3 epochs could not be written"):
         fitted.fit()
     assert not (tmp_path / "summary.json").exists()
     assert np.isfinite(fitted.predict("last")).all()  # nothing is lost in memory
@@ -122,7 +123,7 @@ def test_an_interrupted_run_warns_of_a_full_disk(
 
     with (
         pytest.raises(KeyboardInterrupt),
-        pytest.warns(CheckpointWarning, match="after 2 epochs could not be written .*There is no earlier one"),
+        pytest.warns(RunWarning, match="after 2 epochs could not be written .*There is no earlier one"),
     ):
         trainer(epochs=9, run_directory=tmp_path, checkpoint_every=2, observers=[watcher(interrupt)]).fit()
     assert epochs(tmp_path) == []

@@ -10,11 +10,12 @@ import pytest
 from support.aws import Cloud, cloud
 from support.manual_clock import ManualClock
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.artefacts import S3Artefacts
 from dorylax.serverless.handler.download import download
 from dorylax.serverless.wire.errors import DataError
 from dorylax.settings.errors import ConfigError
-from dorylax.store.aws import AwsError, s3_client
+from dorylax.store.aws import s3_client
 
 ONE, TWO = b"one stage", b"\x00another\xff" * 100
 
@@ -98,7 +99,7 @@ def test_urls_are_signed_anew_after_some_minutes(artefacts: S3Artefacts, clock: 
 
 def test_a_bucket_that_is_not_there(aws: Cloud) -> None:
     found = S3Artefacts(s3_client(), "s3://nobodys-bucket/stages")
-    with pytest.raises(AwsError, match=r"there is no bucket nobodys-bucket: make one, or change tensor\.artefacts"):
+    with pytest.raises(RunError, match=r"there is no bucket nobodys-bucket: make one, or change tensor\.artefacts"):
         found.upload({sha256(ONE): ONE})
     found.close()
 
@@ -107,9 +108,9 @@ def test_without_credentials_nothing_is_signed(aws: Cloud, monkeypatch: pytest.M
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     found = S3Artefacts(s3_client(), f"s3://{aws.bucket}")
-    with pytest.raises(AwsError, match="AWS needs credentials"):
+    with pytest.raises(RunError, match="AWS needs credentials"):
         found.url(sha256(ONE))
-    with pytest.raises(AwsError, match=f"put to s3://{aws.bucket}: AWS needs credentials"):
+    with pytest.raises(RunError, match=f"put to s3://{aws.bucket}: AWS needs credentials"):
         found.upload({sha256(ONE): ONE})
     found.close()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.checks import FunctionName, reserved_calls, shared_calls, state_of, warnings_of
 from dorylax.settings.errors import ConfigError
-from dorylax.store.aws import AwsError
 
 READY: dict[str, Any] = {
     "FunctionName": "dorylax",
@@ -75,7 +75,7 @@ def test_a_description_of_long_ago_is_of_a_function_that_is_ready() -> None:
     ],
 )
 def test_failed(change: dict[str, str], text: str) -> None:
-    with pytest.raises(AwsError, match=text):
+    with pytest.raises(RunError, match=text):
         state_of(READY | change)
 
 
@@ -104,5 +104,5 @@ def test_concurrency_is_reserved_or_shared() -> None:
 
 
 def test_a_function_that_is_switched_off() -> None:
-    with pytest.raises(AwsError, match="may not run at all, its reserved_concurrency is 0"):
+    with pytest.raises(RunError, match="may not run at all, its reserved_concurrency is 0"):
         reserved_calls({"Concurrency": {"ReservedConcurrentExecutions": 0}})

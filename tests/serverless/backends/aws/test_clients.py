@@ -6,10 +6,10 @@ import contextlib
 
 import pytest
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.make import make_functions
 from dorylax.serverless.data.keys import RunKeys
-from dorylax.store.aws import AwsError
 
 
 @pytest.mark.parametrize(("region", "expected"), [(None, "ap-south-1"), ("eu-north-1", "eu-north-1")])
@@ -26,5 +26,5 @@ def test_without_a_region_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -
     for name in ("AWS_DEFAULT_REGION", "AWS_REGION", "AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")
-    with pytest.raises(AwsError, match=r"set tensor\.region or AWS_REGION, or one in the profile"):
+    with pytest.raises(RunError, match=r"set tensor\.region or AWS_REGION, or one in the profile"):
         lambda_client(None, calls=1, seconds=1.0)

@@ -17,6 +17,7 @@ from support.aws import SECRET, Cloud, ThrottledError, cloud
 from support.leftovers import nothing_left
 from support.rie import Reply
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws import clients, invoker
 from dorylax.serverless.backends.aws.clients import lambda_client
 from dorylax.serverless.backends.aws.invoker import LambdaFunctions
@@ -25,7 +26,6 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.function.invocation import Invocation, response
 from dorylax.serverless.handler.settings import SandboxSettings
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
-from dorylax.store.aws import AwsError
 
 KEYS = RunKeys.make()
 SETTINGS = SandboxSettings(KEYS)
@@ -136,7 +136,7 @@ def test_throttled_once_is_asked_for_once(aws: Cloud, make: Make) -> None:
 
 def test_a_function_that_is_not_there_ends_the_run(make: Make) -> None:
     (error,) = invoke(make("nobody"), b"my event")
-    assert isinstance(error, AwsError)
+    assert isinstance(error, RunError)
     assert "dorylax aws deploy" in str(error)
 
 
@@ -256,12 +256,12 @@ def test_none_started_is_an_error(aws: Cloud, make: Make) -> None:
 
 def test_a_broken_image_is_found_before_the_run(aws: Cloud, make: Make) -> None:
     aws.answer = lambda _: Reply(b'{"errorType": "Runtime.ImportModuleError", "errorMessage": "jax"}', "Unhandled")
-    with pytest.raises(AwsError, match="its image is broken, dorylax aws deploy"):
+    with pytest.raises(RunError, match="its image is broken, dorylax aws deploy"):
         asyncio.run(make().warm())
 
 
 def test_warming_says_that_there_is_no_function(make: Make) -> None:
-    with pytest.raises(AwsError, match="there is no such function"):
+    with pytest.raises(RunError, match="there is no such function"):
         asyncio.run(make("nobody").warm())
 
 
@@ -296,7 +296,7 @@ def test_warming_waits_until_the_function_is_ready(monkeypatch: pytest.MonkeyPat
     assert client._states == []
     client._states = ["Pending"] * 999
     monkeypatch.setattr(invoker, "_CHANGING_SECONDS", 0.01)
-    with pytest.raises(AwsError, match=r"has been changing for 0\.01 seconds"):
+    with pytest.raises(RunError, match=r"has been changing for 0\.01 seconds"):
         functions._check()
     functions.close()
 

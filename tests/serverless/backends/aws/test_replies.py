@@ -14,10 +14,10 @@ from botocore.retries import standard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dorylax.errors import RunError
 from dorylax.serverless.backends.aws.replies import answer_of, problem_of
 from dorylax.serverless.backends.base import InvokeError
 from dorylax.serverless.function.invocation import response
-from dorylax.store.aws import AwsError
 
 URL = "https://lambda.eu-central-1.amazonaws.com/2015-03-31/functions/dorylax/invocations"
 SECRET = "t0p-secret"
@@ -34,8 +34,8 @@ def meaning(error: Exception) -> str:
     return found.reason if isinstance(found, InvokeError) else "fatal"
 
 
-def function_failed(payload: bytes) -> InvokeError | AwsError:
-    with pytest.raises((InvokeError, AwsError)) as caught:
+def function_failed(payload: bytes) -> InvokeError | RunError:
+    with pytest.raises((InvokeError, RunError)) as caught:
         answer_of(payload, "Unhandled")
     return caught.value
 
@@ -180,7 +180,7 @@ def test_unknown_codes_go_by_their_status(status: int, expected: str) -> None:
 def test_credentials_that_are_not_accepted(code: str) -> None:
     """The service's text quotes the request's headers, the session's token among them."""
     found = problem_of(error_of(code, 403, f"The Canonical String should have been 'x-amz-security-token:{SECRET}'"))
-    assert isinstance(found, AwsError)
+    assert isinstance(found, RunError)
     assert str(found).startswith(f"AWS does not accept the credentials ({code}): get valid credentials")
 
 

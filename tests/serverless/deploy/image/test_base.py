@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError
 from dorylax.serverless.deploy.image import base as base_module
 from dorylax.serverless.deploy.image.base import Answer, is_base, is_pinned, pinned
 from dorylax.serverless.deploy.image.dockerfile import default_base
@@ -82,7 +82,7 @@ def test_a_digest_is_asked_nobody() -> None:
     ],
 )
 def test_what_is_not_believed(registry: Registry, problem: str) -> None:
-    with pytest.raises(DeployError) as caught:
+    with pytest.raises(InputError) as caught:
         pinned(BASE, registry)
     assert str(caught.value) == (
         f"the digest of the base image {BASE} is not known ({problem}): give --base NAME@sha256:…"
@@ -93,7 +93,7 @@ def test_without_a_network() -> None:
     def fetch(*_: object) -> Answer:
         raise OSError("Network is unreachable")
 
-    with pytest.raises(DeployError, match=r"is not known \(Network is unreachable\): give --base NAME@sha256:…$"):
+    with pytest.raises(InputError, match=r"is not known \(Network is unreachable\): give --base NAME@sha256:…$"):
         pinned(BASE, fetch)
 
 

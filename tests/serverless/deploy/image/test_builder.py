@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image.builder import Login, build_and_push, find_engine, run_command
 from dorylax.serverless.deploy.image.context import Context
 
@@ -35,15 +35,14 @@ class Commands:
             self.folders.append(folder)
             assert environment == {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
         if command[1] == self.failing:
-            raise DeployError(f"{command[1]} failed")
+            raise RunError(f"{command[1]} failed")
 
 
 def test_the_first_engine_that_is_there() -> None:
     assert find_engine(lambda name: f"/bin/{name}") == "docker"
     assert find_engine(lambda name: "/bin/buildah" if name == "buildah" else None) == "buildah"
-    with pytest.raises(DeployError, match=r"no container engine is installed \(docker, podman, buildah\)") as caught:
+    with pytest.raises(InputError, match=r"no container engine is installed \(docker, podman, buildah\)"):
         find_engine(lambda _: None)
-    assert caught.value.user_error
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman", "buildah"])
@@ -69,7 +68,7 @@ def test_the_password_goes_to_standard_input_and_nowhere_else(engine: str) -> No
 @pytest.mark.parametrize("failing", ["build", "login", "push"])
 def test_a_failure_leaves_no_login_and_no_folder(failing: str) -> None:
     commands = Commands(failing)
-    with pytest.raises(DeployError, match=f"{failing} failed"):
+    with pytest.raises(RunError, match=f"{failing} failed"):
         build_and_push("docker", CONTEXT, ADDRESS, LOGIN, commands)
     assert (commands.words[-1][1] == "logout") == (failing != "build")
     assert not commands.folders[0].exists()
@@ -82,7 +81,5 @@ def test_what_an_engine_said_last(tmp_path: Path) -> None:
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     run_command([str(script), "build"], b"secret", {"GOOD": "yes"})
-    with pytest.raises(
-        DeployError, match=r"engine build failed \(3\): line 3 \| line 4 \| line 5 \| line 6 \| line 7$"
-    ):
+    with pytest.raises(RunError, match=r"engine build failed \(3\): line 3 \| line 4 \| line 5 \| line 6 \| line 7$"):
         run_command([str(script), "build"], b"secret", {})

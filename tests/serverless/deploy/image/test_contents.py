@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image import contents
 from dorylax.serverless.deploy.image.contents import ENTRY, closure, distributions, left_out, requirements
 
@@ -66,7 +66,7 @@ def test_versions_are_those_that_are_installed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(contents, "DISTRIBUTIONS", ("jax", "not-there"))
     for platform, remedy in (("linux", r'pip install "dorylax\[aws\]"'), ("darwin", "deploy from Linux, for which .*")):
         monkeypatch.setattr(sys, "platform", platform)
-        with pytest.raises(DeployError, match=f"^not-there is not installed: {remedy}$"):
+        with pytest.raises(InputError, match=f"^not-there is not installed: {remedy}$"):
             requirements(lapack=False)
 
 
@@ -96,7 +96,7 @@ def test_imports_inside_functions_count_and_those_for_type_checkers_do_not(
     expected = sources.keys() - {"two.py", "unrelated.py"}
     assert {place.removeprefix("dorylax/") for place in found.modules} == expected
     assert found.foreign == ("foreign",)
-    with pytest.raises(DeployError, match=r"dorylax\.nowhere has no source file"):
+    with pytest.raises(RunError, match=r"dorylax\.nowhere has no source file"):
         closure("dorylax.nowhere")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dorylax import __version__
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError
 from dorylax.serverless.deploy.image.context import Context, Releases
 from dorylax.serverless.deploy.image.dockerfile import dockerfile
 
@@ -82,7 +82,7 @@ def test_context(tmp_path: Path) -> None:
     }
     assert written == context.files
     assert {place.partition("/")[0] for place in written} == {"Dockerfile", "requirements.txt", "dorylax"}
-    with pytest.raises(DeployError, match="must be empty, and is not: choose a new folder"):
+    with pytest.raises(InputError, match="must be empty, and is not: choose a new folder"):
         context.write(tmp_path / "context")
 
 

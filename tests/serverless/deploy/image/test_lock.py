@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image.contents import DISTRIBUTIONS, LAPACK
 from dorylax.serverless.deploy.image.lock import PACKAGED, lock_text, locked, make_lock, read_lock
 from dorylax.settings.errors import ConfigError
@@ -49,7 +49,7 @@ def test_a_lock_written_and_read(tmp_path: Path) -> None:
     assert read_lock(file) == lock
     assert locked(["a==2.0.post1"], lock) == (f"a==2.0.post1 --hash=sha256:{hashed(3)}",)
     assert lock_text(lock).splitlines()[1] == f"b-x==1 --hash=sha256:{hashed(1)} --hash=sha256:{hashed(2)}"
-    with pytest.raises(DeployError, match=r"^the lock has no hashes of a==3, c==1: run `dorylax aws lock FILE`"):
+    with pytest.raises(InputError, match=r"^the lock has no hashes of a==3, c==1: run `dorylax aws lock FILE`"):
         locked(["a==3", "b-x==1", "c==1"], lock)
 
 
@@ -69,7 +69,7 @@ def test_a_lock_written_and_read(tmp_path: Path) -> None:
 def test_a_line_that_is_none_of_a_lock(tmp_path: Path, line: str) -> None:
     file = tmp_path / "lock"
     file.write_text(f"ok==1 --hash=sha256:{hashed(1)}\n{line}\n")
-    with pytest.raises(DeployError, match=rf"^{re.escape(str(file))}:2: must be NAME==VERSION --hash=sha256:…, got "):
+    with pytest.raises(InputError, match=rf"^{re.escape(str(file))}:2: must be NAME==VERSION --hash=sha256:…, got "):
         read_lock(file)
 
 
@@ -110,7 +110,7 @@ def test_pip_is_asked_for_each_architecture_and_version_of_python() -> None:
 @pytest.mark.parametrize("info", [{}, {"archive_info": {}}, {"archive_info": {"hashes": {"md5": "1"}}}])
 def test_an_index_without_hashes(info: dict) -> None:
     report = json.dumps({"install": [{"metadata": {"name": "a", "version": "1"}, "download_info": info}]}).encode()
-    with pytest.raises(DeployError, match=r"^pip's index gives no SHA-256 of the wheel of a==1 for x86_64$"):
+    with pytest.raises(RunError, match=r"^pip's index gives no SHA-256 of the wheel of a==1 for x86_64$"):
         make_lock(["a==1"], [(3, 11)], lambda _: report)
 
 
@@ -161,5 +161,5 @@ def test_what_pip_says_when_it_finds_none(monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": ""}.items():
         monkeypatch.setenv(name, value)
     told = r"^pip cannot look up the image's wheels: ERROR: No matching distribution found for no-such-thing==1$"
-    with pytest.raises(DeployError, match=told):
+    with pytest.raises(RunError, match=told):
         make_lock(["no-such-thing==1"], [(3, 11)])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.rie import Emulated
 
-from dorylax.serverless.deploy.errors import DeployError
+from dorylax.errors import InputError, RunError
 from dorylax.serverless.deploy.image import root as roots
 from dorylax.serverless.deploy.image.contents import HANDLER
 from dorylax.serverless.deploy.image.context import Context
@@ -130,9 +130,7 @@ def test_size(target: Path) -> None:
 def test_a_root_that_lacks_something(context: Context, tmp_path: Path) -> None:
     (tmp_path / "dorylax").mkdir()
     (tmp_path / "dorylax" / "__init__.py").write_text("")
-    with pytest.raises(
-        DeployError, match=r"does not start from .*: ModuleNotFoundError: No module named 'dorylax\.serv"
-    ):
+    with pytest.raises(RunError, match=r"does not start from .*: ModuleNotFoundError: No module named 'dorylax\.serv"):
         roots.start(tmp_path, b"{}")
-    with pytest.raises(DeployError, match="must be empty, and is not"):
+    with pytest.raises(InputError, match="must be empty, and is not"):
         roots.build(context, tmp_path)
