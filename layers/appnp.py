@@ -91,7 +91,9 @@ class APPNP(DenseModel):
     A perceptron of `num_layers` dense layers on each vertex separately, then one `APPNPConv` on its output.
 
     Args:
-        num_propagations, alpha, edge_dropout: As for `APPNPConv`; the paper has an edge dropout of 0.5.
+        num_propagations: As for `APPNPConv`.
+        alpha: As for `APPNPConv`.
+        edge_dropout: As for `APPNPConv`; the paper has 0.5.
 
     Attributes:
         propagation: The `APPNPConv`.

@@ -120,7 +120,9 @@ class GCNII(nnx.Module):
     Args:
         num_layers: L, number of `GCN2Conv` layers, without the two linear ones (default: 64).
         dropout: Probability of dropping an element of each layer's input (default: 0.6).
-        alpha, theta, share_weights: As for `GCN2Conv`; without `share_weights` it is the paper's GCNII*.
+        alpha: As for `GCN2Conv`.
+        theta: As for `GCN2Conv`.
+        share_weights: As for `GCN2Conv`; False is the paper's GCNII*.
 
     Other arguments are those of `Model`.
 

@@ -113,7 +113,8 @@ class MPNN(Model):
     The call is `model(graph, x, edges [E, edge_features])`, by edge id.
 
     Args:
-        aggregation, edge_features: As for `MPNNConv`.
+        aggregation: As for `MPNNConv`.
+        edge_features: As for `MPNNConv`.
     """
 
     conv = MPNNConv

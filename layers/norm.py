@@ -78,7 +78,8 @@ class PairNorm(nnx.Module):
 
     Args:
         scale: The factor s (default: 1).
-        epsilon, dtype: As for `GraphNorm`.
+        epsilon: As for `GraphNorm`.
+        dtype: As for `GraphNorm`.
     """
 
     scale: float = 1.0
