@@ -14,24 +14,24 @@ from dorylax.pipeline.transport.delivery import deliver
 class ParameterClient:
     """Pulls and pushes for the intervals of one graph server.
 
-    Interval k is bound to parameter server k mod P, which holds its stash. An interval pulls once or more often in an epoch,
-    pushes once for every stage, and has all its pushes answered before it pulls for the next epoch.
+    Parameter server k mod P holds the stash of interval k. In each epoch, an interval pulls at least once and pushes once
+    per stage. All its pushes must be acknowledged before it pulls for the next epoch.
 
     Args:
-        home: of the graph server.
+        home: The address of the graph server.
         num_servers: P ≥ 1.
-        transport: to the parameter servers.
+        transport: Carries messages to the parameter servers.
     """
 
     def __init__(self, home: Address, num_servers: int, transport: Transport) -> None:
         self._home, self._num_servers, self._transport = home, num_servers, transport
 
     async def pull(self, interval: int, epoch: int) -> Pulled:
-        """The version that an interval computes an epoch with: the same for every call.
+        """Return the weights of an interval for an epoch. Every pull of that epoch returns the same weights.
 
         Raises:
-            RunError: its gradient of that epoch is complete, or that of an earlier one is not.
-            ConnectionError: the server cannot be reached.
+            RunError: The gradient of that epoch is complete, or that of an earlier epoch is not.
+            ConnectionError: The server is unreachable.
         """
         order, server = (epoch, PULL, interval), self._server(interval)
         pulled = await deliver(self._transport, self._home, server, "pull", (interval, epoch), num_bytes=0, order=order)
@@ -39,16 +39,17 @@ class ParameterClient:
         return pulled
 
     def push(self, interval: int, epoch: int, stage: int, sums: Sums, *, waiting: Waiting, then: Then) -> None:
-        """Gives what a stage of an interval adds to the gradient, while the interval goes on.
+        """Send the sums of one stage of an interval without waiting for the reply.
 
         Args:
             interval: k.
-            epoch: of the interval.
-            stage: one of those that push.
-            sums: name → array; never written to afterwards.
-            waiting: for whom it is urgent.
-            then: as of `Transport.post`. What it may be told: a ValueError, the stage pushes no gradient; a RunError, the
-                interval has pulled no weights for this epoch; a ConnectionError, the server cannot be reached.
+            epoch: The epoch of the interval.
+            stage: A stage that pushes a gradient.
+            sums: Name → array. The caller must not write to them afterwards.
+            waiting: Whose wait makes the push urgent.
+            then: The `Transport.post` argument of that name. It receives a ValueError if the stage pushes no gradient, a
+                RunError if the interval has pulled no weights for this epoch, and a ConnectionError if the server is
+                unreachable.
         """
         self._transport.post(
             self._home,

@@ -1,4 +1,4 @@
-"""Where parameter servers compute: in place, or on a thread each."""
+"""The workers of parameter servers: the event loop, or one thread each."""
 
 from __future__ import annotations
 
@@ -16,24 +16,21 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Compute(Protocol):
-    """Where parameter servers compute: in place, on threads, or for as long as a model of their cost says."""
+    """Runs the computations of parameter servers: in place, on threads, or in virtual time."""
 
     async def __call__(
         self, server: int, kind: str, work: Callable[[], T], num_bytes: int, order: tuple[int, ...], *, epoch: int
     ) -> T:
-        """Does some work of a parameter server.
+        """Run a computation of a parameter server, and return its result.
 
         Args:
-            server: which one.
-            kind: "finish" (an interval's complete gradient), "update" (an optimizer step) or "predict" (weights to come).
-            work: what to compute; touches nothing that others change.
-            num_bytes: of the parameters.
-            order: unlike that of any other work of the server: `(epoch, FINISH, interval)`, `(version, APPLY)`,
-                `(version, PREDICT, ahead)` of `endpoint`.
-            epoch: for which it is done.
-
-        Returns:
-            What `work` returns.
+            server: The number of the server.
+            kind: "finish" (a complete gradient), "update" (an optimizer step) or "predict" (later weights).
+            work: The computation. It must not use data that other tasks change.
+            num_bytes: The bytes of the parameters.
+            order: A key that is unique on the server, of `endpoint`: `(epoch, FINISH, interval)`, `(version, APPLY)` or
+                `(version, PREDICT, ahead)`.
+            epoch: The epoch that the computation belongs to.
         """
         ...
 
@@ -47,19 +44,19 @@ async def in_place(
     *,
     epoch: int,  # noqa: ARG001
 ) -> T:
-    """Computes at once, on the event loop."""
+    """Run the computation on the event loop."""
     return work()
 
 
 @final
 class ParameterWorkers:
-    """A thread for each server, for as long as the model of its cost says: see `Compute`.
+    """One worker of the clock per server: a thread, or virtual time from a cost model. See `Compute`.
 
     Args:
-        num_servers: how many compute.
-        clock: where their workers come from.
-        times: how long updates take in virtual time; None on the real clock.
-        recorder: told of what was computed.
+        num_servers: P, the number of servers.
+        clock: Provides the workers.
+        times: Gives the duration of updates in virtual time; None on the real clock.
+        recorder: Records each computation.
     """
 
     def __init__(self, num_servers: int, clock: Clock, times: TimeModel | None, recorder: Recorder) -> None:

@@ -1,6 +1,6 @@
 """A parameter server on the network: messages in, computation, messages out.
 
-What there is to do is decided in `server` and `sequencer`.
+The decisions are in `server` and `sequencer`; this module carries them out.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.transport.base import Address, Transport, payload_bytes
 from dorylax.pipeline.transport.delivery import deliver
 
-# What the second number (of `order`) of a message or a computation says it is, after the epoch or the version.
+# The kind of a message or computation: the second number of its `order`, after the epoch or the version.
 PULL, PUSH, FINISH, ARRIVED, UPDATES, APPLY, PREDICT = range(7)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
-"""Makes a task of a coroutine, and stops the run if it fails: `Clock.spawn`."""
+"""Runs a coroutine as a task, and stops the run if it fails: `Clock.spawn`."""
 
 
 @final
 class ParameterEndpoint:
     """Answers "pull", "push", "arrived" and "updates".
 
-    A push is answered as soon as it has come: what follows from it goes on in tasks of its own.
+    Pushes are acknowledged on arrival. The gradient and the update are then computed in separate tasks.
 
     Args:
-        index: which parameter server this is.
-        num_servers: how many there are.
-        server: its state.
-        sequencer: on server 0, who numbers; None on the others.
-        step: the optimizer.
-        prediction: of the weights of intervals that run ahead; None where they get the newest.
-        gate: decides when intervals may run ahead; None if they always may.
-        finish: makes the complete gradient of an interval.
-        transport: to the other servers.
-        compute: where to compute.
-        spawn: makes tasks.
-        on_applied: told of applied gradients, on server 0.
-        recorder: told of what is done.
+        index: The number of this parameter server, from 0.
+        num_servers: P, the number of parameter servers.
+        server: The state of this server.
+        sequencer: Numbers the updates, on server 0; None on the others.
+        step: The optimizer.
+        prediction: Predicts the weights of intervals that run ahead; None gives them the newest weights.
+        gate: Decides when intervals may run ahead; None if they always may.
+        finish: Computes the complete gradient of an interval.
+        transport: Carries messages to the other servers.
+        compute: Runs a computation on this server.
+        spawn: Starts a task.
+        on_applied: Called on server 0 with the gradients that an update has applied.
+        recorder: Counts pulls, pushes and bytes.
 
     Attributes:
-        address: where it is reached.
-        server: its state.
-        sequencer: likewise.
+        address: The address of this server.
+        server: The state of this server.
+        sequencer: The sequencer of server 0; None on the others.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class ParameterEndpoint:
         self._turn = asyncio.Condition()
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> Any:
-        """See `RequestHandler`.
+        """Answer a message, as a `RequestHandler`.
 
         Raises:
-            ValueError: an unknown kind.
+            ValueError: The kind is unknown.
         """
         match kind:
             case "pull":
@@ -123,7 +123,7 @@ class ParameterEndpoint:
         return pulled
 
     async def _predict(self, prediction: Prediction, newest: ServerState, ahead: int, epoch: int) -> Tree:
-        """Computes what several intervals will ask for once."""
+        """Predict once for all intervals that pull this version equally far ahead."""
         key = (newest.version, ahead)
         async with self._predicting:
             if key not in self._predicted:
@@ -181,7 +181,7 @@ class ParameterEndpoint:
         await deliver(self._transport, self.address, peer, "updates", steps, num_bytes=size, order=order)
 
     async def _reach(self, version: int) -> None:
-        """Apply steps up to a version, waiting for those that have not come."""
+        """Apply steps up to a version, and wait for those that have not arrived."""
         async with self._turn:
             while self.server.state.version < version:
                 step = self.server.next_step()
@@ -208,5 +208,5 @@ class ParameterEndpoint:
 
 
 def _size(step: Step) -> int:
-    """Bytes of a step on the network."""
+    """Return the bytes that a step takes on the network."""
     return payload_bytes([step.gradients, step.statistics])

@@ -1,4 +1,4 @@
-"""The parameter servers of a process as one: what a run starts, saves and ends."""
+"""The parameter servers of one process, as one object that a run starts, saves and stops."""
 
 from __future__ import annotations
 
@@ -26,45 +26,44 @@ from dorylax.runs.servers import ParameterServerMetrics
 
 @final
 class ParameterServers:
-    """Parameter servers that hold the same weights, of which number 0 numbers the updates.
+    """Parameter servers that hold the same weights. Server 0 numbers the updates.
 
-    What intervals ask of them is said by `ParameterClient`. What follows from pushes goes on in tasks that `spawn` makes. It
-    is over for an epoch when `on_applied` was told of the gradients of all intervals in it: all servers then have the same
-    version.
+    Intervals reach them through a `ParameterClient`. Pushes start tasks through `spawn`. When `on_applied` has received the
+    gradients of all intervals of an epoch, all servers have the same version.
 
     Args:
-        params: initial parameters.
-        state: what else the model keeps, as it is at first.
-        optimizer: an optax transformation; it is pickled and loaded, as for a server in another process.
+        params: The initial parameters.
+        state: The model's other variables, with their initial values.
+        optimizer: An optax transformation; it is pickled and loaded, as for a server in another process.
         num_servers: P ≥ 1.
         num_intervals: K ≥ 1.
-        stages: the stages that push in every interval and epoch; at least one.
-        finish: makes an interval's complete gradient of the sums of its stages.
-        advance: makes the state of the next version; None where no state changes.
-        transport: carries everything between servers; those that are here are registered with it.
-        spawn: `Clock.spawn`.
-        on_applied: told of complete gradients when they are in the weights, in the order of versions, each once.
+        stages: The stages that push in every interval and epoch; at least one.
+        finish: Computes the complete gradient of an interval from the sums of its stages.
+        advance: Computes the state of the next version; None if the model has no state.
+        transport: Carries messages between servers. The local servers register with it.
+        spawn: Starts a task: `Clock.spawn`.
+        on_applied: Called once per complete gradient when it is in the weights, in the order of versions.
         update: "per_epoch" or "per_interval".
-        interval_step_scaling: see `Sequencer`.
-        sync_every: likewise.
-        gradient_share: likewise.
-        ahead_share: of the intervals of each server, the share that may pull weights for an epoch before the step of the
-            one before it is made, where each epoch has one; rounded down.
-        predict_weights: "none", or how the weights are predicted of intervals that run ahead of the newest version, where
-            each epoch has one update: see `prediction.choose`.
-        stability_gate: whether a `StabilityGate` decides when intervals may run ahead, where each epoch has one update.
-        remembered: the leaves of what `ServerState.remembered` held, in order; None where there was no version before.
-        stability: likewise of `ServerState.stability`.
-        compute: where the servers compute.
-        opt_state: the optimizer's state; a new one where None.
-        version: how many updates parameters and state have seen.
-        first_epoch: the first epoch.
-        due: as of `Sequencer`.
-        here: which of the servers these are; None: all. The others are in other processes, made of the same.
-        recorder: told of what they do.
+        interval_step_scaling: The `Sequencer` argument of that name.
+        sync_every: The `Sequencer` argument of that name.
+        gradient_share: The `Sequencer` argument of that name.
+        ahead_share: The share, rounded down, of each server's intervals that may pull weights before the step of the
+            previous epoch. Only with one update per epoch.
+        predict_weights: The method that predicts the weights of intervals ahead of the newest version, or "none"; see
+            `prediction.choose`. Only with one update per epoch.
+        stability_gate: Whether a `StabilityGate` decides when intervals may run ahead. Only with one update per epoch.
+        remembered: The leaves of a saved `ServerState.remembered`, in order; None at a first start.
+        stability: The leaves of a saved `ServerState.stability`, in order; None at a first start.
+        compute: Runs the computations of the servers.
+        opt_state: A saved state of the optimizer; None initialises it.
+        version: The number of updates that `params` and `state` contain.
+        first_epoch: The first epoch.
+        due: The `Sequencer` argument of that name.
+        here: The numbers of the servers in this process; None for all. The other processes pass the same arguments.
+        recorder: Counts pulls, pushes and bytes.
 
     Raises:
-        ValueError: a number too small, an unknown `update`, or an optimizer that cannot be served (see `OptimizerStep`).
+        ValueError: A number is too small, `update` is unknown, or `OptimizerStep` refuses the optimizer.
     """
 
     def __init__(
@@ -148,38 +147,38 @@ class ParameterServers:
             transport.register(endpoint.address, endpoint)
 
     def newest(self) -> ServerState:
-        """The newest version that the first server here has. Its arrays are never changed."""
+        """Return the newest version of the first server here. Its arrays never change."""
         return self._endpoints[0].server.state
 
     def due(self) -> list[int]:
-        """The epoch of each interval's first gradient that is not in `newest`."""
+        """Return the epoch of each interval's first gradient that `newest` lacks."""
         return self._endpoints[0].server.due.of(self._num_intervals)
 
     @property
     def live_stashes(self) -> int:
-        """How many intervals hold weights, on all servers together."""
+        """The number of stashed versions, on all servers together."""
         return sum(endpoint.server.live_stashes for endpoint in self._endpoints)
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is on its way: no stash, no gradient or update in part, all servers at one version."""
+        """Whether the servers are at rest: no stash, no partial gradient or update, and one version everywhere."""
         servers = [endpoint.server for endpoint in self._endpoints]
         at_rest = not self.live_stashes and not self._sequencer.pending and not any(s.pending for s in servers)
         return at_rest and len({server.state.version for server in servers}) == 1
 
     def metrics(self, epoch: int) -> list[ParameterServerMetrics]:
-        """What each did in an epoch that all have finished; to be asked of each epoch once, in order."""
+        """Return the metrics of each server for a finished epoch. Call once per epoch, in order."""
         return [self._recorder.parameters[index].take(epoch).metrics(epoch, index) for index in self._here]
 
     def save_counts(self, epoch: int) -> list[dict[str, Any]]:
-        """What has been counted of an epoch that no interval has started: `EpochCounts.restore` takes each."""
+        """Return the counts of an epoch that no interval has started, for `EpochCounts.restore`."""
         return [dataclasses.asdict(self._recorder.parameters[index].of(epoch)) for index in self._here]
 
     def state(self) -> ServerState:
-        """What a checkpoint needs: given to the constructor, the servers go on as if they had not stopped.
+        """Return the state for a checkpoint. Servers made from it continue exactly where these stopped.
 
         Raises:
-            RuntimeError: something is on its way (see `settled`).
+            RuntimeError: The servers are not `settled`.
         """
         if not self.settled:
             raise RuntimeError(
@@ -189,25 +188,25 @@ class ParameterServers:
         return self.newest()
 
     def forget(self) -> None:
-        """Goes on as servers would that are made of `state()`: what they cannot know is forgotten.
+        """Drop everything that `state()` does not save, so that a resumed run gives the same result.
 
-        Nothing may be on its way.
+        The servers must be `settled`.
         """
         self._sequencer.forget()
 
     def synchronise(self, epoch: int) -> None:
-        """From this epoch on there is one update per epoch, of all its gradients; nothing changes where that is so already.
+        """Make one update per epoch, from all its gradients, from this epoch on.
 
         Args:
-            epoch: nobody may start it before `on_applied` was told of all gradients of the epochs before it.
+            epoch: No interval may start it before `on_applied` has received all gradients of earlier epochs.
 
         Raises:
-            ValueError: a gradient of that epoch, or a later one, has come already.
+            ValueError: A gradient of that epoch, or of a later one, has already arrived.
         """
         self._sequencer.switch(epoch)
 
 
 def _most_ahead(share: float, num_intervals: int, num_servers: int, index: int) -> int | None:
-    """How many of a server's intervals may be ahead; None where all may."""
-    # The decimal that was written: in binary, 0.29 * 100 is a little less than 29.
+    """Return the number of intervals of a server that may run ahead; None for all."""
+    # Use the decimal as written: in binary, 0.29 * 100 is a little less than 29.
     return None if share == 1 else math.floor(Fraction(str(share)) * len(range(index, num_intervals, num_servers)))

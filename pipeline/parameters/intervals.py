@@ -1,4 +1,4 @@
-"""What a parameter server keeps of each interval: unfinished sums, the stashed version, and the epoch that is due.
+"""The state of each interval on its parameter server: partial sums, stashed version, and the epoch that is due.
 
 An interval's backward pass uses the weights, and the model's state, of its forward pass (dorylus.md §4).
 """
@@ -14,10 +14,10 @@ from dorylax.pipeline.parameters.records import Pulled, Push, Step, Sums
 
 @final
 class EpochsSeen:
-    """A set of pairs to which epochs of each interval are added nearly in order.
+    """A set of (interval, epoch) pairs, small if each interval's epochs are added nearly in order.
 
     Args:
-        first: all earlier epochs count as seen.
+        first: The first epoch. All earlier epochs count as seen.
     """
 
     def __init__(self, first: int) -> None:
@@ -30,7 +30,7 @@ class EpochsSeen:
         return epoch < self._before.get(interval, self._first) or epoch in self._ahead.get(interval, ())
 
     def add(self, interval: int, epoch: int) -> None:
-        """Adds a pair."""
+        """Add a pair."""
         ahead = self._ahead.setdefault(interval, set())
         ahead.add(epoch)
         before = self._before.get(interval, self._first)
@@ -42,14 +42,14 @@ class EpochsSeen:
 
 @final
 class Assembly:
-    """Sums by (interval, epoch, stage), each taken once however often it comes.
+    """Collects sums by (interval, epoch, stage), and ignores repeats.
 
     Args:
-        stages: the stages that push in every interval and epoch.
-        first: the first epoch.
+        stages: The stages that push in every interval and epoch.
+        first: The first epoch.
 
     Raises:
-        ValueError: no stage.
+        ValueError: `stages` is empty.
     """
 
     def __init__(self, stages: Sequence[int], first: int) -> None:
@@ -60,17 +60,17 @@ class Assembly:
         self._whole = EpochsSeen(first)
 
     def __len__(self) -> int:
-        """How many (interval, epoch) pairs have some of their sums and not all."""
+        """Return the number of (interval, epoch) pairs with some of their sums but not all."""
         return len(self._parts)
 
     def add(self, push: Push) -> Mapping[int, Sums] | None:
-        """Takes what a stage gives.
+        """Add the sums of one stage.
 
         Returns:
-            The sums of all stages, in stage order, when this was the last that was missing: once per interval and epoch.
+            After the last stage, the sums of all stages in stage order, once per interval and epoch; else None.
 
         Raises:
-            ValueError: a stage that is not one of those that push.
+            ValueError: The stage pushes no gradient.
         """
         if push.stage not in self._stages:
             raise ValueError(
@@ -90,10 +90,10 @@ class Assembly:
 
 @final
 class Stash:
-    """The version of each interval that computes, one epoch at a time; arrays are shared, not copied.
+    """The stashed version of each computing interval, one epoch at a time. Arrays are shared, not copied.
 
     Args:
-        first: the first epoch.
+        first: The first epoch.
     """
 
     def __init__(self, first: int) -> None:
@@ -102,14 +102,14 @@ class Stash:
         self._next: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """How many are live; at most one per interval."""
+        """Return the number of stashed versions, at most one per interval."""
         return len(self._kept)
 
     def pull(self, interval: int, epoch: int, newest: Pulled) -> Pulled:
-        """The version of an interval in an epoch: `newest` at the first call, the same ever after.
+        """Return the version of an interval for an epoch. The first call stashes `newest`; later calls return it.
 
         Raises:
-            RunError: the epoch's gradient is complete, or that of an earlier epoch is not.
+            RunError: The epoch's gradient is complete, or that of an earlier epoch is not.
         """
         kept = self._kept.get(interval)
         if kept is not None and kept[0] == epoch:
@@ -127,13 +127,10 @@ class Stash:
         return newest
 
     def release(self, interval: int, epoch: int) -> Pulled:
-        """Gives the version up, when the interval's gradient is complete.
-
-        Returns:
-            It, for what remains to be computed with it.
+        """Remove the version of an interval whose gradient is complete, and return it.
 
         Raises:
-            RunError: it has pulled none for this epoch.
+            RunError: The interval has pulled no version for this epoch.
         """
         kept = self._kept.get(interval)
         if kept is None or kept[0] != epoch:
@@ -147,14 +144,14 @@ class Stash:
 
 @final
 class Due:
-    """The epoch of each interval's first gradient that is not in the newest version.
+    """The epoch of each interval's first gradient that the newest version lacks.
 
     Args:
-        closed: no interval is due before this epoch.
-        ahead: of intervals that are due later, by their number.
+        closed: The earliest epoch at which an interval is due.
+        ahead: Interval → epoch, for intervals that are due later.
 
     Attributes:
-        closed: as given; later, the first epoch that no step has closed.
+        closed: The first epoch that no step has closed.
     """
 
     def __init__(self, closed: int, ahead: Mapping[int, int] | None = None) -> None:
@@ -162,7 +159,7 @@ class Due:
         self._ahead = dict(ahead or {})
 
     def add(self, step: Step) -> None:
-        """Note that a step is in the version; steps come in order."""
+        """Record that the newest version contains a step; steps come in order."""
         if step.closes:
             self.closed = step.epoch + 1
             self._ahead = {interval: epoch for interval, epoch in self._ahead.items() if epoch > self.closed}
@@ -171,5 +168,5 @@ class Due:
             self._ahead[interval] = epoch + 1
 
     def of(self, num_intervals: int) -> list[int]:
-        """All of them."""
+        """Return the due epoch of every interval."""
         return [max(self.closed, self._ahead.get(interval, self.closed)) for interval in range(num_intervals)]

@@ -1,4 +1,4 @@
-"""Update policies: what becomes an optimizer step, and when."""
+"""Update policies: they decide when gradients become an optimizer step."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from dorylax.pipeline.parameters.records import Applied, Step, Tree
 
 @runtime_checkable
 class UpdatePolicy(Protocol):
-    """Makes steps of complete gradients.
+    """Turns complete gradients into steps.
 
-    Each gradient is in exactly one step of its epoch, or late. Once the gradients of all intervals up to an epoch have come,
-    its steps are made.
+    Each gradient is in exactly one step of its epoch, or late. When the gradients of all intervals up to an epoch have
+    arrived, the policy has returned all steps of that epoch.
     """
 
     @property
     def waiting(self) -> int:
-        """How many gradients have come and are in no step yet."""
+        """The number of gradients that have arrived and are in no step yet."""
         ...
 
     def add(self, gradient: Step) -> Sequence[Step | Applied]:
-        """Take an interval's gradient: each once, the epochs of an interval in order.
+        """Add an interval's gradient: each once, the epochs of an interval in order.
 
         Returns:
-            The steps that can be made now, in order and not numbered. `Applied` of version 0 if the gradient is too late for
-            the step of its epoch, and is in none.
+            The new steps, in order and not numbered. An `Applied` of version 0 if the gradient is too late for the step of
+            its epoch.
         """
         ...
 
     def forget(self) -> None:
-        """Goes on as a new one would, now that no gradient waits: what has been in steps stands in for nothing."""
+        """Drop everything that a checkpoint does not save. No gradient may be waiting."""
         ...
 
 
 @final
 class OrderedSum:
-    """Adds terms 0 … count-1 as `((t0 + t1) + t2) + …`, bit for bit the same for any order of arrival.
+    """Adds terms 0 … count-1 as `((t0 + t1) + t2) + …`, with the same bits for any order of arrival.
 
-    A term is kept only until those before it have come.
+    A term is kept until all terms before it have arrived.
 
     Args:
-        count: how many terms there are.
+        count: The number of terms.
     """
 
     def __init__(self, count: int) -> None:
@@ -58,7 +58,7 @@ class OrderedSum:
         self._total: Tree = None
 
     def add(self, place: int, term: Tree) -> None:
-        """Adds a term; each place once."""
+        """Add a term; each place once."""
         self._waiting[place] = term
         while self._added in self._waiting:
             following = self._waiting.pop(self._added)
@@ -70,7 +70,7 @@ class OrderedSum:
 
     @property
     def total(self) -> Tree | None:
-        """The sum, arrays on the host; None while a term is missing."""
+        """The sum, as arrays on the host; None while a term is missing."""
         return self._total if self._added == self._count else None
 
 
@@ -80,7 +80,7 @@ def _accumulate(total: np.ndarray, term: Any) -> None:
 
 @final
 class PerEpoch:
-    """Sums the gradients of all intervals in the order of intervals, never in that of arrival; statistics are the first's.
+    """Sums the gradients of all intervals in the order of intervals. The statistics are those of the first interval.
 
     Args:
         num_intervals: K.
@@ -96,11 +96,11 @@ class PerEpoch:
         return sum(len(come) for _, come in self._epochs.values())
 
     def add(self, gradient: Step) -> list[Step]:
-        """See `UpdatePolicy`. An epoch cannot be whole before the one before it is: intervals go in order."""
+        """See `UpdatePolicy`. Epochs become complete in order, because intervals compute them in order."""
         ((interval, epoch),) = gradient.pairs
         total, come = self._epochs.setdefault(epoch, (OrderedSum(self._num_intervals), {}))
         total.add(interval, gradient.gradients)
-        come[interval] = gradient._replace(gradients=None)  # memory: it is in the sum
+        come[interval] = gradient._replace(gradients=None)  # the sum contains it, so free its memory
         if total.total is None:
             return []
         del self._epochs[epoch]
@@ -112,19 +112,19 @@ class PerEpoch:
 
 @final
 class PerInterval:
-    """Makes a step of each complete gradient.
+    """Turns each complete gradient into a step.
 
     Args:
         num_intervals: K.
-        scaling: K steps move as far as one step with the sum of K gradients would.
-        made: of how many intervals the gradient of an epoch is in a step already, by epoch.
+        scaling: Whether K steps move as far as one step with the sum of K gradients.
+        made: Epoch → the number of intervals whose gradient of that epoch is already in a step.
     """
 
     waiting = 0
 
     def __init__(self, num_intervals: int, *, scaling: bool = True, made: Mapping[int, int] | None = None) -> None:
         self._num_intervals, self._factor = num_intervals, num_intervals if scaling else 1
-        self._come: Counter[int] = Counter(made or {})  # gradients by epoch, of epochs that are not whole
+        self._come: Counter[int] = Counter(made or {})  # gradients by epoch, of incomplete epochs
 
     def add(self, gradient: Step) -> list[Step]:
         """See `UpdatePolicy`."""
@@ -140,21 +140,21 @@ class PerInterval:
 
 @final
 class LateGradients:
-    """Makes the step of an epoch once enough of its gradients have come, and the step before it is made.
+    """Makes the step of an epoch after the step before it, when enough gradients have arrived.
 
-    As synchronous SGD with backup workers (Chen et al., 2016) in that a step needs only a share of the gradients. Nothing is
-    left out: the last gradient of an interval stands in for a late one, so that the sum stays one over the whole graph.
+    As in synchronous SGD with backup workers (Chen et al., 2016), a step needs only a share of the gradients. The last
+    gradient of an interval replaces a late one, so the sum still covers the whole graph.
 
-    A gradient that comes later is in no step of its own epoch. It stands in for the interval's next one, should that be
-    late too. The first epoch's step, and the first after `forget`, wait for all. Costs a copy of the gradient per interval.
+    A late gradient is in no step of its epoch. It replaces the interval's next gradient if that is late too. The first step,
+    and the first after `forget`, wait for all gradients. Keeps a copy of the gradient per interval.
 
     Args:
         num_intervals: K.
-        share: of the gradients, above 0 and at most 1, rounded up.
+        share: The share of the gradients, in (0, 1], rounded up.
     """
 
     def __init__(self, num_intervals: int, share: float) -> None:
-        # The decimal that was written: in binary, 0.7 * 10 is a little more than 7.
+        # Use the decimal as written: in binary, 0.7 * 10 is a little more than 7.
         self._num_intervals, self._enough = num_intervals, math.ceil(Fraction(str(share)) * num_intervals)
         self._last: dict[int, Step] = {}  # interval -> the newest that is in a step, or was too late for one
         self._come: dict[int, dict[int, Step]] = {}  # epoch -> interval -> gradient, of epochs without a step
@@ -199,12 +199,12 @@ class LateGradients:
 
 @final
 class Switching:
-    """Gives each gradient to the policy of its epoch: for runs that go from async to pipe.
+    """Passes each gradient to the policy of its epoch, for runs that switch from async to pipe.
 
     Args:
-        before: for epochs before `epoch`.
-        after: for the others.
-        epoch: where it switches; nobody may compute it before all have finished those before it.
+        before: The policy of epochs before `epoch`.
+        after: The policy of all other epochs.
+        epoch: The first epoch of `after`. No interval may start it before all have finished the earlier epochs.
     """
 
     def __init__(self, before: UpdatePolicy, after: UpdatePolicy, epoch: int) -> None:
@@ -227,7 +227,7 @@ class Switching:
 
 
 def _whole(epoch: int, everyone: Sequence[Step], gradients: Tree, come: Iterable[Step] | None = None) -> Step:
-    """The step of an epoch with the gradients of all intervals, of which `come` are of this epoch."""
+    """Return the step of an epoch with the gradients of all intervals; those in `come` are of this epoch."""
     come = everyone if come is None else list(come)
     return Step(
         0,

@@ -14,43 +14,43 @@ from dorylax.pipeline.parameters.update import OptimizerStep
 
 @runtime_checkable
 class Prediction(Protocol):
-    """Says what the weights will be some updates from now. Pure."""
+    """Predicts the weights some updates ahead. Pure."""
 
     def remembered(self, last: ServerState, update: Step) -> Tree:
-        """What has to be known of an update to predict from the version that it leads to.
+        """Return the part of an update that predictions from the next version need.
 
         Args:
-            last: the version before the update.
-            update: as it is applied.
+            last: The version before the update.
+            update: The update.
 
         Returns:
-            A pytree of arrays; None where nothing has to be.
+            A pytree of arrays, or None.
         """
         ...
 
     def like(self, params: Tree) -> Tree:
-        """A pytree of the structure that `remembered` gives, for what is restored."""
+        """Return a pytree with the structure of `remembered`, to restore saved leaves into."""
         ...
 
     def predict(self, newest: ServerState, ahead: int) -> Tree:
-        """The parameters to be expected.
+        """Predict the parameters of a later version.
 
         Args:
-            newest: a version whose `remembered` is not None.
-            ahead: how many updates later, ≥ 1.
+            newest: A version whose `remembered` is not None.
+            ahead: The number of updates to predict, ≥ 1.
         """
         ...
 
 
 @final
 class Linear:
-    """`w + n (w - w_before)`, as XPipe and SpecTrain predict the weights of pipelines.
+    """Predicts `w + n (w - w_before)`, as XPipe and SpecTrain do for pipelines.
 
-    Costs a second copy of the parameters. Integers stay as they are.
+    Keeps a second copy of the parameters. Integers stay as they are.
     """
 
     def remembered(self, last: ServerState, update: Step) -> Tree:  # noqa: ARG002
-        """The parameters before the update."""
+        """Return the parameters before the update."""
         return last.params
 
     def like(self, params: Tree) -> Tree:
@@ -75,17 +75,17 @@ def _extrapolated(params: Tree, before: Tree, ahead: Any) -> Tree:
 
 @final
 class Repeated:
-    """The optimizer's own next steps with the last gradient; its new state is thrown away. Costs a copy of the gradient.
+    """Repeats the optimizer's step with the last gradient, and drops the new state. Keeps a copy of the gradient.
 
     Args:
-        step: of the optimizer.
+        step: The optimizer.
     """
 
     def __init__(self, step: OptimizerStep) -> None:
         self._step = step
 
     def remembered(self, last: ServerState, update: Step) -> Tree:  # noqa: ARG002
-        """The gradient and its loss."""
+        """Return the gradient and its loss."""
         return {"gradients": update.gradients, "loss": np.float64(update.loss)}
 
     def like(self, params: Tree) -> Tree:
@@ -101,14 +101,14 @@ class Repeated:
 
 
 def choose(name: str, step: OptimizerStep) -> Prediction | None:
-    """The prediction of this name; None for "none".
+    """Return the prediction with this name; None for "none".
 
     Args:
-        name: a value of the setting `pipeline.predict_weights`.
-        step: of the optimizer.
+        name: A value of the setting `pipeline.predict_weights`.
+        step: The optimizer.
 
     Raises:
-        ValueError: an unknown name.
+        ValueError: The name is unknown.
     """
     match name:
         case "none":

@@ -14,21 +14,21 @@ Tree = Any
 """A pytree of arrays."""
 
 Sums = Mapping[str, Any]
-"""Name → array: what a stage of an interval adds to sums over rows. Never written to after it was pushed."""
+"""Name → array: the part of a stage and interval in sums over rows. Immutable after the push."""
 
 Pair = tuple[int, int]
 """(interval, epoch)."""
 
 
 class Pulled(NamedTuple):
-    """A version that an interval computes an epoch with.
+    """The version with which an interval computes an epoch.
 
     Attributes:
-        version: how many updates it has seen.
-        params: the parameters.
-        state: what else the model keeps from epoch to epoch (running statistics, counters).
-        ahead: by how many updates the parameters are predicted beyond the version; 0 where they are that version's.
-        exact: whether the interval must read rows of its own epoch, because the stability gate is closed.
+        version: The number of updates in it.
+        params: The parameters.
+        state: The model's other variables: running statistics, counters.
+        ahead: The number of updates by which `params` are predicted beyond the version; 0 without prediction.
+        exact: Whether the interval must read rows of the same epoch, because the stability gate is closed.
     """
 
     version: int
@@ -39,7 +39,7 @@ class Pulled(NamedTuple):
 
 
 class Push(NamedTuple):
-    """What a stage of an interval gives in an epoch."""
+    """The sums of one stage of an interval in an epoch."""
 
     interval: int
     epoch: int
@@ -51,26 +51,26 @@ Gradient = tuple[Tree, float, Tree]
 """An interval's gradient shaped as the parameters, its part of the loss, and the statistics of its forward pass."""
 
 Finish = Callable[[Tree, Tree, int, Mapping[int, Sums]], Gradient]
-"""(parameters and state that the interval pulled, epoch, sums by stage, in stage order) → its gradient. Pure."""
+"""(pulled parameters, pulled state, epoch, sums by stage in stage order) → the interval's gradient. Pure."""
 
 Advance = Callable[[Tree, Tree, int, Tree], Tree]
-"""(parameters, state, epoch, statistics) → the state of the next version. The statistics are those of the interval whose
-gradient leads to it, of the first where there are several; everything else is of the newest version. Pure."""
+"""(parameters, state, epoch, statistics) → the state of the next version. Parameters and state are the newest. The
+statistics are those of the first interval in the step. Pure."""
 
 
 class Step(NamedTuple):
-    """An optimizer step, or the gradient of one interval that is to be in one.
+    """An optimizer step, or the gradient of one interval before its step.
 
     Attributes:
-        number: Version that the step leads to; 0 before the sequencer has numbered it.
+        number: The version after the step; 0 before the sequencer has numbered it.
         epoch: Epoch of the gradients.
         gradients: Shaped as the parameters.
-        loss: The loss that they are the gradient of.
+        loss: The loss of the gradients.
         factor: See `OptimizerStep`.
         statistics: See `Advance`.
         pairs: The intervals and epochs of the gradients.
-        losses: The part of the loss of each.
-        closes: No later step has gradients of this epoch, or of one before it.
+        losses: The part of each in the loss.
+        closes: Whether no later step has gradients of this epoch or an earlier one.
     """
 
     number: int
@@ -85,18 +85,18 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, interval: int, epoch: int, gradient: Gradient) -> Step:
-        """The gradient of an interval."""
+        """Return the gradient of an interval as a step."""
         gradients, loss, statistics = gradient
         return cls(0, epoch, gradients, loss, 1, statistics, ((interval, epoch),), (loss,), closes=False)
 
 
 class Applied(NamedTuple):
-    """Complete gradients that are in the weights now, or came too late for that.
+    """Complete gradients that are now in the weights, or were too late for their step.
 
     Attributes:
-        version: of the weights that have those in time: that of server 0, and of all servers after the last of an epoch.
-        pairs: (interval, epoch) of each.
-        losses: the part of the loss of each.
+        version: The version of server 0 that contains those in time. All servers have the last version of an epoch.
+        pairs: The (interval, epoch) of each gradient.
+        losses: The part of each in the loss.
     """
 
     version: int
@@ -105,15 +105,15 @@ class Applied(NamedTuple):
 
 
 class ServerState(NamedTuple):
-    """A version: all that a parameter server needs to go on, while no interval computes.
+    """A version: the complete state of a parameter server while no interval computes.
 
     Attributes:
-        version: how many updates it has seen.
-        params: the parameters.
-        opt_state: the optimizer's state.
-        state: what else the model keeps.
-        remembered: of the update that led to it, what a prediction needs (`Prediction.remembered`); None where nothing is.
-        stability: measurements of the stability gate; None without a gate.
+        version: The number of updates in it.
+        params: The parameters.
+        opt_state: The state of the optimizer.
+        state: The model's other variables.
+        remembered: The result of `Prediction.remembered` for the last update; None without prediction.
+        stability: The measurements of the stability gate; None without a gate.
     """
 
     version: int
@@ -125,5 +125,5 @@ class ServerState(NamedTuple):
 
     @property
     def may_be_ahead(self) -> bool:
-        """Whether intervals may run ahead of it, and read rows of earlier epochs."""
+        """Whether intervals may run ahead of this version, and read rows of earlier epochs."""
         return self.stability is None or bool(self.stability.open)

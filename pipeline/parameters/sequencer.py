@@ -10,27 +10,27 @@ from dorylax.pipeline.parameters.policies import LateGradients, PerEpoch, PerInt
 from dorylax.pipeline.parameters.records import Applied, Step
 
 Numbered = tuple[Step, tuple[Step, ...]]
-"""A numbered step, and the steps, this one last, that are to be sent to the other servers now; none where later."""
+"""A numbered step, and the steps to send to the other servers now: this one last, or none."""
 
 
 @final
 class Sequencer:
-    """Takes complete gradients in any order and any number of times; gives each update once.
+    """Turns complete gradients, in any order and repeated or not, into numbered updates, each once.
 
     Args:
         num_intervals: K.
-        update: "per_epoch", or "per_interval".
-        interval_step_scaling: under "per_interval", a step moves a K-th as far as one with the whole gradient would.
-        sync_every: under "per_interval", updates go to the other servers this many at a time, and all that are left with
-            the last one of an epoch. Under "per_epoch" each goes at once.
-        gradient_share: under "per_epoch", the share of an epoch's gradients that its step waits for; see `LateGradients`.
-        first: the first epoch.
-        version: how many updates were applied before.
-        due: the epoch of each interval's first gradient that is not in that version; those before it, from `first` on, are
-            computed once more, for the rows that come with them, and thrown away. None: `first` for all.
+        update: "per_epoch" or "per_interval".
+        interval_step_scaling: Under "per_interval", whether a step moves 1/K as far as a step with the whole gradient.
+        sync_every: Under "per_interval", the number of updates sent to the other servers together. The last update of an
+            epoch sends the rest. Under "per_epoch" each update is sent immediately.
+        gradient_share: Under "per_epoch", the share of an epoch's gradients that its step waits for; see `LateGradients`.
+        first: The first epoch.
+        version: The number of updates applied before.
+        due: Per interval, the epoch of the first gradient that `version` lacks; None is `first` for all. A resumed run
+            computes earlier gradients again, from `first` on, for their rows only; the sequencer drops them.
 
     Raises:
-        ValueError: an unknown `update`, or `sync_every` below 1.
+        ValueError: `update` is unknown, or `sync_every` is below 1.
     """
 
     def __init__(
@@ -71,14 +71,14 @@ class Sequencer:
 
     @property
     def pending(self) -> int:
-        """Gradients and updates that have not gone all their way."""
+        """The number of gradients and updates that not all servers have applied."""
         return len(self._early) + self._policy.waiting + len(self._unsent) + len(self._unconfirmed)
 
     def switch(self, epoch: int) -> None:
-        """From this epoch on there is one step per epoch, with all its gradients. Nothing changes where that is so already.
+        """Make one step per epoch, with all its gradients, from this epoch on.
 
         Raises:
-            ValueError: a gradient of that epoch, or a later one, has come already.
+            ValueError: A gradient of that epoch, or of a later one, has already arrived.
         """
         if self._switched:
             return
@@ -91,22 +91,21 @@ class Sequencer:
         self._switched = True
 
     def forget(self) -> None:
-        """Goes on as a new one would that has got as far: nothing may be pending."""
+        """Drop everything that a checkpoint does not save. `pending` must be 0."""
         self._policy.forget()
 
     def add(self, gradient: Step) -> list[Numbered | Applied]:
-        """Take an interval's gradient. A repeat gives nothing.
+        """Add an interval's gradient. Repeats are ignored.
 
         Returns:
-            The steps that follow from it, in order; or, where it came too late for a step that has been told of already,
-            what may be told of it.
+            The new steps, in order. For a gradient too late for a step that was already reported, an `Applied`.
         """
         ((interval, epoch),) = gradient.pairs
         if epoch < self._due[interval]:
             return []
         self._early.setdefault((interval, epoch), gradient)
         found: list[Numbered | Applied] = []
-        # A message may overtake another; the epochs of an interval go in order all the same.
+        # Messages may overtake each other, but the epochs of an interval are taken in order.
         while (pair := (interval, self._due[interval])) in self._early:
             gradient = self._early.pop(pair)
             self._due[interval] += 1
@@ -121,10 +120,10 @@ class Sequencer:
         return found
 
     def confirm(self, number: int) -> list[Applied]:
-        """Notes that an update is applied, on all servers where it says so.
+        """Mark an update as applied: by server 0, or by all servers if it closes its epoch.
 
         Returns:
-            What may be told now: in the order of numbers, each once.
+            The updates to report now, in the order of numbers, each once.
         """
         self._done.add(number)
         told = []
@@ -145,7 +144,7 @@ class Sequencer:
         return step, forward
 
     def _late(self, late: Applied) -> Applied | None:
-        """What may be told of it now: nothing before the newest step, which is that of its epoch or a later one."""
+        """Return a late gradient if it can be reported now. Else the newest step reports it, once it is applied."""
         if self._version not in self._unconfirmed:
             return late._replace(version=self._version)
         number, pairs, losses = self._unconfirmed[self._version]

@@ -1,4 +1,4 @@
-"""What a parameter server knows and decides, without messages or time."""
+"""The state and the decisions of one parameter server, without messages or time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from dorylax.pipeline.parameters.records import Pulled, Push, ServerState, Step,
 
 @final
 class ParameterServer:
-    """One parameter server: newest version, stashed versions and unfinished gradients of the intervals bound to it.
+    """One parameter server: the newest version, and the stashes and partial gradients of its intervals.
 
     Args:
-        state: what it starts from.
-        stages: the stages that push in every interval and epoch.
-        first: the first epoch.
-        most_ahead: how many intervals may pull weights for an epoch that lack the step of the one before; None for any
-            number.
-        due: as of `Sequencer`.
+        state: The version to start from.
+        stages: The stages that push in every interval and epoch.
+        first: The first epoch.
+        most_ahead: The number of intervals that may pull weights that lack the step of the previous epoch; None for all.
+        due: The `Sequencer` argument of that name.
 
     Attributes:
-        state: the newest version.
-        due: which gradients are not in it.
+        state: The newest version.
+        due: The gradients that `state` lacks.
     """
 
     def __init__(
@@ -45,20 +44,20 @@ class ParameterServer:
 
     @property
     def live_stashes(self) -> int:
-        """How many intervals hold weights."""
+        """The number of intervals that hold weights."""
         return len(self._stash)
 
     @property
     def pending(self) -> int:
-        """Gradients and steps that have come in part, or before their time."""
+        """The number of partial gradients, and of steps that wait for an earlier one."""
         return len(self._assembly) + len(self._steps)
 
     def ahead(self, epoch: int) -> int:
-        """How many updates an interval in this epoch is ahead of the newest version, where each epoch has one."""
+        """Return how far this epoch is ahead of the newest version, in updates, with one update per epoch."""
         return max(0, (epoch - self._first) - (self.state.version - self._first_version))
 
     def may_pull(self, interval: int, epoch: int) -> bool:
-        """Whether an interval need not wait for newer weights. Who may run ahead, may for good: nobody takes its place."""
+        """Return whether an interval may pull now. An interval that may run ahead keeps its place for the epoch."""
         if not self.ahead(epoch):
             return True
         if not self.state.may_be_ahead:
@@ -72,16 +71,15 @@ class ParameterServer:
         return interval in found
 
     def pull(self, interval: int, epoch: int, offered: Pulled | None = None) -> Pulled:
-        """The weights of an interval in an epoch.
+        """Return the weights of an interval for an epoch. Every pull of that epoch returns the same weights.
 
         Args:
             interval: k.
-            epoch: of the interval.
-            offered: what it gets if this is its first pull of the epoch, rather than the newest version; ever after it gets
-                what it got.
+            epoch: The epoch of the interval.
+            offered: The weights for a first pull of the epoch; None offers the newest version.
 
         Raises:
-            RunError: see `Stash.pull`.
+            RunError: `Stash.pull` refuses the pull.
         """
         newest = self.state
         if offered is None:
@@ -89,15 +87,15 @@ class ParameterServer:
         return self._stash.pull(interval, epoch, offered)
 
     def push(self, push: Push) -> tuple[Pulled, Mapping[int, Sums]] | None:
-        """Take what a stage gives; a repeat changes nothing.
+        """Add the sums of one stage. Repeats are ignored.
 
         Returns:
-            The version that the interval has computed with and the sums of all its stages, when this was what was missing.
-            The stash is then released.
+            After the last stage, the version that the interval computed with and the sums of all stages; else None. The
+            last push releases the stash.
 
         Raises:
-            ValueError: see `Assembly.add`.
-            RunError: the interval has pulled no weights for this epoch.
+            ValueError: `Assembly.add` refuses the push.
+            RunError: The interval has pulled no weights for this epoch.
         """
         sums = self._assembly.add(push)
         if sums is None:
@@ -105,18 +103,18 @@ class ParameterServer:
         return self._stash.release(push.interval, push.epoch), sums
 
     def receive(self, steps: Sequence[Step]) -> None:
-        """Take steps to apply, in any order and any number of times."""
+        """Keep steps to apply. They may arrive in any order, and more than once."""
         self._steps |= {step.number: step for step in steps if step.number > self.state.version}
 
     def next_step(self) -> Step | None:
-        """The step that follows the newest version; None where it has not come."""
+        """Return the step that follows the newest version, or None if it has not arrived."""
         return self._steps.get(self.state.version + 1)
 
     def advance(self, state: ServerState) -> None:
         """Make the result of `next_step` the newest version.
 
         Raises:
-            ValueError: it is another version.
+            ValueError: The state is not the next version.
         """
         if state.version != self.state.version + 1:
             raise ValueError(f"version {state.version} does not follow version {self.state.version}")

@@ -1,16 +1,16 @@
 """The stability gate: intervals run ahead only while the step is short for the curvature of the loss.
 
-A delay of one update lowers the largest curvature that training bears from 38 to 5 (in units of 1 / step size, with momentum
-0.9), so asynchrony must pause where full-batch training comes near that. The gate measures the curvature along the weights'
-own path. With u the move before the last one, d the last move, H the Hessian and P the optimizer's preconditioner,
+A delay of one update lowers the largest stable curvature from 38 to 5 (in units of 1 / step size, with momentum 0.9), so
+asynchrony must pause where full-batch training comes near that. The gate measures the curvature along the weights' own path.
+With u the move before the last one, d the last move, H the Hessian and P the optimizer's preconditioner,
 
     q = step size · uᵀ H d / uᵀ P d
 
 H d is the change of the gradient, and step size · P⁻¹ · (mean gradient) is the move itself, for Adam as for momentum. Hence
 q = -u · (change of the gradient) / u · (mean gradient), which needs neither P nor the step size. Without momentum the mean
-over about ten gradients stands for the gradient, so q is rough. The move u is made of
-gradients before the two that are compared, so dropout's noise in them has no share in the expectation. The quotient with d
-in the place of u lacks that property: noise alone gives it a value of 1 to 1.9.
+over about ten gradients stands for the gradient, so q is rough. The gradients in u are older than the two that
+are compared, so their dropout noise cancels in the expectation. The quotient with d instead of u lacks that property: noise
+alone gives it a value of 1 to 1.9.
 """
 
 from __future__ import annotations

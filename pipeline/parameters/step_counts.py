@@ -1,8 +1,8 @@
-"""What in an optimizer's state counts steps, and what it has to count where an epoch is several steps.
+"""The step counts in an optimizer's state, for runs with several updates per epoch.
 
-One update per interval makes K steps of an epoch. Moments are updated K times, so the counts that correct their bias are
-right as they are. Schedules are functions of the epoch, so theirs are set before every update. Whatever else counts steps
-(accumulated gradients, a period, patience) would mean a K-th of what it says, and is refused.
+With one update per interval, an epoch has K steps. Moments are updated K times, so the counts that correct their bias stay
+right. Schedules are functions of the epoch, so their counts are set before every update. Any other count (accumulated
+gradients, a period, patience) would run K times too fast; `uncounted` finds those, to refuse the optimizer.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ OPTAX: Mapping[str, Mapping[str, Counts]] = {
     # Both: `count_m2` is read by the schedules of its slow moment only.
     "ScaleByAdemamixState": {"count": "updates", "count_m2": "epochs"},
 }
-"""By class and field of optax's states; "nothing" is a value that the user has given."""
+"""Class → field → unit of the counts in optax's states; "nothing" is a value from the user."""
 
 
 def with_epoch(state: Tree, epoch: Any) -> Tree:
-    """An optimizer's state whose schedules stand at an epoch."""
+    """Return an optimizer's state with its schedules set to an epoch."""
     children, structure = _children(state)
     if jax.tree_util.treedef_is_leaf(structure):
         return state
@@ -61,10 +61,10 @@ def with_epoch(state: Tree, epoch: Any) -> Tree:
 
 
 def uncounted(state: Tree) -> Iterator[str]:
-    """What counts steps and is known neither to count epochs nor updates of moments: `MultiStepsState.mini_step`, ….
+    """Yield the counts that `OPTAX` does not list, such as `MultiStepsState.mini_step`.
 
     Args:
-        state: of an optimizer, arrays or their shapes.
+        state: The state of an optimizer: arrays or their shapes.
     """
     fields = _fields(state)
     for name, child in _children(state)[0]:
@@ -82,7 +82,7 @@ def _fields(state: Tree) -> Mapping[str, Counts]:
 
 
 def _children(state: Tree) -> tuple[list[tuple[str, Any]], Any]:
-    """What a pytree holds directly, with its names; a leaf holds itself."""
+    """Return the direct children of a pytree with their names; a leaf is its own child."""
     pairs, structure = jax.tree_util.tree_flatten_with_path(state, is_leaf=lambda child: child is not state)
     return [(jax.tree_util.keystr(path, simple=True), child) for path, child in pairs], structure
 

@@ -1,4 +1,4 @@
-"""The step from a version to the next: the single-machine trainer's, bit for bit, given the same gradients."""
+"""The step from one version to the next. Equal gradients give the single-machine trainer's step, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from dorylax.pipeline.parameters.step_counts import with_epoch
 
 @final
 class OptimizerStep:
-    """An optimizer, shipped and compiled.
+    """A pickled and compiled optimizer.
 
-    Besides gradients, an optimizer may look at the loss (`value`) and at the gradient that it is given (`grad`), as on a
-    single machine, but not at the loss of other parameters (`value_fn`): that would be another epoch.
+    As on a single machine, an optimizer may read the loss (`value`) and the gradient (`grad`). It may not evaluate the loss
+    at other parameters (`value_fn`), because that takes another epoch.
 
     With a factor K the step is that of `chain(scale(K), optimizer, scale(1/K))`, with the state of `optimizer` itself.
-    `value` and `grad` are those that belong to the scaled gradient: K times what they are for the interval. Such a step
-    with a K-th of a gradient moves a K-th as far as `optimizer` with all of it: exactly for SGD, in size for Adam.
+    `value` and `grad` are then K times those of the interval. Such a step with 1/K of a gradient moves 1/K as far as
+    `optimizer` with the whole gradient: exactly for SGD, in length for Adam.
 
     Args:
-        optimizer: an optax transformation, or one that cloudpickle has made bytes of.
-        params: parameters to be updated, or their shapes.
-        advance: makes the model's new state; None where it has none that changes.
-        by_epoch: schedules stand at the epoch of an update, however many updates an epoch has (see `step_counts`).
+        optimizer: An optax transformation, or its bytes from cloudpickle.
+        params: The parameters, or their shapes.
+        advance: Computes the model's new state; None if the model has no state.
+        by_epoch: Whether schedules follow the epoch instead of the number of updates; see `step_counts`.
 
     Attributes:
-        pickled: the optimizer, as it is sent to a server in another process.
+        pickled: The optimizer as bytes, for a server in another process.
 
     Raises:
-        ValueError: the optimizer cannot be pickled, or needs `value_fn`.
+        ValueError: The optimizer does not pickle, or needs `value_fn`.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class OptimizerStep:
         by_epoch: bool = False,
     ) -> None:
         self.pickled = optimizer if isinstance(optimizer, bytes) else _pickled(optimizer)
-        # Always what was shipped, so that what does not survive shipping shows on one machine already.
+        # Load the pickled optimizer even on one machine, so that pickling faults show early.
         self._optimizer, self._step = _loaded(self.pickled)
         # Losses are sums of many intervals' parts: float32 at least, float64 where the parameters are.
         floats = [leaf.dtype for leaf in jax.tree.leaves(params) if jnp.issubdtype(leaf.dtype, jnp.floating)]
@@ -58,23 +58,23 @@ class OptimizerStep:
         self._try(params)
 
     def start(self, params: Tree, state: Tree, opt_state: Tree | None = None, version: int = 0) -> ServerState:
-        """What a server begins with; copies, which nobody else writes to.
+        """Return the first version of a server, with copies of all arrays.
 
         Args:
-            params: the parameters.
-            state: what else the model keeps.
-            opt_state: the optimizer's state; a new one where None.
-            version: how many updates they have seen.
+            params: The parameters.
+            state: The model's other variables.
+            opt_state: The state of the optimizer; None initialises it.
+            version: The number of updates that the arrays contain.
         """
         params = _fresh(params)
         opt_state = _fresh(self._optimizer.init(params) if opt_state is None else opt_state)
         return ServerState(version, params, opt_state, _fresh(state))
 
     def __call__(self, last: ServerState, update: Step) -> ServerState:
-        """The version after an update, computed; the one before stays valid.
+        """Compute the version after an update. The last version stays valid.
 
         Raises:
-            ValueError: the update is not the next one.
+            ValueError: The update is not the next one.
         """
         if update.number != last.version + 1:
             raise ValueError(f"update {update.number} does not follow version {last.version}")
@@ -97,12 +97,12 @@ class OptimizerStep:
         epoch: int | None = None,
         factor: int = 1,
     ) -> tuple[Tree, Tree]:
-        """Parameters and the optimizer's state after a step; see the class for `factor`."""
+        """Return the parameters and the optimizer's state after a step. The class explains `factor`."""
         loss = jnp.asarray(loss, self._loss_type)
         return self._step(params, opt_state, gradients, loss, epoch=epoch, factor=factor)
 
     def _try(self, params: Tree) -> None:
-        """Traces a step, so that an optimizer that cannot be served is refused before anything runs."""
+        """Trace a step, so that an unsupported optimizer fails before training starts."""
         params = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), params)
         loss = jax.ShapeDtypeStruct((), self._loss_type)
         opt_state = jax.eval_shape(self._optimizer.init, params)
@@ -111,7 +111,7 @@ class OptimizerStep:
 
 @functools.lru_cache(maxsize=16)
 def _loaded(pickled: bytes) -> tuple[optax.GradientTransformationExtraArgs, Callable[..., tuple[Tree, Tree]]]:
-    """The optimizer and its jitted step: one for the same bytes, so that many servers and seeds compile it once."""
+    """Return the optimizer and its jitted step, cached so that servers and seeds with equal bytes compile once."""
     optimizer = optax.with_extra_args_support(cloudpickle.loads(pickled))
 
     def step(
@@ -162,10 +162,10 @@ def _scaled(tree: Tree, factor: float) -> Tree:
 
 
 def _fresh(tree: Tree) -> Tree:
-    """Copies with a definite dtype, so that later steps see the same types."""
+    """Copy leaves without weak types, so that later steps see the same types."""
     return jax.tree.map(lambda leaf: jnp.array(leaf, dtype=jnp.asarray(leaf).dtype, copy=True), tree)
 
 
 def _like(leaf: Any, old: Any) -> Any:
-    """With the dtype that it had (and no weak type), as in the single-machine step."""
+    """Cast a leaf to the old dtype, without a weak type, as the single-machine step does."""
     return jnp.asarray(leaf, dtype=old.dtype)
