@@ -82,7 +82,7 @@ _DEFAULT = "flagship"
 )
 @click.option("--list", "show_list", is_flag=True, help="List the sweeps that come with dorylax.")
 @no_verify_option
-@click.option("--dry-run", is_flag=True, help="Show what would run, and for how long, judging by finished runs.")
+@click.option("--dry-run", is_flag=True, help="List the runs, with times estimated from finished runs.")
 def sweep(
     *,
     name: str | None,

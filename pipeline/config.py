@@ -47,13 +47,13 @@ class PipelineConfig(Section):
     intervals: Count = Field(default=8, description="intervals per server, with equal numbers of vertices")
     hosts: HostsKind = Field(
         default="inline",
-        description="where servers live: inline, in this process; processes, each in one of its own on this machine; ray, "
-        "each in one on a Ray cluster",
+        description="where servers run: inline: in this process; processes: in separate processes on this machine; ray: in "
+        "separate processes on a Ray cluster",
     )
     num_hosts: Count | None = Field(
         default=None,
-        description="how many hosts, where `pipeline.hosts` is not inline: graph and parameter servers are dealt to them in "
-        "turn; null: a host for each server of either kind",
+        description="number of hosts if `pipeline.hosts` is not inline; graph and parameter servers are assigned to them "
+        "round-robin; null: a host per server of either kind",
     )
     mode: Mode = Field(
         default="pipe",
@@ -66,13 +66,13 @@ class PipelineConfig(Section):
     )
     freshness: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None,
-        description="with async, the share of what a gather reads that has to be of this epoch before it starts: 0 waits "
-        "for nothing, 1 is the barrier of pipe; null: 0.8 with async",
+        description="with async, a gather starts when this share of the blocks that it reads is of its epoch: 0 never "
+        "waits, 1 is the barrier of pipe; null: 0.8 with async",
     )
     freshness_of: FreshnessOf = Field(
         default="all",
-        description="which blocks `pipeline.freshness` counts: all that a gather reads, or those of its own server, so that "
-        "only ghosts are late",
+        description="blocks that `pipeline.freshness` counts: all that a gather reads, or those of the same server, so that "
+        "only ghosts may be late",
     )
     smoothing: Annotated[float, Field(ge=0, lt=1)] = Field(
         default=0.0,
@@ -81,19 +81,19 @@ class PipelineConfig(Section):
     )
     predict_weights: Prediction | None = Field(
         default=None,
-        description="with async, what an interval that runs ahead of the newest weights computes with: these (none), or "
-        "what they should be by then, judging by their last change (linear) or by what the optimizer would do with the last "
-        "gradient (optimizer); needs per_epoch; null: optimizer with async and per_epoch, none with per_interval",
+        description="with async, the weights of an interval that runs ahead of the newest ones: the newest (none), or "
+        "predicted from their last change (linear) or from further optimizer steps with the last gradient (optimizer), "
+        "which need per_epoch; null: optimizer with async and per_epoch, none with per_interval",
     )
     gradient_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0,
-        description="with async and per_epoch, the share of the intervals' gradients that an epoch's step waits for; for "
-        "those that are late stand those that came last",
+        description="with async and per_epoch, the share of the intervals' gradients that an epoch's step waits for; the "
+        "last gradient of an interval replaces a late one",
     )
     ahead_share: Annotated[float, Field(ge=0, le=1)] = Field(
         default=1.0,
-        description="with async and per_epoch, the share of the intervals that may begin an epoch before the step of the "
-        "one before it is made; the others wait for its weights",
+        description="with async and per_epoch, the share of the intervals that may start an epoch before the step of the "
+        "previous epoch; the others wait for its weights",
     )
     stability_gate: bool = Field(
         default=True,
@@ -114,7 +114,7 @@ class PipelineConfig(Section):
     parameter_servers: Count = Field(default=1, description="servers that hold the weights, each a full copy")
     clock: ClockKind = Field(
         default="real",
-        description="real: wall time; virtual: tasks compute, and take the time that the cluster's model gives",
+        description="real: wall time; virtual: tasks compute, and take the time from the cluster's model",
     )
     cluster: Text = Field(
         default="default",
@@ -122,7 +122,7 @@ class PipelineConfig(Section):
         "the bill; not for inline tasks on the real clock",
     )
     partitioner: Method = Field(default="metis", description="how vertices are spread over servers")
-    balance: Balance = Field(default="vertices", description="what every server gets an equal number of")
+    balance: Balance = Field(default="vertices", description="which number is equal on all servers")
     partition: PathText | None = Field(
         default=None, description="folder of a saved partition, in place of `partitioner` and `balance`"
     )
@@ -132,30 +132,29 @@ class PipelineConfig(Section):
     )
     edge_chunk: Count = Field(
         default=65536,
-        description="edges that an edge stage computes at once, and that a piece of a gather has at least",
+        description="edges per call of an edge stage, and the fewest edges of a piece of a gather",
     )
     reorder: bool = Field(
         default=True,
-        description="products move across sums over neighbours to where fewer bytes are gathered; false: as the model says",
+        description="move products across sums over neighbours, to gather fewer bytes; false: keep the model's order",
     )
     hoist: bool = Field(
         default=True,
-        description="what graph operators make of data alone is computed once; false: in every epoch",
+        description="compute graph operators on constant data once; false: in every epoch",
     )
     fuse: bool = Field(
         default=True,
-        description="stages of one level are one task: forward and backward arithmetic of the last layer in one call; those "
-        "with little arithmetic for their bytes stay on the graph server",
+        description="join the stages of one level into one task: one call for the last layer's forward and backward pass; "
+        "stages with little arithmetic for their bytes run on the graph server",
     )
     rematerialise: bool = Field(
         default=True,
-        description="backward stages that workers elsewhere run compute forward values again where that is cheaper than to "
-        "send them",
+        description="remote backward stages compute forward values again if that is cheaper than to send them",
     )
     stale_price: Annotated[float, Field(ge=0)] = Field(
         default=1.0,
-        description="with async, what a stale gathered byte costs beside what it takes to gather it, where the pass "
-        "`reorder` chooses the order of gathers and products; 0: only what they take",
+        description="with async, the extra cost of a stale gathered byte, as a multiple of the cost to gather it, in the "
+        "pass `reorder`; 0: none",
     )
     switch_margin: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         default=None,
@@ -170,12 +169,13 @@ class PipelineConfig(Section):
     )
     host_timeout: Annotated[Positive, Unit("seconds")] = Field(
         default=30.0,
-        description="hosts elsewhere: seconds without an answer after which a host counts as lost; one whose process has "
-        "ended counts at once",
+        description="if `pipeline.hosts` is not inline: seconds without a reply after which a host is lost; a host whose "
+        "process has ended is lost immediately",
     )
     max_losses: Annotated[int, Field(ge=0)] = Field(
         default=3,
-        description="hosts elsewhere: how many losses in a row, with no epoch finished between them, a run goes on after",
+        description="if `pipeline.hosts` is not inline: the most losses without a finished epoch in between that a run "
+        "survives",
     )
     tensor: InstanceOf[TensorConfig] = TensorConfig()
     ray: InstanceOf[RayConfig] = RayConfig()

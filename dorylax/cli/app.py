@@ -27,7 +27,7 @@ COMMANDS = {
     "convert": ("dorylax.cli.convert:convert", "Rewrite a data set or a partition of an earlier version as a folder."),
     "simulate": (
         "dorylax.cli.simulate:simulate",
-        "Say what a run would take and cost, before anything is rented.",
+        "Estimate the time and cost of a run on a cluster.",
     ),
     "sweep": ("dorylax.experiments.run:sweep", "Run a sweep of configurations, compare them, and write a report."),
     "report": ("dorylax.cli.report:report", "Write a report on one or more sweeps."),

@@ -76,8 +76,8 @@ def _which(command: Decorated) -> Decorated:
 def deploy(*, file: Path | None, image: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Create the function, or update it to these settings.
 
-    Covers image, repository, role, log group and function. What is already right stays; an interrupted deployment
-    continues. Options override the file.
+    Covers image, repository, role, log group and function. Resources that match stay unchanged; an interrupted
+    deployment continues. Options override the file.
     """
     from dorylax.serverless.deploy.image.base import is_pinned
 

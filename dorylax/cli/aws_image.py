@@ -34,7 +34,7 @@ _STARTS = 3
     "context_folder",
     metavar="DIR",
     type=OUTPUT_FOLDER,
-    help="Only write what a container engine builds from.",
+    help="Only write the build context for a container engine.",
 )
 @click.option("--root", metavar="DIR", type=OUTPUT_FOLDER, help="Keep the image's files here.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -48,9 +48,9 @@ def image(
     root: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what the function's image holds and how fast it starts, without a container engine.
+    """Show the contents of the function's image and its start time, without a container engine.
 
-    Builds the image's own files for this machine, without its Python and system, and starts the function from them.
+    Builds the image's files for this machine, without its Python and system, and starts the function from them.
     """
     if context_folder is not None and root is not None:
         raise ConfigError("--context and --root exclude each other")
@@ -92,7 +92,7 @@ def image(
 def lock(*, file: Path, pythons: tuple[str, ...], lapack: bool) -> None:
     """Write the hashes of the image's wheels, in the versions that are installed here, to a file for --lock.
 
-    Asks the package index that pip uses. Keep the file: what it does not list cannot get into an image.
+    Asks the package index that pip uses. Keep the file: an image contains only the wheels that it lists.
     """
     from dorylax.serverless.deploy.image.contents import requirements
     from dorylax.serverless.deploy.image.lock import lock_text, make_lock

@@ -33,6 +33,6 @@ memory_option = click.option(
     "--memory",
     metavar="SIZE",
     callback=_read,
-    help="What the process may hold, as 4GiB [default: 80 % of what the machine or its control group has].",
+    help="Memory that the process may use, as 4GiB [default: 80 % of the machine's or its control group's].",
 )
 """Of every command that streams."""

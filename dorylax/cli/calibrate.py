@@ -27,22 +27,22 @@ _SUFFIXES = (".yaml", ".yml")  # with which `pipeline.cluster` distinguishes a f
 
 @click.command()
 @click.option("--out", metavar="FILE.yaml", type=OUTPUT, help="Write the description.")
-@click.option("--replace", is_flag=True, help="With --out: in place of a file that is there.")
-@click.option("--name", metavar="NAME", help="What the cluster is called [default: the file's name].")
+@click.option("--replace", is_flag=True, help="With --out: overwrite an existing file.")
+@click.option("--name", metavar="NAME", help="Name of the cluster [default: the file's name].")
 @click.option(
     "--price",
     metavar="DOLLARS",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="What an hour of such a machine costs [default: 0].",
+    help="Price of a machine per hour [default: 0].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def calibrate(*, out: Path | None, replace: bool, name: str | None, price: float, as_json: bool) -> None:
     """Measure this machine.
 
-    How fast it gathers rows, multiplies matrices and copies memory, what a task of a pipeline costs, how fast two processes
-    ask each other, and the disk: medians of three rounds, which take three minutes, during which nothing else should run.
-    With --out the result is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
+    Measures gathers, matrix products, copies of memory, the overhead of a pipeline's task, requests between two processes,
+    and the disk: medians of three rounds, which take three minutes. Run no other programs meanwhile. With --out the result
+    is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
     """
     check_process()
     _check_out(out, replace=replace)

@@ -37,8 +37,8 @@ def describe(
 ) -> None:
     """Show the tasks that a model is split into.
 
-    The model is the one that `dorylax train` would train with these options; nothing is trained. The data set is read for
-    its sizes, its shapes and what is known about its graph. An asynchronous pipeline's program may gather before a product
+    The model is that of `dorylax train` with these options, without training. The data set is read for its shapes and its
+    graph's properties only. An asynchronous pipeline's program may gather before a product
     where a synchronous one gathers after it, so that fewer rows are stale.
     """
     given, code = collect(file, {"data.name": data, "model.name": model}, settings, trust=trust, no_verify=no_verify)

@@ -29,15 +29,13 @@ _STAGES = {
 @click.command("import")
 @click.argument("sources", nargs=-1, type=INPUT, metavar="FILE…")
 @click.option("--out", type=OUTPUT_FOLDER, metavar="FOLDER", required=True, help="Write the data set here.")
-@click.option("--memory", metavar="SIZE", help="What the import may take of memory, as 4GiB. Needed.")
-@click.option("--columns", metavar="NAME,…", help="What the columns of text are, as source,target,weight; - skips one.")
+@click.option("--memory", metavar="SIZE", help="Memory that the import may use, as 4GiB. Needed.")
+@click.option("--columns", metavar="NAME,…", help="Columns of text files, as source,target,weight; - skips one.")
 @click.option(
     "--header/--no-header", default=None, help="Whether a line of text names its columns [default: detected]."
 )
 @click.option("--separator", metavar="C", help="What parts fields of text, '' for blanks [default: detected].")
-@click.option(
-    "--comments", metavar="CHARS", help="Lines of text that begin with one of these are skipped [default: #%]."
-)
+@click.option("--comments", metavar="CHARS", help="Skip lines that start with one of these [default: #%].")
 @click.option("--source", metavar="NAME", help="The column of sources [default: source, or the first].")
 @click.option("--target", metavar="NAME", help="The column of targets [default: target, or the second].")
 @click.option(

@@ -36,8 +36,8 @@ def info(
 ) -> None:
     """Show versions, kernel, machine and folders; or the memory of a run.
 
-    With --data, or a file that names the data, it shows what a run of `dorylax train` with these options would hold in
-    memory, phase by phase, and whether that fits. Nothing is loaded, generated or trained.
+    With --data, or a file that names the data, it shows the memory that `dorylax train` with these options needs, phase by
+    phase, and whether that fits. It does not load, generate or train.
     """
     check_process()
     if data is not None or file is not None:

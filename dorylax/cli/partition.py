@@ -86,8 +86,8 @@ def partition(
 ) -> None:
     """Spread the vertices of a graph over servers.
 
-    Prints what the partition costs. Bytes are what a server sends and receives per epoch for the GCN that `dorylax train`
-    would train with these options: one row for each ghost and layer, forward and backward.
+    Prints the cost of the partition. Bytes are those that a server sends and receives per epoch for the GCN of
+    `dorylax train` with these options: one row for each ghost and layer, forward and backward.
     """
     given, code = collect(file, {"data.name": data}, settings, trust=trust, no_verify=no_verify)
     given_widths = _widths(widths)

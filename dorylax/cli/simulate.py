@@ -92,10 +92,10 @@ def simulate(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what a run would take and cost, before anything is rented.
+    """Estimate the time and cost of a run on a cluster.
 
-    The engine runs in virtual time on values without numbers: nothing is computed, nothing is learnt. Epochs that are not
-    simulated are taken to be as those that are, but for the first.
+    The engine runs in virtual time on arrays without numbers, so it computes and trains nothing. Epochs that are not
+    simulated take the time of those that are, without the first.
     """
     will_read(name)
     if (name == _TABLES_3_4 or name in _COMPARISONS) and (backends or trace is not None):

@@ -36,8 +36,8 @@ from dorylax.terminal.output import print_json
     help="gcn, gat, gatv2, sage, gin, sgc, appnp, gcnii, mpnn, mlp, or yours as FILE.py:CLASS, with its arguments as --set "
     "model.options.NAME=VALUE.",
 )
-@click.option("--task", metavar="NAME", help="What is learnt: link-prediction, say [default: what the labels are].")
-@click.option("--metric", metavar="NAME", help="What validation judges epochs by: macro_f1, roc_auc, say.")
+@click.option("--task", metavar="NAME", help="The task, such as link-prediction [default: from the labels].")
+@click.option("--metric", metavar="NAME", help="The validation metric, such as macro_f1 or roc_auc.")
 @click.option("--recipe", metavar="NAME", help="default, published, tuned, tuned/cora, say [default: by the data].")
 @click.option("--epochs", metavar="N", help="Passes over the graph.")
 @click.option("--seeds", metavar="N", help="Train with train.seed and the next N-1 seeds [default: 1].")

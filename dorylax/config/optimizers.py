@@ -25,16 +25,16 @@ class OptimizerConfig(Section):
     )
     learning_rate: Positive = Field(default=0.01, description="step size; with a schedule the largest")
     schedule: Literal["cosine", "linear", "exponential"] | None = Field(
-        default=None, description="how the step size falls after the warm-up; null: it stays"
+        default=None, description="shape of the decay of the step size after the warm-up; null: constant"
     )
     warmup_epochs: Count | None = Field(
-        default=None, description="epochs over which the step size rises evenly, before it is the largest; null: none"
+        default=None, description="epochs over which the step size rises linearly to its maximum; null: none"
     )
     schedule_epochs: Count | None = Field(
-        default=None, description="the epoch by which it has fallen, the warm-up included; null: `train.epochs`"
+        default=None, description="last epoch of the decay, counted from the start of the warm-up; null: `train.epochs`"
     )
     final_share: Fraction | None = Field(
-        default=None, description="what is left of it then, as a share; null: 0, and 0.01 with exponential"
+        default=None, description="final step size as a share of the maximum; null: 0, and 0.01 with exponential"
     )
     weight_decay: Annotated[float, Field(ge=0)] = Field(
         default=0.0,

@@ -155,13 +155,13 @@ class TrainConfig(Section):
     eval_every: Count = Field(default=1, description="epochs between evaluations")
     loss: Literal["cross_entropy", "mse", "mae", "huber", "binary_cross_entropy"] | None = Field(
         default=None,
-        description="what is minimised, as the mean over the training vertices; null: cross_entropy of classes, mse of "
+        description="loss per vertex, averaged over the training vertices; null: cross_entropy of classes, mse of "
         "targets, binary_cross_entropy of links",
     )
     metric: MetricName | None = Field(
         default=None,
-        description="what validation judges the epochs by; null: accuracy, micro_f1 where a vertex may have several "
-        "classes, roc_auc for links, and the loss for targets",
+        description="validation metric that selects the best epoch; null: accuracy, micro_f1 where a vertex may have "
+        "several classes, roc_auc for links, and the loss for targets",
     )
     target_accuracy: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
@@ -185,8 +185,8 @@ class TrainConfig(Section):
     )
     checkpoints: Annotated[Text, AfterValidator(_place)] | None = Field(
         default=None,
-        description="where checkpoints go: a path or s3://bucket/prefix, there each run into a folder of its own; null: "
-        "into the run directory",
+        description="where checkpoints go: a path or s3://bucket/prefix, with a separate folder per run; null: the run "
+        "directory",
         json_schema_extra=EXTERNAL,
     )
     recipe: Text | None = Field(
@@ -260,7 +260,7 @@ class SingleConfig(Section):
     )
     memory_limit: Annotated[Text, AfterValidator(_amount)] | None = Field(
         default=None,
-        description="memory that a run may use, as 8GiB or 500MiB; null: what the machine or its control group has. A run "
+        description="memory that a run may use, as 8GiB or 500MiB; null: all of the machine's or its control group's. A run "
         "that does not fit streams its data from disk",
         json_schema_extra=EXTERNAL,
     )

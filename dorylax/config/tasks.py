@@ -27,22 +27,23 @@ class TaskConfig(Section):
         | None
     ) = Field(
         default=None,
-        description="what is learnt, docs/tasks.md; null: classes of vertices, or their targets, whichever the labels are",
+        description="the task, see docs/tasks.md; null: vertex-classification or vertex-regression, from the labels",
     )
     embedding: Count | None = Field(
-        default=None, description="width of a vertex's row, of which the score of a link is the dot product"
+        default=None, description="width of a vertex's row; the dot product of two rows is the score of a link"
     )
-    val_fraction: Fraction | None = Field(default=None, description="share of the links that validate")
-    test_fraction: Fraction | None = Field(default=None, description="share of the links that test")
+    val_fraction: Fraction | None = Field(default=None, description="share of the links for validation")
+    test_fraction: Fraction | None = Field(default=None, description="share of the links for testing")
     apart: Fraction | None = Field(
-        default=None, description="share of the training links that are predicted and carry no messages; 0: all do both"
+        default=None,
+        description="share of the training links that are predicted and carry no messages; 0: every link does both",
     )
     negatives: Literal["epoch", "fixed"] | None = Field(
-        default=None, description="whether pairs that are no links are drawn anew for each epoch, or once"
+        default=None, description="draw new negative pairs (pairs without a link) in each epoch, or fixed ones once"
     )
-    negative_ratio: Positive | None = Field(default=None, description="such pairs for each link")
+    negative_ratio: Positive | None = Field(default=None, description="negative pairs per link")
     readout: Literal["mean", "sum", "max"] | None = Field(
-        default=None, description="how the rows of a graph's vertices become one"
+        default=None, description="how the rows of a graph's vertices are combined into one"
     )
 
     @model_validator(mode="after")

@@ -27,12 +27,11 @@ class RayConfig(Section):
     address: Text | None = Field(
         default=None,
         description="the cluster: HOST:PORT of its head; local: one on this machine that lives as long as the run; null: "
-        "what the environment variable RAY_ADDRESS says, or the cluster that runs on this machine",
+        "the environment variable RAY_ADDRESS, or else the cluster that runs on this machine",
     )
     hosts_per_node: Count | None = Field(
         default=None,
-        description="how many servers, graph and parameter servers together, share a node; null: as few as Ray can spread "
-        "them to",
+        description="number of servers, graph and parameter servers together, per node; null: as few as Ray can place",
     )
     cpus: Count | None = Field(
         default=None,
@@ -54,7 +53,7 @@ class RayConfig(Section):
     )
     timeout: Annotated[Positive, Unit("seconds")] = Field(
         default=60.0,
-        description="seconds after which a cluster that does not answer, or has no room for what is asked, is an error",
+        description="seconds after which it is an error if the cluster does not respond or lacks room",
     )
 
     @model_validator(mode="after")
