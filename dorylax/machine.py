@@ -1,4 +1,4 @@
-"""What this process may use of its machine, and uses now: cores, memory, address space, threads."""
+"""The limits and the use of this process: cores, memory, address space, threads."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import resource
 from pathlib import Path
 from typing import NamedTuple
 
-# What a run on tiny data maps at its peak, and fails without, by an abort inside XLA: 1,723 MiB on one core and 1,838 on
-# two; with a pipeline 85 more. Of that 425 MiB are resident.
+# A run on tiny data maps 1,723 MiB on one core and 1,838 on two, and a pipeline 85 MiB more; XLA aborts with less. Of
+# that 425 MiB are resident.
 _MAPPED_BYTES = 1792 * 2**20
 _MAPPED_BYTES_PER_CORE = 128 * 2**20
 _LIBRARIES_BYTES = 400 * 2**20
 _USUAL_STACK_BYTES = 8 * 2**20
 
-# Capabilities that the limit of a user's processes does not bind, as bits of CapEff in /proc/self/status.
+# Capabilities that are exempt from the limit of a user's processes, as bits of CapEff in /proc/self/status.
 _SYS_ADMIN, _SYS_RESOURCE = 21, 24
 
 
@@ -23,10 +23,10 @@ class Limit(NamedTuple):
     """Memory that a process may use.
 
     Attributes:
-        bytes: how much.
-        source: "machine": all there is; "cgroup": a container's or a job's share; "address space": what a limit of the
-            process (`ulimit -v`) leaves beside what libraries and threads map and do not hold; "ray": what a host on a
-            cluster asks for; "setting": what the run is to use.
+        bytes: The limit in bytes.
+        source: "machine": the physical memory; "cgroup": a container's or a job's share; "address space": the limit of
+            the process (`ulimit -v`) without the mappings of libraries and threads that are not resident; "ray": the
+            reservation of a host on a cluster; "setting": the configured limit of the run.
     """
 
     bytes: int
@@ -34,7 +34,7 @@ class Limit(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Who has so much, in a message."""
+        """The owner of the memory, for messages."""
         return _OWNERS[self.source]
 
 
@@ -48,11 +48,11 @@ _OWNERS = {
 
 
 CORES = "DORYLAX_CORES"
-"""The environment variable that says how many cores are this process's share of its machine."""
+"""The environment variable with the number of cores for this process."""
 
 
 def cores() -> int:
-    """Cores that this process may use: its share, where the environment says one, else those that it may run on."""
+    """Return the number of cores for this process: `DORYLAX_CORES`, or else the cores that it may run on."""
     share = os.environ.get(CORES, "")
     if share.isdecimal() and int(share):
         return int(share)
@@ -60,13 +60,13 @@ def cores() -> int:
 
 
 def memory_limit(root: Path = Path("/")) -> Limit | None:
-    """The least of physical memory, the limits of the process' control group and those above it, and its address space.
+    """Return the least of physical memory, the limits of the process' control groups, and its address space.
 
     Args:
-        root: where `proc` and `sys` lie.
+        root: The folder of `proc` and `sys`.
 
     Returns:
-        The limit; None where the system does not say.
+        The limit, or None if the system has no such information.
     """
     found = [Limit(physical, "machine")] if (physical := physical_bytes()) is not None else []
     if (group := cgroup_bytes(root)) is not None:
@@ -77,7 +77,7 @@ def memory_limit(root: Path = Path("/")) -> Limit | None:
 
 
 def physical_bytes() -> int | None:
-    """The machine's memory; None where the system does not say."""
+    """Return the machine's memory, or None if it is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -85,25 +85,25 @@ def physical_bytes() -> int | None:
 
 
 def cgroup_bytes(root: Path = Path("/")) -> int | None:
-    """The least limit of the process' control groups, of version 2 or 1; None where there is none.
+    """Return the least limit of the process' control groups, of version 2 or 1, or None without a limit.
 
-    Version 1 says "no limit" by a number near 2⁶³, which physical memory is below.
+    Version 1 encodes "no limit" as a number near 2⁶³, which exceeds physical memory.
     """
     files = _limit_files(root, "memory", "memory.max", "memory.limit_in_bytes")
     return min((limit for file in files if (limit := _number(file)) is not None), default=None)
 
 
 def address_space_bytes() -> int | None:
-    """The limit of this process' address space (`ulimit -v`); None where there is none."""
+    """Return the limit of this process' address space (`ulimit -v`), or None without a limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def address_space_needed(threads: int) -> int:
-    """What a process that computes with JAX maps at least.
+    """Return the least address space of a process that computes with JAX.
 
     Args:
-        threads: of the process; stacks count where they are larger than usual (`ulimit -s`).
+        threads: The number of threads. Their stacks count if they are larger than usual (`ulimit -s`).
     """
     stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
     # An unlimited stack is one of 2 MiB for a thread.
@@ -115,8 +115,8 @@ class ThreadLimit(NamedTuple):
     """Threads that may still be started.
 
     Attributes:
-        left: how many.
-        source: "user": of all this user's processes; "cgroup": of a container or a job.
+        left: The number of threads.
+        source: "user": the limit of all this user's processes; "cgroup": that of a container or a job.
     """
 
     left: int
@@ -124,13 +124,13 @@ class ThreadLimit(NamedTuple):
 
 
 def thread_limit(root: Path = Path("/")) -> ThreadLimit | None:
-    """What is left of the user's limit (`ulimit -u`) or of the control groups' (`pids.max`), where that is less.
+    """Return the rest of the user's limit (`ulimit -u`) or of the control groups' (`pids.max`), the smaller one.
 
     Args:
-        root: where `proc` and `sys` lie.
+        root: The folder of `proc` and `sys`.
 
     Returns:
-        The least; None where nothing limits threads.
+        The least, or None without a limit.
     """
     found = []
     for file in _limit_files(root, "pids", "pids.max", "pids.max"):
@@ -145,7 +145,7 @@ def thread_limit(root: Path = Path("/")) -> ThreadLimit | None:
 
 def _above_the_users_limit(root: Path) -> bool:
     if not _in_the_first_user_namespace(root):
-        return False  # whatever it says of users and capabilities holds inside of it alone
+        return False  # users and capabilities are those of the namespace
     if os.getuid() == 0:
         return True
     capabilities = int(_status(root / "proc/self/status").get("CapEff", "0"), 16)
@@ -155,26 +155,26 @@ def _above_the_users_limit(root: Path) -> bool:
 def _in_the_first_user_namespace(root: Path) -> bool:
     try:
         return (root / "proc/self/uid_map").read_text("ascii").split() == ["0", "0", str(2**32 - 1)]
-    except OSError:  # a kernel that has no others
+    except OSError:  # a kernel without user namespaces
         return True
 
 
 def _threads_of_user(root: Path) -> int:
-    """Of all processes that run as this one's real user."""
+    """Return the number of threads of all processes with this one's real user."""
     every = (_status(path) for path in (root / "proc").glob("[0-9]*/status"))
     mine = (one for one in every if one.get("Uid", "").split()[:1] == [str(os.getuid())])
     return sum(int(one.get("Threads", "1")) for one in mine)
 
 
 def _status(path: Path) -> dict[str, str]:
-    with contextlib.suppress(OSError):  # it has just ended
+    with contextlib.suppress(OSError):  # the process has just ended
         lines = path.read_text("utf-8", "replace").splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return {}
 
 
 def resident_bytes() -> int:
-    """What this process holds in memory now, mapped files included; 0 where the system does not say."""
+    """Return the resident memory of this process, with mapped files; 0 if it is unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except (OSError, ValueError, IndexError):
@@ -183,13 +183,13 @@ def resident_bytes() -> int:
 
 
 def _limit_files(root: Path, controller: str, name_now: str, name_before: str) -> list[Path]:
-    """Where limits may be: in the group of each line of /proc/self/cgroup, and in all groups above it.
+    """Return the possible limit files: of the group in each line of /proc/self/cgroup, and of its parents.
 
     Args:
-        root: where `proc` and `sys` lie.
-        controller: of version 1.
-        name_now: of the file in version 2.
-        name_before: in version 1.
+        root: The folder of `proc` and `sys`.
+        controller: The controller in version 1.
+        name_now: The name of the file in version 2.
+        name_before: The name of the file in version 1.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
@@ -219,8 +219,10 @@ def _number(file: Path) -> int | None:
 
 
 def peak_bytes() -> int:
-    """The most that this process has held in memory so far, mapped files included."""
-    held = _status(Path("/proc/self/status")).get("VmHWM", "")  # what getrusage says a process may have from its parent
+    """Return the peak resident memory of this process, with mapped files."""
+    held = _status(Path("/proc/self/status")).get(
+        "VmHWM", ""
+    )  # a process may inherit the peak of getrusage from its parent
     if held.endswith(" kB"):
         return int(held.removesuffix(" kB")) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,4 +1,4 @@
-"""The connection of this process to a Ray cluster: made with a deadline, and ended by whoever has made it."""
+"""The connection of this process to a Ray cluster: made with a deadline, and closed by the caller that made it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dorylax.ray_cluster.config import LOCAL, RayConfig
 from dorylax.settings.errors import ConfigError
 
 OLDEST = (2, 50)
-"""The first version of Ray with which this works."""
+"""The oldest supported version of Ray."""
 
 _GONE_SECONDS = 30.0
 _ADDRESS = "RAY_ADDRESS"
@@ -33,18 +33,18 @@ _HOW = "or start one here (`ray start --head`), or give ray.address=local"
 
 @contextlib.contextmanager
 def connected(config: RayConfig) -> Iterator[Any]:
-    """Connects this process to the cluster, unless it is connected already, as in an actor; then that connection is used.
+    """Connect this process to the cluster. A connected process, such as an actor, keeps its connection.
 
-    What Ray warns of is not shown, and signals, and whatever else of this process Ray sets for itself, do as before.
+    Ray's warnings are hidden. Signal handlers and other process settings that Ray changes are restored.
 
     Args:
-        config: which cluster, and how long to wait for it.
+        config: The address of the cluster and the time-out.
 
     Yields:
         The module `ray`.
 
     Raises:
-        ConfigError: Ray is not installed, or too old; there is no such cluster, or it does not answer; names the key.
+        ConfigError: Ray is missing or too old, or the cluster is unreachable. The message names the key.
     """
     with contextlib.ExitStack() as stack:
         with _process_kept():
@@ -58,7 +58,7 @@ def connected(config: RayConfig) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Has Ray say nothing of its own: it would print what it notes about nodes between the results of a command."""
+    """Silence Ray, which prints messages about nodes between the results of a command."""
     logger = logging.getLogger("ray")
     worker: Any = importlib.import_module("ray._private.worker")
     level, printer = logger.level, worker.print_to_stdstream
@@ -77,7 +77,7 @@ def _connect(ray: Any, config: RayConfig) -> None:
         # Ray sets handlers of signals, which only the main thread can.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         with warnings.catch_warnings():
-            # JAX's, of what forks: Ray starts programs, which is all that is done in the child.
+            # JAX warns of forks, but Ray's children only start programs.
             warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
             ray.init(address=LOCAL, include_dashboard=False, **options)
         return
@@ -87,7 +87,7 @@ def _connect(ray: Any, config: RayConfig) -> None:
 
 
 def _disconnect(ray: Any) -> None:
-    """In a thread, since Ray waits without end for the head of a cluster that hangs."""
+    """Disconnect in a thread, because Ray waits forever for a head that hangs."""
     thread = threading.Thread(target=ray.shutdown, name="ray disconnection", daemon=True)
     thread.start()
     thread.join(_GONE_SECONDS)
@@ -96,16 +96,16 @@ def _disconnect(ray: Any) -> None:
 
 
 def node_address() -> str:
-    """The address by which the other nodes of the cluster find this one. The process is connected."""
+    """Return the address of this node for the other nodes. The process must be connected."""
     address: str = load_ray().util.get_node_ip_address()
     return address
 
 
 def load_ray() -> Any:
-    """The module `ray`.
+    """Import Ray.
 
     Raises:
-        ConfigError: it is not installed, or too old.
+        ConfigError: Ray is not installed, or too old.
     """
     try:
         version = importlib.metadata.version("ray")
@@ -119,7 +119,7 @@ def load_ray() -> Any:
 
 
 def _find(config: RayConfig) -> str:
-    """HOST:PORT of the cluster, where something listens."""
+    """Return the HOST:PORT of the cluster, after a test connection."""
     named = os.environ.get(_ADDRESS)
     if config.address is not None:
         address, said = config.address, "ray.address"
@@ -148,7 +148,7 @@ def _find(config: RayConfig) -> str:
 
 
 def _within(seconds: float, connect: Callable[[], object], address: str) -> None:
-    """Calls `connect` in a thread, since Ray waits for minutes for who listens and does not answer."""
+    """Call `connect` in a thread, because Ray waits for minutes for a host that hangs."""
     raised: list[BaseException] = []
 
     def attempt() -> None:
@@ -177,7 +177,7 @@ def _within(seconds: float, connect: Callable[[], object], address: str) -> None
 
 @contextlib.contextmanager
 def _loopback_kept(address: str) -> Iterator[None]:
-    """Has Ray go to 127.0.0.1 where it is told to, which it takes for another interface's address on Linux."""
+    """Let Ray connect to 127.0.0.1, which it replaces by another interface's address on Linux."""
     constants: Any = importlib.import_module("ray._private.ray_constants")
     before = constants.ENABLE_RAY_CLUSTER
     constants.ENABLE_RAY_CLUSTER = before and address.rpartition(":")[0] not in _LOOPBACK
@@ -189,7 +189,7 @@ def _loopback_kept(address: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _process_kept() -> Iterator[None]:
-    """Puts back what Ray sets when it is loaded and connects: handlers of signals and of uncaught exceptions, variables."""
+    """Restore the signal handlers, the exception hook and the variables that Ray sets."""
     hook, faults = sys.excepthook, faulthandler.is_enabled()
     environment = {name: os.environ.get(name) for name in _SET_BY_RAY}
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

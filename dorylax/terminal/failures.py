@@ -35,10 +35,10 @@ class CommandError(DorylaxError):
 
 @contextlib.contextmanager
 def told_if_interrupted(text: str) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the command with this text about what is left, and how to go on.
+    """End the command on Ctrl-C and SIGTERM with a text about its files and the way to continue.
 
     Raises:
-        CommandError: One of them came.
+        CommandError: A signal arrived.
     """
     try:
         with terminations():
@@ -49,7 +49,7 @@ def told_if_interrupted(text: str) -> Iterator[None]:
 
 
 class Explained(NamedTuple):
-    """One line about an error (of the user's own code two: where, and what), and the exit code."""
+    """One line about an error, or place and message for user code, and the exit code."""
 
     line: str
     code: int
@@ -59,8 +59,8 @@ def explain(error: BaseException) -> Explained | None:
     """Explain an exception to the user; None if only a traceback helps.
 
     Errors in the user's code (a model, an optimizer) are explained by their line and one sentence. The messages of this
-    project's own classes are written for users. The attribute `user_error` tells the user's mistakes from failures of the
-    machine; in classes without it, a ValueError is the user's mistake.
+    project's own classes are written for users. The attribute `user_error` marks the user's mistakes, as opposed to
+    failures of the machine; in classes without it, a ValueError is the user's mistake.
     """
     if isinstance(error, click.ClickException):
         return Explained(_click_line(error), WRONG)
@@ -84,7 +84,7 @@ def explain(error: BaseException) -> Explained | None:
 
 
 def _short_of(error: BaseException) -> str | None:
-    """What the process may have no more of, as the operating system refuses it; None where it is something else."""
+    """Return a line about the exhausted limit of the operating system, or None for other errors."""
     text = str(error)
     if (isinstance(error, OSError) and error.errno == errno.EAGAIN) or "can't start new thread" in text:
         return (
@@ -104,7 +104,7 @@ def _out_of_device_memory(error: BaseException) -> bool:
 
 
 def _click_line(error: click.ClickException) -> str:
-    """The message of click in one line, with near matches of what exists."""
+    """Return the message of click in one line, with near matches."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     if isinstance(error, click.NoSuchOption):
         names = [name for param in context.command.params for name in param.opts] if context else []

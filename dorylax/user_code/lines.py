@@ -1,4 +1,4 @@
-"""The user's own code, and its line that an exception comes from. Without JAX, which is not always there."""
+"""The line of user code that an exception comes from. Works without JAX."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIBRARIES = tuple(
 )
 _PYTHON = f"{sysconfig.get_path('stdlib')}/"
 _ROOT = Path(__file__).resolve().parents[1]
-# A checkout has the package's folders beside tests and examples, which count as user code.
+# A checkout has the package's folders next to tests and examples, which count as user code.
 _OWN = (f"{_ROOT}/", *(f"{_ROOT.parent / name}/" for name in ("layers", "pipeline", "serverless", "experiments")))
 
 
@@ -33,10 +33,10 @@ class UserLine(NamedTuple):
     """A line of the user's code.
 
     Attributes:
-        file: its path.
-        line: from 1.
-        function: the enclosing function, as `Net.__call__`; empty if unknown.
-        text: the source; empty where the file cannot be read.
+        file: The path of the file.
+        line: The line number, from 1.
+        function: The enclosing function, as `Net.__call__`; empty if unknown.
+        text: The source; empty if the file is unreadable.
     """
 
     file: str
@@ -53,7 +53,7 @@ class UserLine(NamedTuple):
 
 
 def is_users(file: str) -> bool:
-    """Whether a file is neither of a library, nor of Python, nor ours, nor no file at all."""
+    """Return whether a file is user code: a real file outside libraries, Python and dorylax."""
     if file.startswith("<"):
         return False
     of_python = file.startswith(_PYTHON) and not file.startswith(_SITE)
@@ -61,7 +61,7 @@ def is_users(file: str) -> bool:
 
 
 def user_line(error: BaseException) -> UserLine | None:
-    """The innermost line of the user's code in an exception's traceback, or None.
+    """Return the innermost line of user code in an exception's traceback, or None.
 
     For a SyntaxError it is the line with the error.
     """
@@ -84,16 +84,16 @@ def in_one_sentence(error: BaseException) -> str:
     """`TypeError: dot_general requires …`: the exception's type and its first line, without what JAX adds to it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     name = type(error).__name__
-    # jaxtyping's first line says which function, the next three which argument, its value and what was expected.
+    # jaxtyping's first line names the function, the next three the argument, its value and its expected type.
     said = " ".join(lines[: 4 if type(error).__module__.startswith("jaxtyping") else 1])
     return f"{name}: {said}" if said else name
 
 
 @contextlib.contextmanager
 def user_line_noted() -> Iterator[None]:
-    """An exception that comes from the user's own code gets a note that names the line; its type stays what it is.
+    """Add a note with the line to exceptions from user code. Their type does not change.
 
-    Our own exceptions name lines themselves.
+    dorylax's exceptions name lines themselves.
     """
     try:
         yield

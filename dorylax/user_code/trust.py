@@ -1,7 +1,7 @@
-"""Code that a folder names: where it is, and that it runs only where the user says so.
+"""Code that a folder names. It runs only with the user's permission.
 
-What the user types is theirs: a reference on the command line, in a program, in a file that they wrote. One that the files
-of a run or a sweep hold comes from whoever made the folder, who may be a stranger, and reading a folder must not run it.
+References on the command line, in programs, and in the user's files are trusted. References in the files of a run or a sweep
+may come from a stranger, so reading a folder must not run them.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dorylax.user_code.references import is_file, place_of
 @final
 @dataclasses.dataclass(frozen=True)
 class FolderCode:
-    """What a folder says about the code that its configurations name.
+    """The code that the configurations of a folder name.
 
     Attributes:
-        named_by: the file in it that does, as errors call it.
-        references: which are the folder's; None: all.
-        trusted: whether they may run.
-        files: the files that they were, by their places (`FILE.py`), as the folder says; they may be gone.
-        options: the options that each takes, with their defaults, as the folder says; None where it does not.
+        named_by: The file with the references, for errors.
+        references: The references that come from the folder; None for all.
+        trusted: Whether they may run.
+        files: Place (`FILE.py`) → the recorded path of the file, which may be gone.
+        options: Reference → its recorded options with their defaults; None if the folder has no record.
     """
 
     named_by: str
@@ -37,27 +37,26 @@ class FolderCode:
     options: Mapping[str, Mapping[str, Any]] | None = dataclasses.field(default=None, compare=False)
 
     def names(self, reference: str) -> bool:
-        """Whether a reference is the folder's, and not the user's."""
+        """Return whether a reference comes from the folder instead of the user."""
         return self.references is None or reference in self.references
 
     def check(self) -> None:
-        """Refuses what the folder names, unless it is trusted.
+        """Check that all references of the folder may run.
 
         Raises:
-            InputError: as `located`.
+            InputError: `located` refuses a reference.
         """
         for reference in sorted(self.references or ()):
             self.located(reference)
 
     def located(self, reference: str) -> str:
-        """A reference that leads to the same from every folder.
+        """Return a reference that is valid in every folder.
 
-        A file is the one that the folder says it was; where that is gone, the one that its name leads to from the current
-        folder.
+        A file is the recorded one, or if that is gone, the file of this name relative to the current folder.
 
         Raises:
-            InputError: it is the folder's, which is not trusted; names the file that would run and its SHA-256.
-            InputError: it is the folder's, and there is no such file.
+            InputError: The reference comes from a folder that is not trusted (the message has the file and its SHA-256),
+                or its file does not exist.
         """
         if not self.names(reference):
             return reference
@@ -88,14 +87,14 @@ class FolderCode:
 
 
 def _described(file: Path | None) -> str:
-    """A file as messages name it; quoted, since a folder can name anything."""
+    """Return a description of a file for messages; quoted, because a folder may contain any name."""
     if file is None:
         return "of which no file is found"
     return f"{str(file.resolve())!r} (SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()})"
 
 
 def _module_file(name: str) -> Path | None:
-    """Where a module is, without importing the packages that it is in, as `importlib.util.find_spec` would."""
+    """Find a module without importing its packages, unlike `importlib.util.find_spec`."""
     parts = name.split(".")
     spec = importlib.machinery.PathFinder.find_spec(parts[0])
     for end in range(2, len(parts) + 1):
