@@ -140,7 +140,7 @@ class Beginnings(NamedTuple):
         state: Other state of the model.
         saved: Saved state of a resumed run; None for a new run.
         epoch: First epoch to train.
-        due: Next epoch of each interval, see `Sequencer`; None for `epoch` everywhere.
+        due: Epoch of each interval's first gradient that the version lacks (`Sequencer`); None for `epoch` everywhere.
     """
 
     params: Tree
