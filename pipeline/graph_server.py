@@ -233,7 +233,7 @@ class GraphServer:
     async def push(self, step: Step, visit: Visit) -> None:
         """Send a step's part of the gradient to the interval's parameter server while the interval continues."""
         sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
-        # The parameter server starts only when the last part has arrived.
+        # The parameter server cannot use the other parts before the last one arrives.
         waiting: Waiting = "sender" if step.index == self._last_push else "nobody"
 
         def then(_: float, error: Exception | None) -> None:
@@ -415,7 +415,7 @@ class GraphServer:
                 is urgent for the sender.
             peer: Index of the receiving server.
             message: The message.
-            order: Sort key of the message, see `Transport.request`.
+            order: Unique key of the message, see `Transport.request`.
             num_bytes: Size of its rows in bytes.
         """
         await self._send(visit, peer, lambda: message, num_bytes, order, waiting="sender")
