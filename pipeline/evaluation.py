@@ -67,7 +67,7 @@ def check_outputs(plan: Plan) -> None:
         plan: Plan of the forward pass.
 
     Raises:
-        SplitError: An output has rows, but not rows of vertices.
+        SplitError: An output is neither rows of vertices nor free of rows.
     """
     traced, types = plan.program.traced, plan.program.analysis.types
     for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):

@@ -456,7 +456,7 @@ class GraphServer:
         )
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
-        """Handle a message of a peer; a repeated message has no further effect."""
+        """Handle a message of a peer; a repeated message changes nothing."""
         if kind == "rows":
             reception = self._reception(payload.epoch, exact=payload.exact)
             await self.buffers[payload.publication].receive(payload.interval, payload.rows, payload.epoch, reception)

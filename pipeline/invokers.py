@@ -41,7 +41,7 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
     Raises:
         ConfigError: The limit is too low.
     """
-    # A worker has a connection to each server. With streaming, a second one to each graph server prefetches half of the rows.
+    # A worker has a connection to each server; with streaming, another one to each graph server prefetches half of the rows.
     connections = workers * (servers * (2 if tensor.streaming else 1) + parameter_servers)
     others = _FILES + _OF_WORKER * workers + _OF_ENDPOINT * (servers + parameter_servers)
     limit = enough = raise_limit()

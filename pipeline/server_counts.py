@@ -88,7 +88,7 @@ class ParameterCounts:
 class EpochCounts(Generic[C]):
     """Counters of one server by epoch. Work counts for the epoch that needs it, even if the server has several in progress.
 
-    Late events of an epoch that was already collected (a late answer) count for the next epoch.
+    Late events of an epoch that was already collected (such as a late response) count for the next epoch.
 
     Args:
         make: Creates zero counters.
@@ -128,6 +128,6 @@ def lag_of(epoch: int, found: Reads) -> dict[str, int]:
 
 
 def add_up(total: dict[str, int], more: Mapping[str, int]) -> None:
-    """Add numbers to a total, by name."""
+    """Add each number to the total of the same name."""
     for name, number in more.items():
         total[name] = total.get(name, 0) + number
