@@ -20,7 +20,7 @@ class Allowance(NamedTuple):
         oldest_rows: First epoch with rows: the run's first epoch, or the previous one if buffers were restored.
         staleness: Staleness bound S.
         fills_ghosts: Synchronous first epoch of a run without restored buffers; None with restored buffers.
-        synchronous_from: First of the remaining epochs, all synchronous; None while no such epoch is decided.
+        synchronous_from: Epoch from which all epochs are synchronous; None if not decided.
     """
 
     horizon: int
@@ -65,7 +65,7 @@ class Ledger:
         first_synchronous: Whether the first epoch is synchronous, to fill the ghosts; False if the buffers of the previous
             epoch were restored.
         synchronous: Whether all epochs are synchronous.
-        synchronous_from: First of the remaining epochs, all synchronous; at least `first`. None while undecided.
+        synchronous_from: Epoch, at least `first`, from which all epochs are synchronous; None if not decided.
 
     Attributes:
         num_intervals: Number of intervals K.
@@ -202,7 +202,7 @@ class Ledger:
         return epoch in self._held
 
     def release(self, epoch: int) -> None:
-        """End the hold on an epoch; its barrier then ends like any other.
+        """End the hold on an epoch; its barrier then ends as usual.
 
         Raises:
             RunError: The epoch is not held.
