@@ -77,7 +77,7 @@ class Counters:
                 setattr(self, field.name, mine + more)
 
     def to_dict(self) -> dict[str, int]:
-        """Return all scalar counters by name."""
+        """Return a dict of all scalar counters."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in ("calls", "rows_by_lag")]
         return {name: getattr(self, name) for name in (*names, "rows_read", "stale_rows")}
 
