@@ -38,7 +38,7 @@ class PipelineConfig(Section):
     tensor tasks and `ray` the Ray cluster; they are separate sections in configurations.
 
     Raises:
-        ConfigError: A value is out of range, or has no meaning with the other values; the error names the key.
+        ConfigError: A value is out of range, or meaningless in combination with others; the error names the key.
     """
 
     section: ClassVar[str] = "pipeline"

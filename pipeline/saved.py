@@ -24,9 +24,9 @@ class Saved:
     """State of a pipeline between two epochs, with all intervals stopped.
 
     Attributes:
-        arrays: Buffers and their epochs, by name; empty if the next epoch is synchronous.
-        parts: Buffers of graph servers in other processes, by name of the server, which reads its part; before saving, the
-            writer of the parts in those processes.
+        arrays: Named buffers and their epochs; empty if the next epoch is synchronous.
+        parts: Buffers of graph servers in other processes, keyed by server name; each server reads its own part. Before saving,
+            the writer of the parts in those processes.
         record: JSON values: "version" of the weights; "clock" in seconds; "counters"; "synchronous", whether an asynchronous
             run has switched to synchronous epochs; "controllers" of the graph servers; "servers", the counts of each server
             for the next epoch, by kind; "losses" of `PipelineRun`.
@@ -43,7 +43,7 @@ class Saved:
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:
-    """Return copies of all buffers that change between epochs, by name."""
+    """Return copies of all buffers that change between epochs, keyed by name."""
     return {name: array.copy() for name, array in _named(servers)}
 
 

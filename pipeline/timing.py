@@ -1,6 +1,6 @@
 """Timing runs: the same engine on abstract arrays, to predict the time and cost of a run.
 
-Plan, servers, controllers, autotuners, staleness and parameter servers are the same as in any run on the virtual clock. Tasks
+Plan, servers, controllers, autotuners, staleness and parameter servers equal those of any run on the virtual clock. Tasks
 compute no values, so the graph is described only by its numbers of rows and edges. Times, bills and spans equal those of the
 real run to the last bit, except for the stability gate (`pipeline.stability_gate`): it is always open, because the curvature
 is unknown. Losses are unknown, and weights do not change.
