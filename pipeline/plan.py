@@ -73,9 +73,9 @@ class Step:
 
     Attributes:
         index: Index of the task in the program.
-        kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for graph operators
-            that sum values of in-edges per source, first on the destinations' servers; "driver"; "sum" for the completion of
-            sums over all rows.
+        kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for graph
+            operators that sum values of in-edges per source, first on the destinations' servers; "driver"; "sum" for the
+            completion of sums over all rows.
         label: Label in the paper's vocabulary: GA, AV, SC, AE, ∇….
         reads: Values that the task reads, without the graph's arrays.
         writes: Values that the task writes for other tasks.

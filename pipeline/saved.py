@@ -25,7 +25,7 @@ class Saved:
 
     Attributes:
         arrays: Named buffers and their epochs; empty if the next epoch is synchronous.
-        parts: Buffers of graph servers in other processes, keyed by server name; each server reads its own part. Before saving,
+        parts: Buffers of graph servers in other processes, keyed by server name; each server reads its part. Before saving,
             the writer of the parts in those processes.
         record: JSON values: "version" of the weights; "clock" in seconds; "counters"; "synchronous", whether an asynchronous
             run has switched to synchronous epochs; "controllers" of the graph servers; "servers", the counts of each server
@@ -43,7 +43,7 @@ class Saved:
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:
-    """Return copies of all buffers that change between epochs, keyed by name."""
+    """Return named copies of all buffers that change between epochs."""
     return {name: array.copy() for name, array in _named(servers)}
 
 

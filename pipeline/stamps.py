@@ -66,7 +66,7 @@ class Stamps:
 
     def __init__(self, count: int) -> None:
         self.epochs = np.full(count, NEVER, np.int64)
-        self._oldest = NEVER  # as of the last `changed`; so is the next
+        self._oldest = NEVER  # oldest epoch at the last `changed`
         self._at_oldest = 0  # number of blocks of this epoch; 0 if not counted
         self._written = 0  # total number of written blocks
         self._came = 0
