@@ -40,7 +40,8 @@ class Rows(NamedTuple):
 
     Attributes:
         intervals: Its intervals.
-        vertices, edges: Its vertices, and the edges into them.
+        vertices: Its vertices.
+        edges: Edges into these vertices.
     """
 
     intervals: int
@@ -49,7 +50,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(shard: AnyShard) -> Rows:
-    """The rows of a shard."""
+    """Return the rows of a shard."""
     return Rows(shard.num_intervals, shard.bounds[-1] - shard.bounds[0], shard.edge_bounds[-1] - shard.edge_bounds[0])
 
 
@@ -96,13 +97,13 @@ class Estimate:
         self.graph_seconds = sum(self._graph(step) for step in plan.epoch if step.kind in ("gather", "push"))
 
     def dollars(self, seconds: float) -> float:
-        """Price of a call on a function."""
+        """Return the price of a call on a function."""
         function = self._cluster.function
         billed = Function.billed_milliseconds(seconds) / 1e3 * function.memory_mb / 1024 * function.price_per_gb_second
         return billed + function.price_per_million_requests / 1e6
 
     def remark(self, kind: str) -> str | None:
-        """A line if functions would be slower or dearer than the servers alone; None otherwise.
+        """Return a remark if functions would be slower or more expensive than the servers alone, else None.
 
         Args:
             kind: `tensor.placement`.
@@ -118,7 +119,7 @@ class Estimate:
         )
 
     def compare(self) -> tuple[Expected, Expected, Expected]:
-        """The best placement, all stages on the server, and the stages that the program means for functions there."""
+        """Compare three placements: the best, all stages on the server, and the program's suggestion for functions."""
         overlap = 0.0 if self.synchronous else 1.0
         servers, functions = (
             expected(self.stages, chosen, self.room, self.graph_seconds, overlap)
@@ -182,7 +183,7 @@ class Placement:
         cluster: Cluster | None,
         resources: Resources,
     ) -> Placement:
-        """The placement that a configuration asks for; arguments as of `Estimate`."""
+        """Return the configured placement; arguments as for `Estimate`."""
         kind = config.tensor.placement
         if kind == "servers":
             return cls(None, fixed=frozenset())

@@ -9,7 +9,7 @@ def note_place(error: Exception, place: str) -> None:
     """Add the location of an error as a note, unless the error has a more precise one.
 
     Args:
-        error: The error, which the caller reraises.
+        error: The error, which ends the run.
         place: Location, such as "graph server 1, interval 5, epoch 3, GA".
     """
     if place_of(error) is None:
