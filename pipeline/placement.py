@@ -23,7 +23,7 @@ from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
 
 _REMEMBERED = 5
-"""Epochs over whose durations the median is taken: one straggler or one cold start then decides nothing."""
+"""Number of epochs in the median of durations, so that a single straggler or cold start has no effect."""
 
 _ENOUGH = 3
 """Epochs that must be measured. Until then the time model's value stands in for the others, so that one slow epoch does not
@@ -152,7 +152,7 @@ class Estimate:
 
 @final
 class Placement:
-    """Decides for one graph server, epoch by epoch.
+    """Places the stages of one graph server, epoch by epoch.
 
     Args:
         estimate: Expected durations; None: no choice, the program's suggestion holds.
@@ -195,7 +195,7 @@ class Placement:
         )
 
     def on_functions(self, step: Step, epoch: int, interval: int, *, now: float, synchronous: bool) -> bool:
-        """Whether a stage of an interval runs on functions in this epoch; the first to ask decides for the epoch.
+        """Return whether a stage of an interval runs on functions. The first call in an epoch decides for the whole epoch.
 
         Args:
             step: The stage.
@@ -229,7 +229,7 @@ class Placement:
             self._graph += seconds
 
     def times(self) -> tuple[dict[int, StageTimes], float]:
-        """Durations as measured, or as expected where nothing was; and the time of graph tasks."""
+        """Return the durations of stages, measured or else expected, and the time of graph tasks."""
         assert self._estimate is not None
         stages = dict(self._estimate.stages)
         for (index, there), seconds in self._medians.items():
@@ -253,7 +253,7 @@ class Placement:
         stages, graph = self.times()
         if self._changes and self._epoch > self._changes[-1][0] + self._estimate.settling:
             last = expected(stages, self._changes[-1][1], room, graph, 0.0)
-            if last.waiting and now > self._since:  # else an earlier process measured on its own clock
+            if last.waiting and now > self._since:  # otherwise an earlier process measured, with another clock
                 self._overlaps[self._synchronous].append(last.overlap(now - self._since))
         seen = self._overlaps[synchronous]
         overlap = median(seen) if len(seen) >= _ENOUGH else float(not synchronous)
@@ -266,7 +266,7 @@ class Placement:
         self._changes = [*self._changes[-64:], (epoch, found.on_functions)]
 
     def _fold(self, epoch: int) -> None:
-        """Take the durations since the last decision. Those of a stage's first epoch in a place contain cold starts."""
+        """Record the durations since the last decision, except a stage's first epoch in a place, which has cold starts."""
         if epoch > 0:
             for key, seconds in sorted(self._seconds.items()):
                 found = self._medians.get(key)
@@ -281,7 +281,7 @@ class Placement:
         self._graph = 0.0
 
     def state(self) -> dict[str, Any] | None:
-        """Return the decisions and durations, for a checkpoint; JSON values. None where nothing is decided."""
+        """Return the decisions and durations, for a checkpoint; JSON values. None for a fixed placement."""
         if self._fixed is not None:
             return None
         return {
