@@ -295,7 +295,7 @@ class InlineRun(PipelineRun):
                 "parameter": self._parameters.save_counts(ledger.standing),
             },
         )
-        # Synchronous epochs read only rows of their own epoch.
+        # Synchronous epochs read only rows of the same epoch.
         arrays = {} if synchronous else save_buffers(servers) | save_known(newest)
         self._parameters.forget()  # as in a run that resumes from this state
         return Saved(arrays, record)
