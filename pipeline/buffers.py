@@ -1,9 +1,9 @@
 """The mutable buffers of a graph server: rows that other intervals read through edges.
 
-`RowBuffer` holds the newest rows of one published value: those of the server's own vertices, then those of its ghosts.
-`MergeBuffer` holds partial sums per source, as pushed by the server's intervals and received from peers. Both stamp
-every block with the epoch that it is of; writes go through a guard, so that readers on threads see whole rows.
-`PartsBuffer` holds what each interval gives to sums over all rows.
+`RowBuffer` holds the newest rows of one published value: first the server's own vertices, then its ghosts. `MergeBuffer`
+holds partial sums per source, pushed by the server's intervals or received from peers. Both stamp every block with its
+epoch, and guard their writes, so that reading threads never see a half-written row. `PartsBuffer` holds the contribution
+of each interval to sums over all rows.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dorylax.pipeline.guard import Guard
 from dorylax.pipeline.stamps import NEVER, Stamps
 
 Make = Callable[[Sequence[int], Any], np.ndarray]
-"""Makes an array of a shape and a dtype."""
+"""Creates an array of a given shape and dtype."""
 
 
 class Reads(NamedTuple):
-    """What an interval has read through edges: how many different rows of which epochs.
+    """Numbers of distinct rows that an interval has read through edges, by epoch.
 
     Attributes:
-        oldest: the oldest epoch among them.
-        rows: how many were of that epoch, of the next one, and so on; empty where nothing was read.
+        oldest: Oldest epoch of these rows.
+        rows: Number of rows of the oldest epoch, of the next one, and so on; empty if no rows were read.
     """
 
     oldest: int
@@ -45,11 +45,11 @@ class RowBuffer:
     """Rows of one published value.
 
     Args:
-        shard: whose rows.
-        direction: which ghosts lie behind the server's own rows.
-        shape: of one row.
-        dtype: of the rows.
-        make: makes the array, of a shape and a dtype.
+        shard: Shard of the server.
+        direction: Kind of ghosts stored after the server's own rows.
+        shape: Shape of one row.
+        dtype: Data type of the rows.
+        make: Creates the array.
     """
 
     def __init__(
@@ -73,39 +73,39 @@ class RowBuffer:
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """First row of each block and the row after its last: own intervals, then ghosts by their interval."""
+        """First row (inclusive) and last row (exclusive) of each block: own intervals, then ghosts by their interval."""
         return self._bounds
 
     async def publish(self, interval: int, rows: Any, epoch: int) -> None:
-        """Writes the rows of one of the server's own intervals.
+        """Write the rows of an interval of this server.
 
         Args:
-            interval: its number on the server.
-            rows: all of them.
-            epoch: which they are of.
+            interval: Number of the interval on the server.
+            rows: All rows of the interval.
+            epoch: Epoch of the rows.
         """
         await self._write(interval, rows, epoch, None)
 
     def own_epochs(self) -> list[int]:
-        """Of which epoch the rows of each of the server's own intervals are."""
+        """Return the epoch of the rows of each interval of this server."""
         epochs: list[int] = self.stamps.epochs[: self._own].tolist()
         return epochs
 
     def receive(
         self, interval: int, rows: Any, epoch: int, reception: Reception | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Writes the ghosts that belong to an interval of a peer; what is not newer than what is there is dropped.
+        """Write the ghosts of an interval of a peer, if they are newer than the stored rows.
 
         Args:
-            interval: its number in the whole graph.
-            rows: all of its rows that are ghosts here, in order.
-            epoch: which they are of.
-            reception: how far they replace what is there; None: they do.
+            interval: Number of the interval in the whole graph.
+            rows: All rows of the interval that are ghosts here, in order.
+            epoch: Epoch of the rows.
+            reception: Weights of the new rows relative to the stored ones; None to replace them.
         """
         return self._write(self._places[interval], rows, epoch, reception)
 
     async def _write(self, block: int, rows: Any, epoch: int, reception: Reception | None) -> None:
-        if self._hollow:  # nobody reads them for longer than a moment
+        if self._hollow:  # abstract rows have no data to guard
             if epoch > self.stamps.epochs[block]:
                 self.stamps.advance(block, epoch)
             return
@@ -120,23 +120,23 @@ class RowBuffer:
         self.stamps.changed()
 
     def release(self) -> None:
-        """Gives the rows back, which nobody reads any more; all of them have come, and what comes again is dropped."""
+        """Free the rows after their last reader. All rows have arrived; repeated messages are dropped."""
         self.rows = np.empty((0, *self.rows.shape[1:]), self.rows.dtype)
 
     def reads(self, counts: np.ndarray) -> Reads:
-        """What reading `counts[b]` rows of each block b in this epoch amounts to; to be called while reading."""
+        """Summarize a read of `counts[b]` rows of each block b; call with the guard held for reading."""
         return reads(counts, self.stamps.epochs)
 
 
 @final
 class MergeBuffer:
-    """Sums per source that the in-edges of several intervals, on several servers, contribute to.
+    """Sums per source over in-edges of several intervals on several servers.
 
     Args:
-        shard: of the server.
-        shape: of one row.
-        dtype: of the rows.
-        make: makes the array, of a shape and a dtype.
+        shard: Shard of the server.
+        shape: Shape of one row.
+        dtype: Data type of the rows.
+        make: Creates the array.
     """
 
     def __init__(self, shard: AnyShard, shape: Sequence[int], dtype: Any, make: Make = np.zeros) -> None:
@@ -148,7 +148,7 @@ class MergeBuffer:
         self._places = {peer: (begin, end) for peer, begin, end in self._merge.received}
         self._first_received = first
         self.stamps = Stamps(self._own + self._merge.size - first)
-        # The same memory: a block for each interval of the server, and one for each row received.
+        # Two views of the same memory: one block per interval of the server, and one per received row.
         self.own_epochs, self.received_epochs = np.split(self.stamps.epochs, [self._own])
         self.times = np.zeros(len(self.received_epochs), np.int64)  # rows received since they had to be exact
         contributors = self._merge.contributors
@@ -158,7 +158,7 @@ class MergeBuffer:
         self.guard = Guard()
 
     async def publish(self, interval: int, rows: Any, epoch: int) -> None:
-        """Writes the partial sums of one of the server's own intervals, in order of its sources."""
+        """Write the partial sums of an interval of this server, in order of its sources."""
         first, last = int(self._merge.starts[interval]), int(self._merge.starts[interval + 1])
 
         def write() -> None:
@@ -171,14 +171,14 @@ class MergeBuffer:
     async def receive(
         self, peer: int, places: np.ndarray, epochs: np.ndarray, rows: np.ndarray, reception: Reception | None = None
     ) -> None:
-        """Writes sums that a peer has computed; each row that is not newer than what is there is dropped.
+        """Write the sums of a peer, except rows that are not newer than the stored ones.
 
         Args:
-            peer: the server.
-            places: int64 `[M]`, which of the rows that this peer sends.
-            epochs: int64 `[M]`, the oldest contribution to each.
-            rows: `[M, …]`.
-            reception: how far they replace what is there; None: they do.
+            peer: Index of the sending server.
+            places: int64 `[M]`, positions among the rows that this peer sends.
+            epochs: int64 `[M]`, epoch of the oldest contribution to each row.
+            rows: Sums, `[M, …]`.
+            reception: Weights of the new rows relative to the stored ones; None to replace them.
         """
         begin, _ = self._places[peer]
         where = begin + places
@@ -194,11 +194,12 @@ class MergeBuffer:
         self.stamps.changed(len(places))
 
     def due(self, interval: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ghosts of which an interval just completed a newer sum: to be sent to their owners, once per epoch.
+        """Return the ghosts whose sums became newer with an interval's last write, and mark them as sent.
+
+        Each of these sums must be sent to the ghost's owner, once per epoch.
 
         Returns:
-            Numbers of the ghosts, int64 `[M]` ascending, and the epoch of the oldest contribution to each, `[M]`; they
-            count as sent from now on.
+            Numbers of the ghosts, int64 `[M]` ascending, and the epoch of the oldest contribution to each, `[M]`.
         """
         contributors = self._merge.contributors
         mine = self._touched[interval]
@@ -214,7 +215,7 @@ class MergeBuffer:
         return chosen, oldest[newer]
 
     def ghost_sums(self, ghosts: np.ndarray) -> np.ndarray:
-        """The sums for these ghosts, `[M, …]`, of the server's own intervals in order; to be called while reading."""
+        """Return the sums for these ghosts over this server's intervals in order, `[M, …]`; call with the guard held."""
         if is_hollow(self.rows):
             return hollow((len(ghosts), *self.rows.shape[1:]), self.rows.dtype)
         assert isinstance(self._merge, Merge)
@@ -227,28 +228,28 @@ class MergeBuffer:
 
     @property
     def shipped(self) -> np.ndarray:
-        """The epoch of what was last sent of each ghost, int64 `[G]`."""
+        """Epoch of the last sum sent for each ghost, int64 `[G]`."""
         return self._shipped
 
     def reads(self, interval: int) -> Reads:
-        """What the sums for one of the server's own intervals amount to; to be called while reading."""
+        """Summarize the read of the sums for an interval of this server; call with the guard held for reading."""
         return reads(self._merge.counts(interval), self.stamps.epochs)
 
     def blocks_read(self, interval: int) -> BlocksRead:
-        """What the sums for one of the server's own intervals are made of."""
+        """Return the blocks that contribute to the sums for an interval of this server."""
         counts = self._merge.counts(interval)
         return BlocksRead(counts, interval, np.arange(len(counts)) < self._own, self._merge.blocks)
 
     def entries(self, interval: int) -> int:
-        """How many rows the sums for one of the server's own intervals are made of."""
+        """Return the number of rows that contribute to the sums for an interval of this server."""
         return int(self._merge.counts(interval).sum())
 
     def own_sums(self, interval: int, out: np.ndarray) -> None:
-        """Adds up what the sums for one of the server's own intervals are made of; to be called while reading.
+        """Compute the sums for an interval of this server; call with the guard held for reading.
 
         Args:
-            interval: its number on the server.
-            out: a row for each of its vertices; nothing happens if it is hollow.
+            interval: Number of the interval on the server.
+            out: Output with one row per vertex of the interval; an abstract array stays unchanged.
         """
         if is_hollow(out):
             return
@@ -260,11 +261,11 @@ class MergeBuffer:
 
 @final
 class PartsBuffer:
-    """The parts of sums over all rows, one of each interval of the whole graph. Only the event loop touches it.
+    """Parts of sums over all rows, one per interval of the whole graph. Used only on the event loop.
 
     Args:
-        num_intervals: K.
-        sums: shape and dtype of each sum.
+        num_intervals: Number of intervals K.
+        sums: Shape and dtype of each sum.
     """
 
     def __init__(self, num_intervals: int, sums: Sequence[tuple[tuple[int, ...], Any]]) -> None:
@@ -272,12 +273,12 @@ class PartsBuffer:
         self.stamps = Stamps(num_intervals)
 
     def write(self, intervals: np.ndarray, epoch: int, rows: Sequence[np.ndarray]) -> None:
-        """Writes the parts of some intervals; those that are older than what is there are dropped.
+        """Write the parts of some intervals, except those older than the stored ones.
 
         Args:
-            intervals: int64 `[M]`, their numbers in the whole graph.
-            epoch: which the parts are of.
-            rows: of each sum, `[M, …]`.
+            intervals: int64 `[M]`, numbers of the intervals in the whole graph.
+            epoch: Epoch of the parts.
+            rows: Parts of each sum, `[M, …]`.
         """
         newer = epoch >= self.stamps.epochs[intervals]  # a message that was sent again may come late
         for mine, given in zip(self.rows, rows, strict=True):
@@ -286,51 +287,51 @@ class PartsBuffer:
         self.stamps.changed(len(intervals))
 
     def read(self, intervals: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Copies of the parts of some intervals, as `write` takes them."""
+        """Return copies of the parts of some intervals, in the format of `write`."""
         return tuple(rows[intervals] for rows in self.rows)
 
     def totals(self) -> list[np.ndarray]:
-        """The sums, parts added in the order of intervals: `((p0 + p1) + p2) + …`."""
+        """Return the sums, with parts added in the order of intervals: `((p0 + p1) + p2) + …`."""
         found = []
         for rows in self.rows:
-            total = np.array(rows[0])  # a number, too, is to be an array
+            total = np.array(rows[0])  # an array even for scalars, for `out`
             for part in rows[1:]:
                 np.add(total, part, out=total)
             found.append(total)
         return found
 
     def reads(self, interval: int) -> Reads:
-        """What `totals` amounts to for an interval: its own part does not count."""
+        """Summarize the read of `totals` by an interval, without the part of the interval itself."""
         counts = np.ones(len(self.stamps.epochs), np.int64)
         counts[interval] = 0
         return reads(counts, self.stamps.epochs)
 
     def blocks_read(self, interval: int, server: range) -> BlocksRead:
-        """What `totals` is made of for an interval, where these are those of its server."""
+        """Return the blocks that `totals` reads for an interval; `server` contains the intervals of its server."""
         numbers = np.arange(len(self.stamps.epochs))
         return BlocksRead(np.ones_like(numbers), interval, (server.start <= numbers) & (numbers < server.stop))
 
 
 def shares(times: np.ndarray, blocks: Any, reception: Reception | None) -> np.ndarray | None:
-    """How far rows that have come replace those that are held: `Reception.weights`, or None if they do.
+    """Return the weights of received rows (`Reception.weights`), or None to replace the stored rows.
 
     Args:
-        times: int64 `[B]`, how often each block has come since it had to be exact; counted on.
-        blocks: which blocks have come.
-        reception: what decides; None where they have to be exact.
+        times: int64 `[B]`, number of receptions of each block since exact rows were required; updated in place.
+        blocks: Indices of the received blocks.
+        reception: Policy for the weights; None if exact rows are required.
     """
     times[blocks] = 1 if reception is None else times[blocks] + 1
     return None if reception is None else reception.weights(times[blocks])
 
 
 def blend(held: np.ndarray, rows: Any, new: Any, weights: np.ndarray | None) -> None:
-    """Writes rows that have come over those that are held.
+    """Write received rows over the stored rows.
 
     Args:
-        held: `[N, …]`, written to; nothing happens if it is hollow.
-        rows: which of them: a block, or a row of each of several blocks.
-        new: what has come.
-        weights: how far it replaces the old, `[1]` or `[M]`; None: it does, as whole numbers always do.
+        held: Stored rows, `[N, …]`, updated in place; an abstract array stays unchanged.
+        rows: Indices of the rows: a block, or one row of each of several blocks.
+        new: Received rows.
+        weights: Weights of the received rows, `[1]` or `[M]`; None to replace the stored rows, as always for integers.
     """
     if is_hollow(held):
         return
@@ -341,24 +342,24 @@ def blend(held: np.ndarray, rows: Any, new: Any, weights: np.ndarray | None) -> 
 
 
 def reads(counts: np.ndarray, epochs: np.ndarray) -> Reads:
-    """Sums up reading `counts[b]` rows of epoch `epochs[b]` for every b."""
+    """Summarize a read of `counts[b]` rows of epoch `epochs[b]` for every block b."""
     some = counts > 0
     if not some.any():
         return Reads(0, ())
     oldest = int(epochs[some].min())
-    # As float64, which counts exactly up to 2⁵³.
+    # In float64, which is exact up to 2⁵³.
     totals = np.bincount(epochs[some] - oldest, weights=counts[some])
     return Reads(oldest, tuple(int(total) for total in totals))
 
 
 async def settled(write: Future[None] | None) -> None:
-    """Waits for a write; without a turn of the event loop where it is done."""
+    """Wait for a write; a completed write does not yield to the event loop."""
     if write is not None:
         await asyncio.wrap_future(write)
 
 
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """`start, start + 1, …` of each range, one after the other."""
+    """Return the concatenated ranges `start, …, start + count - 1`."""
     total = int(counts.sum())
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(total)

@@ -1,4 +1,4 @@
-"""Waiting for several things."""
+"""Concurrent waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def all_of(awaitables: Sequence[Awaitable[T]]) -> list[T]:
-    """All results, in order; where there is one, without a task of its own."""
+    """Return all results in order. A single awaitable is awaited without a new task."""
     if len(awaitables) == 1:
         return [await awaitables[0]]
     return list(await asyncio.gather(*awaitables))

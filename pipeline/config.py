@@ -1,4 +1,4 @@
-"""How a pipeline runs: the section `pipeline` of a configuration. What the values do is up to the engine."""
+"""Settings of a pipeline: the section `pipeline` of a configuration."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ TraceKind = Literal["off", "sample", "full"]
 _OF_RAY_HOSTS, _OF_RAY_WORKERS = ("hosts_per_node", "cpus", "memory", "resource"), ("worker_cpus",)
 
 ASYNC_DEFAULTS = {"staleness": 1, "freshness": 0.8, "predict_weights": "optimizer"}
-"""What is filled in with `async`; in the other modes these settings say nothing and stay null."""
+"""Defaults in mode `async`; in the other modes these settings have no meaning and stay null."""
 
 
 @final
 class PipelineConfig(Section):
-    """How training is spread over servers and intervals (Dorylus, OSDI '21, sections 4 and 5).
+    """Settings for the distribution of training over servers and intervals (Dorylus, OSDI '21, sections 4 and 5).
 
-    `staleness` and `update` are filled in if not given, so that equal pipelines are equal objects. `tensor` says where
-    tensor tasks run, `ray` which Ray cluster is used; they are separate sections in configurations.
+    Validation replaces null with the defaults of the mode, so that equal pipelines are equal objects. `tensor` configures
+    tensor tasks and `ray` the Ray cluster; they are separate sections in configurations.
 
     Raises:
-        ConfigError: a value out of range, or one that the others make meaningless; names the key.
+        ConfigError: A value is out of range, or meaningless in combination with others; the error names the key.
     """
 
     section: ClassVar[str] = "pipeline"
@@ -182,38 +182,39 @@ class PipelineConfig(Section):
 
     @property
     def synchronous(self) -> bool:
-        """Whether every epoch begins only once all intervals have finished the one before."""
+        """Whether every epoch starts only after all intervals have finished the previous one."""
         return self.mode != "async"
 
     @property
     def expected_stale_price(self) -> float:
-        """`stale_price` for a byte of which nobody knows yet whether it will be stale.
+        """Expected `stale_price` of a byte, over fresh and stale reads.
 
-        About half of all rows are of this epoch where nothing is waited for: who gathers is in the middle of its peers.
+        Without waiting, about half of all rows read are of the current epoch, because a gathering interval is on average in
+        the middle of its peers.
         """
         return 0.0 if self.synchronous else self.stale_price * (1 - (self.freshness or 0.0)) / 2
 
     @property
     def gated(self) -> bool:
-        """Whether a stability gate decides when intervals may run ahead."""
+        """Whether a stability gate controls running ahead."""
         return self.stability_gate and self.mode == "async" and self.update == "per_epoch"
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """The passes of `dorylax.program` that pay.
+        """Profitable passes of `dorylax.program`.
 
-        Those that recompute values to ship less to workers do not pay where workers share this process's
-        memory: inline on the real clock. (The virtual clock simulates functions elsewhere, if its cluster has some.)
+        Passes that recompute values to send less to workers are excluded if workers share this process's memory: inline on
+        the real clock. The virtual clock simulates remote functions, if its cluster has any.
         """
         return self.passes_where(ships=self.workers and (self.tensor.backend != "inline" or self.clock == "virtual"))
 
     def passes_where(self, *, ships: bool) -> tuple[str, ...]:
-        """The passes that pay and are not switched off.
+        """Return the profitable passes that are not disabled.
 
         Args:
-            ships: whether what a stage reads and writes travels to workers and back.
+            ships: Whether inputs and outputs of stages are sent to workers and back.
         """
-        from dorylax.program.passes import PASSES  # late: settings are read without JAX
+        from dorylax.program.passes import PASSES  # imported late: settings do not import JAX
 
         left_out = {name for name in ("reorder", "hoist", "fuse", "rematerialise") if not getattr(self, name)}
         if not ships:
@@ -222,32 +223,32 @@ class PipelineConfig(Section):
 
     @property
     def workers(self) -> bool:
-        """Whether tensor workers run the stages that a program means for them; a virtual cluster may have no functions."""
+        """Whether tensor workers run the stages intended for them; false for a virtual cluster without functions."""
         return self.clock == "real" or find_cluster(self.cluster).functions > 0
 
     @property
     def runs_stages(self) -> bool:
-        """Whether this process may run every stage: inline, or because servers may keep those meant for workers."""
+        """Whether this process may run every stage: inline, or because servers may run the stages intended for workers."""
         return self.tensor.backend == "inline" or self.tensor.placement != "functions"
 
     @property
     def has_functions(self) -> bool:
-        """Whether there are functions, real or simulated, and not only threads of this process or its machine."""
+        """Whether functions exist, real or simulated, in addition to threads of this process or machine."""
         remote = self.clock == "virtual" or self.tensor.backend != "inline"
         return remote and find_cluster(self.cluster).ships
 
     @property
     def on_ray(self) -> bool:
-        """Whether servers or workers live on a Ray cluster."""
+        """Whether servers or workers run on a Ray cluster."""
         return self.hosts == "ray" or BACKENDS[self.tensor.backend].on_ray
 
     @property
     def sections(self) -> tuple[Section, ...]:
-        """What describes it in a configuration: itself, and the sections beside it that say something."""
+        """Sections that describe the pipeline in a configuration; `ray` only if servers or workers run on Ray."""
         return (self, self.tensor, self.ray) if self.on_ray else (self, self.tensor)
 
     def dotted(self) -> dict[str, Any]:
-        """All settings, as in the sections of a configuration, by dotted key."""
+        """Return all settings of `sections` by dotted key."""
         return {part.key(name): value for part in self.sections for name, value in part.to_dict().items()}
 
     @model_validator(mode="after")
@@ -398,7 +399,7 @@ class PipelineConfig(Section):
                 )
 
     def _check_functions(self) -> None:
-        """Functions dial servers."""
+        """Check the address at which functions reach the servers."""
         if self.tensor.backend != "aws":
             return
         host = self.tensor.host

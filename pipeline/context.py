@@ -1,4 +1,4 @@
-"""What every host of a run is given, wherever it lives: nothing in it is the state of another host."""
+"""The context of a host, in this process or another one. It contains no state of other hosts."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from dorylax.pipeline.transport.window import Window
 
 
 class HostContext(NamedTuple):
-    """What hosts share.
+    """Plan, settings and services shared by the hosts of a run.
 
     Attributes:
-        plan: the steps.
-        sizes: rows of each call of a stage.
-        edge_chunk: edges of a chunk.
-        homes: the graph server of each interval of the whole graph.
-        parameter_servers: how many there are.
-        one_at_a_time: whether a server runs only one task of any kind at a time (`no-pipe`).
-        copies_rows: whether intervals copy the rows of neighbours that they read again (asynchronous training).
-        asynchrony: what intervals wait for, and what becomes of rows of peers, in asynchronous epochs.
-        transport: between servers.
-        clock: where time comes from.
-        times: how long things take in virtual time; None on the real clock.
-        role: of the addresses at which hosts exchange rows.
-        window: how much may be on its way at a time; None where messages are not copied.
-        hollow: whether values have shapes and no numbers (`dorylax.hollow`): only times are of interest.
+        plan: The plan.
+        sizes: Numbers of rows per call of a stage.
+        edge_chunk: Number of edges per chunk.
+        homes: Graph server of each interval of the whole graph.
+        parameter_servers: Number of parameter servers.
+        one_at_a_time: Whether a server runs only one task of any kind at a time (`no-pipe`).
+        copies_rows: Whether intervals copy the rows of neighbors that they read again (asynchronous training).
+        asynchrony: Policies of asynchronous epochs: waits of intervals, and the use of rows received from peers.
+        transport: Transport between servers.
+        clock: Clock of the run.
+        times: Durations in virtual time; None on the real clock.
+        role: Role of the addresses at which hosts exchange rows.
+        window: Limit of the bytes in flight; None if messages are not copied.
+        hollow: Whether values are abstract arrays (`dorylax.hollow`), for timing runs.
     """
 
     plan: Plan
@@ -56,5 +56,5 @@ class HostContext(NamedTuple):
 
     @property
     def empty(self) -> Callable[[tuple[int, ...], Any], np.ndarray]:
-        """Makes arrays for results."""
+        """Allocator of arrays for results."""
         return hollow if self.hollow else aligned.empty

@@ -1,4 +1,4 @@
-"""How much a run has done: tasks, messages, rows read and how old they were."""
+"""Counters of a run: tasks, messages, and rows read by their age."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ class Counters:
     """Sums over all servers.
 
     Attributes:
-        graph_tasks, tensor_tasks: how many ran.
-        messages, message_bytes: between graph servers.
-        retries: calls of tensor tasks that failed.
-        rows_by_lag: different rows that intervals have read through edges, in epochs after the first, by how many epochs
-            they were behind their reader: "0" for rows of its own epoch, "-1" for such of the next.
-        relaunches: calls of tensor tasks that were begun beside one that was late, without those that were throttled.
-        late: answers that came when there was one already.
-        throttled: calls that were refused because there were too many at a time, and were made again.
-        pulls_held: pulls that gave the newest weights and demanded exact rows, because the stability gate was closed.
-        calls: of functions, as they are billed.
+        graph_tasks: Number of graph tasks.
+        tensor_tasks: Number of tensor tasks.
+        messages: Number of messages between graph servers.
+        message_bytes: Bytes of these messages.
+        retries: Number of failed calls of tensor tasks.
+        rows_by_lag: Number of distinct rows read through edges, in epochs after the first, by lag in epochs behind the
+            reader: "0" for rows of the reader's epoch, "-1" for rows of the next epoch.
+        relaunches: Number of hedged calls of tensor tasks, started in parallel to a late call; without throttled calls.
+        late: Number of redundant responses, received after another response.
+        throttled: Number of calls that were rejected because of too many concurrent calls, and repeated.
+        pulls_held: Number of pulls that returned the newest weights and required exact rows, because the stability gate was
+            closed.
+        calls: Billed calls of functions.
     """
 
     graph_tasks: int = 0
@@ -42,17 +45,17 @@ class Counters:
 
     @property
     def rows_read(self) -> int:
-        """All rows that were read."""
+        """Number of rows read."""
         return sum(self.rows_by_lag.values())
 
     @property
     def stale_rows(self) -> int:
-        """How many of them were of an earlier epoch than the reader's."""
+        """Number of rows read that were from an earlier epoch than the reader."""
         return sum(rows for lag, rows in self.rows_by_lag.items() if int(lag) > 0)
 
     def call(self, call: Call) -> None:
-        """Counts a call of a function."""
-        if call.outcome == "throttled":  # AWS bills what it begins
+        """Count a call of a function."""
+        if call.outcome == "throttled":  # AWS bills only started calls
             self.throttled += 1
             return
         self.calls.add(call.end - call.start)
@@ -60,7 +63,7 @@ class Counters:
         self.late += call.outcome == "late"
 
     def add(self, other: Counters) -> None:
-        """Adds what another has counted."""
+        """Add the counts of another object."""
         for field in dataclasses.fields(self):
             mine, more = getattr(self, field.name), getattr(other, field.name)
             if field.name == "calls":
@@ -74,11 +77,11 @@ class Counters:
                 setattr(self, field.name, mine + more)
 
     def to_dict(self) -> dict[str, int]:
-        """All single numbers."""
+        """Return a dict of all scalar counters."""
         names = [field.name for field in dataclasses.fields(self) if field.name not in ("calls", "rows_by_lag")]
         return {name: getattr(self, name) for name in (*names, "rows_read", "stale_rows")}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Goes on counting from what `dataclasses.asdict` gave."""
+        """Restore the counters from a result of `dataclasses.asdict`."""
         for name, value in saved.items():
             setattr(self, name, Calls(**value) if name == "calls" else value)

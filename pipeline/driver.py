@@ -1,4 +1,4 @@
-"""What has no rows: values for stages from a version and the epoch, an interval's gradient from its sums, the next state."""
+"""The driver: values without rows for stages, an interval's gradient from its sums, and the state of the next version."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from dorylax.program.rows.types import Free
 
 
 class FreeFunctions:
-    """What has no rows and is computed before them, as a jitted function; the same for all runs of a plan.
+    """The values without rows that an epoch computes before any rows, as a jitted function shared by all runs of a plan.
 
-    It computes what it gives from what it is given, whichever task of the program has the same equations too: a value
-    without rows that a stage reads is often computed in that stage alone.
+    The function contains every equation between its inputs and its outputs, even if a task of the program contains it
+    too: a value without rows is often computed only in the stage that reads it.
 
     Attributes:
-        given: inputs that change: parameters, state, streams, seed, epoch.
-        constants: values without rows that stay the same.
-        shown: what `before` gives.
-        before: `(*given, *constants) -> shown`: what steps read, and outputs that need no rows.
-        of_epoch: whether `before` depends on the epoch alone, not on the version.
+        given: Inputs that change: parameters, state, streams, seed, epoch.
+        constants: Constant values without rows.
+        shown: Outputs of `before`.
+        before: `(*given, *constants) -> shown`: the values that steps read, and outputs of the model without rows.
+        of_epoch: Whether `before` depends only on the epoch, not on the version.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -59,13 +59,13 @@ class FreeFunctions:
 
 @final
 class DriverFunctions(FreeFunctions):
-    """The driver's arithmetic of an epoch of training.
+    """The driver's arithmetic of a training epoch.
 
     Attributes:
-        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` is all that steps push.
-        statistics: which of the values that steps push `advance` reads: their places among them.
-        changing: which leaves of the model's state change.
-        advance: `(*given, *constants, *statistics) -> changing leaves` of the next version.
+        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` contains all values pushed by steps.
+        statistics: Positions in `pushed` of the values that `advance` reads.
+        changing: Indices of the leaves of the model's state that change.
+        advance: `(*given, *constants, *statistics) -> leaves`: the changing leaves of the next version.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -97,11 +97,11 @@ class FreeValues:
     """The values without rows that steps read.
 
     Args:
-        plan: the steps.
-        functions: of the plan.
-        constants: values of `functions.constants`.
-        streams: the model's random streams, as before any epoch.
-        seed: of the run.
+        plan: The plan.
+        functions: Functions of the plan.
+        constants: Values of `functions.constants`.
+        streams: Random streams of the model before the first epoch.
+        seed: Seed of the run.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class FreeValues:
         self._last: tuple[Any, dict[Var, Any]] | None = None
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
-        """Everything without rows that steps read in an epoch, of one version."""
+        """Return all values without rows of one version that steps read in an epoch."""
         functions = self._before
         given = self._given(pulled.params, pulled.state, epoch)
         values = dict(zip(functions.given, given, strict=True)) | self._constants
@@ -135,31 +135,31 @@ class FreeValues:
         for role, dtype in self._roles:
             if role in leaves:
                 given.append(next(leaves[role]))
-            else:  # as NumPy numbers: each jnp.uint32() would be a call of JAX
+            else:  # as NumPy scalars, because each jnp.uint32() would call JAX
                 given.append(np.asarray({"seed": self._seed, "epoch": epoch, "loss_scale": 1}[role], dtype))
         return given
 
 
 @runtime_checkable
 class DrivesEpochs(Protocol):
-    """What a run that trains asks of its driver."""
+    """Interface of a training run to its driver."""
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
-        """Everything without rows that steps read in an epoch, of one version."""
+        """Return all values without rows of one version that steps read in an epoch."""
         ...
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
-        """An interval's complete gradient, from what its stages have pushed (`parameters.records.Finish`)."""
+        """Return an interval's complete gradient from the sums pushed by its stages (`parameters.records.Finish`)."""
         ...
 
     def advance(self, params: Tree, state: Tree, epoch: int, statistics: Tree) -> Tree:
-        """The state of the next version (`parameters.records.Advance`)."""
+        """Return the state of the next version (`parameters.records.Advance`)."""
         ...
 
 
 @final
 class Driver(FreeValues):
-    """See `DrivesEpochs`; arguments as of `FreeValues`."""
+    """Implementation of `DrivesEpochs`; arguments as for `FreeValues`."""
 
     def __init__(
         self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
@@ -187,12 +187,12 @@ class Driver(FreeValues):
 
 @final
 class HollowDriver:
-    """See `DrivesEpochs`: in the place of a `Driver` where values are hollow.
+    """Driver for abstract arrays, in place of a `Driver`.
 
     Args:
-        plan: the steps.
-        functions: of the plan.
-        constants: hollow values of `functions.constants`.
+        plan: The plan.
+        functions: Functions of the plan.
+        constants: Abstract arrays for `functions.constants`.
     """
 
     def __init__(self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any]) -> None:
@@ -206,7 +206,7 @@ class HollowDriver:
         return self._values
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:  # noqa: ARG002
-        """See `DrivesEpochs`. Nobody knows the loss."""
+        """See `DrivesEpochs`. The loss is NaN."""
         gradients = jax.tree.map(lambda leaf: hollow(leaf.shape, leaf.dtype), params)
         pushed = [sums[stage][place] for stage, place in self._pushed]
         return gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics)
@@ -217,7 +217,7 @@ class HollowDriver:
 
 
 def _needed(equations: Sequence[JaxprEqn], inputs: Sequence[Var], outputs: Sequence[Any]) -> list[JaxprEqn]:
-    """Those equations, in order, by which the outputs follow from the inputs."""
+    """Return, in order, the equations that compute the outputs from the inputs."""
     known = set(inputs)
     needed = set(variables(outputs)) - known
     kept = []
@@ -229,10 +229,10 @@ def _needed(equations: Sequence[JaxprEqn], inputs: Sequence[Var], outputs: Seque
 
 
 def _statistics(equations: Sequence[JaxprEqn], known: Sequence[Var], pushed: set[Var]) -> set[Var]:
-    """Of the values that steps push, those that are made of rows.
+    """Return the pushed values that are computed from rows.
 
-    What follows from these and from what the driver knows is not among them: a running mean that a stage uses at once
-    would bring along the state that its interval has pulled, and an update that came in between would be lost.
+    Values that follow from these and from the driver's inputs are excluded. Otherwise, a running mean that a stage uses
+    immediately would contain the state pulled by its interval, and an update in between would be lost.
     """
     found, statistics = set(known), set[Var]()
     for equation in equations:
@@ -247,7 +247,7 @@ def _statistics(equations: Sequence[JaxprEqn], known: Sequence[Var], pushed: set
 def _jitted(
     inputs: list[Var], outputs: list[Any], equations: list[JaxprEqn], dtypes: Sequence[Any] | None = None
 ) -> Callable[..., list[Any]]:
-    """The equations as a function; results in these dtypes, in their own where None."""
+    """Return the equations as a jitted function, with results cast to `dtypes` if given."""
     closed = close(inputs, outputs, equations)
 
     def evaluate(*values: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""`Pipeline`: a model, a graph and how they are spread over servers and intervals, checked; `start` makes a run of it."""
+"""`Pipeline`: a validated model and graph, spread over servers and intervals; `start` makes a run of it."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ from dorylax.serverless.backends.base import Backend
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pipeline:
-    """What is to be trained, and on which servers; nothing in it changes.
+    """An immutable description of a training job: the model, the data and the servers.
 
     Attributes:
-        prepared: the plan and its compiled functions.
-        parts: the model.
-        loss: `(output, labels) -> [V]`.
-        layout: which vertices are whose; None where nobody knows, since values are hollow.
-        pieces: each server's part of the graph.
-        values: what servers compute with.
-        optimizer: an optax transformation.
-        config: how to run.
-        prices: what runs are billed as; None where they cost nothing.
-        seed: of dropout, of the partition and of virtual latencies.
+        prepared: Plan and its compiled functions.
+        parts: The model.
+        loss: Loss per vertex, `(output, labels) -> [V]`.
+        layout: Assignment of vertices to servers and intervals; None for abstract arrays.
+        pieces: Part of the graph on each server.
+        values: Source of the arrays that servers compute with.
+        optimizer: An optax transformation.
+        config: Settings of the pipeline.
+        prices: Cluster whose prices apply to runs; None for free runs.
+        seed: Seed of dropout, of the partition and of virtual latencies.
     """
 
     prepared: Prepared
@@ -86,19 +86,19 @@ class Pipeline:
         loss: RowFunction = cross_entropy,
         seed: int = 0,
     ) -> Pipeline:
-        """Traces and splits the model, partitions and lays out the graph; nothing is trained.
+        """Trace and split a model, and partition and lay out its graph, without training.
 
         Args:
-            parts: the model.
-            data: the data set.
-            optimizer: any optax transformation that does not evaluate the loss itself.
-            config: how to run.
-            loss: `(output, labels) -> [V]`.
-            seed: of dropout, of the partition and of virtual latencies.
+            parts: The model.
+            data: The data set.
+            optimizer: Any optax transformation that does not evaluate the loss itself.
+            config: Settings of the pipeline.
+            loss: Loss per vertex, `(output, labels) -> [V]`.
+            seed: Seed of dropout, of the partition and of virtual latencies.
 
         Raises:
-            ConfigError: the configuration does not fit the graph or the optimizer; names the key.
-            SplitError: the model cannot be split.
+            ConfigError: The configuration does not fit the graph or the optimizer; the error names the key.
+            SplitError: The model cannot be split.
         """
         prepared = prepared_for(config, parts, data, optimizer, loss)
         layout = layout_for(data.graph, config, seed)
@@ -121,7 +121,7 @@ class Pipeline:
 
     @property
     def passes(self) -> tuple[str, ...]:
-        """Those of the program."""
+        """Passes that were applied to the program."""
         return self.prepared.plan.program.passes
 
     def start(
@@ -134,35 +134,35 @@ class Pipeline:
         saved: Saved | None = None,
         trace: Trace | None = None,
     ) -> PipelineRun:
-        """Makes the servers, computes what is computed once, and puts every interval before the gate.
+        """Create the servers, run the steps before training, and place every interval before the gate.
 
         Args:
-            params: parameters.
-            opt_state: the optimizer's state.
-            state: the model's other state.
-            epoch: the first that is trained.
-            saved: what `PipelineRun.save` gave at that epoch; without it, an asynchronous run fills its ghosts by a
+            params: Parameters of the model.
+            opt_state: State of the optimizer.
+            state: Other state of the model.
+            epoch: First epoch to train.
+            saved: Result of `PipelineRun.save` at that epoch. Without it, an asynchronous run fills its ghosts with a
                 synchronous epoch.
-            trace: called with the span of every task, about in the order in which they end. With `saved`, what is computed
-                once is left out, which the process before has traced, and times go on from there.
+            trace: Called with the span of every task, roughly in order of their ends. With `saved`, it skips the steps
+                before training, which the earlier process has traced, and times continue from there.
 
         Returns:
-            The run, to be closed by whoever asked for it.
+            The run; the caller closes it.
 
         Raises:
-            ConfigError: the backend cannot be used on this machine.
-            InvokeError: a worker could not be started.
-            ValueError: what was saved is another pipeline's.
+            ConfigError: The backend cannot be used on this machine.
+            InvokeError: A worker could not be started.
+            ValueError: The saved state belongs to another pipeline.
         """
         sizes = stage_sizes(self.pieces, self.config.edge_chunk)
-        # Compiled before the clock starts: bills are read from it.
+        # Compilation precedes the start of the clock, from which bills are computed.
         functions = self.values.functions(sizes, of_workers=self.config.runs_stages)
         labels = {step.index: step.label for step in self.prepared.plan.steps}
         recorder = Recorder(labels, trace if saved is None else None)
         with contextlib.ExitStack() as unfinished:
             config = unfinished.enter_context(on_cluster(self.config))
             resources = Resources.of(config, self._simulated, cores())
-            # Closed last: tasks may use the backend until the clock has ended them.
+            # Closed last: tasks may use the backend until the clock ends them.
             backends = unfinished.enter_context(contextlib.ExitStack())
             clock = unfinished.enter_context(self._clock())
             context = self._context(clock, sizes)
@@ -199,7 +199,9 @@ class Pipeline:
                 if saved.record["synchronous"]:
                     progress.synchronise(parameters.synchronise)
                 seconds_before = _restore(saved, clock, hosts)
-                recorder.go_on(saved.record, epoch, trace, seconds_before)  # what is computed once was counted then
+                recorder.go_on(
+                    saved.record, epoch, trace, seconds_before
+                )  # the counters include the steps before training
             for host in hosts:
                 host.begin(driver, epoch)
             return InlineRun(
@@ -219,7 +221,7 @@ class Pipeline:
 
     @property
     def _simulated(self) -> Cluster | None:
-        """What the virtual clock stands for; None on the real one."""
+        """The cluster that the virtual clock simulates; None on the real clock."""
         return self.prices if self.config.clock == "virtual" else None
 
     def _clock(self) -> Clock:
@@ -267,7 +269,7 @@ class Pipeline:
         progress: Progress,
         recorder: Recorder,
     ) -> GraphHost:
-        """A graph server and its intervals, wired directly to the ledger."""
+        """Return a graph server and its intervals, connected directly to the ledger."""
         gate = Gate(progress.ledger.allowance, progress.hear)
         progress.join(gate.allow)
         autotuner = make_autotuner(self.config, resources)
@@ -293,7 +295,7 @@ class Pipeline:
         return GraphHost(server, self.values.of_intervals(shard, context.sizes), progress.hear)
 
     def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> DrivesEpochs:
-        """Computes what is computed once; gives the driver, which needs it."""
+        """Run the steps before training, and return the driver, which reads their results."""
         if (room := clock.run(backend.warm())) is not None:
             for host, slots in zip(hosts, shares(room, len(hosts)), strict=True):
                 host.server.lower_slots(slots)
@@ -308,7 +310,7 @@ class Pipeline:
 
 
 def _restore(saved: Saved, clock: Clock, hosts: Sequence[GraphHost]) -> float:
-    """Brings back what was saved; gives the seconds of the processes before this one, less what the clock shows."""
+    """Restore the saved state, and return the seconds of earlier processes minus the clock's reading."""
     servers = [host.server for host in hosts]
     assert not saved.parts, "whoever reads a checkpoint for this process reads all of it"
     restore_buffers(saved, servers)

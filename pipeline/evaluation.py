@@ -1,6 +1,6 @@
-"""Evaluations where the data lie: one version's exact forward pass by the graph servers, in buffers of its own.
+"""Evaluation on the graph servers: an exact forward pass of one version, with separate buffers.
 
-Intervals that train go on meanwhile; they and an evaluation share nothing but a server's shard.
+Training continues during an evaluation. The two share only the server's shard.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from dorylax.serverless.controller import Controller
 from dorylax.serverless.rows import cut
 
 RowSums = Callable[[Any, Any, Any], Any]
-"""`(output, labels, masks) -> [M, …]`: what is reported, as sums over the rows of each mask, bool `[M, n]`."""
+"""Metrics as sums over the rows of each mask: `(output, labels, masks) -> [M, …]`, with masks bool `[M, n]`."""
 
 
 class Evaluated(NamedTuple):
-    """What the rows of some intervals contribute to an evaluation.
+    """Contribution of the rows of some intervals to an evaluation.
 
     Attributes:
-        sums: of `RowSums`, `[M, …]`.
-        nan: whether any output is NaN.
+        sums: Sums of `RowSums`, `[M, …]`.
+        nan: Whether any output is NaN.
     """
 
     sums: np.ndarray
@@ -53,7 +53,7 @@ class Evaluated(NamedTuple):
 
     @classmethod
     def of(cls, parts: Sequence[Evaluated]) -> Evaluated:
-        """All of them together, added in their order."""
+        """Return the total of several contributions, added in order."""
         total = parts[0].sums
         for part in parts[1:]:
             total = total + part.sums
@@ -61,13 +61,13 @@ class Evaluated(NamedTuple):
 
 
 def check_outputs(plan: Plan) -> None:
-    """Passes where servers can evaluate a model by themselves.
+    """Check that every server can evaluate its part of a model alone.
 
     Args:
-        plan: of its forward pass.
+        plan: Plan of the forward pass.
 
     Raises:
-        SplitError: it returns something that is neither rows of vertices nor free of rows.
+        SplitError: An output is neither rows of vertices nor free of rows.
     """
     traced, types = plan.program.traced, plan.program.analysis.types
     for output, atom in zip(traced.outputs, traced.step.jaxpr.outvars, strict=True):
@@ -81,18 +81,18 @@ def check_outputs(plan: Plan) -> None:
 
 @final
 class EvaluationHost(Intervals):
-    """The intervals of one graph server, as they evaluate.
+    """The intervals of one graph server during evaluations.
 
     Args:
-        context: what the training hosts share.
-        prepared: the exact forward pass.
-        shard: the server's part of the graph.
-        values: the server's data, as of `interval_data`.
-        labels: of the server's rows, `[n, …]`.
-        masks: of its rows, bool `[M, n]`.
-        sums: what is reported.
-        workers: run its tasks, beside those of training.
-        controller: of the server; it is asked for nothing, since no stage runs on workers.
+        context: State shared by the training hosts.
+        prepared: The exact forward pass.
+        shard: The server's part of the graph.
+        values: The server's data by position of the input, see `interval_data`.
+        labels: Labels of the server's rows, `[n, …]`.
+        masks: Masks of the server's rows, bool `[M, n]`.
+        sums: Metrics to compute.
+        workers: Threads for the tasks, shared with training.
+        controller: Controller of the server; unused, because no stage runs on workers.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class EvaluationHost(Intervals):
             functions=prepared.functions(context.sizes, of_workers=True),
             controller=controller,
             autotuner=None,
-            gate=Gate(Allowance(-1, 0, 0, None, 0), _unasked),  # all rows are of the evaluation that reads them
+            gate=Gate(Allowance(-1, 0, 0, None, 0), _unasked),  # every evaluation reads only its own rows
             recorder=Recorder({}, None),
         )
         super().__init__(server, interval_data(prepared, values, shard, context.sizes))
@@ -128,11 +128,11 @@ class EvaluationHost(Intervals):
         self._judge = _judge(sums)
 
     def begin(self, streams: Tree, seed: int) -> None:
-        """Gets ready for evaluations, after `prepare`.
+        """Set up evaluations, after `prepare`.
 
         Args:
-            streams: the model's random streams.
-            seed: of the run.
+            streams: Random streams of the model.
+            seed: Seed of the run.
         """
         free = self.free_values()
         functions = self._prepared.free
@@ -140,23 +140,23 @@ class EvaluationHost(Intervals):
         self._free = FreeValues(self._prepared.plan, functions, constants, streams=streams, seed=seed)
 
     async def evaluate(self, params: Tree, state: Tree, number: int) -> Evaluated:
-        """What this server's rows contribute, added in the order of intervals.
+        """Return the contribution of this server's rows, added in the order of intervals.
 
         Args:
-            params: parameters.
-            state: the model's other state.
-            number: of this evaluation, the same on all servers, one more than that of the one before.
+            params: Parameters of the model.
+            state: Other state of the model.
+            number: Number of this evaluation: equal on all servers, and one more than in the previous evaluation.
         """
         found = []
         for interval, output in enumerate(await self._forward(params, state, number)):
             rows = slice(*self.server.shard.bounds[interval : interval + 2])
             sums, nan = jax.device_get(self._judge(output, self._labels[rows], self._masks[:, rows]))
-            exact = np.issubdtype(sums.dtype, np.integer)  # rounded sums are added up in float64
+            exact = np.issubdtype(sums.dtype, np.integer)  # inexact sums are added in float64
             found.append(Evaluated(np.asarray(sums, None if exact else np.float64), bool(nan)))
         return Evaluated.of(found)
 
     async def outputs(self, params: Tree, state: Tree, number: int) -> list[np.ndarray]:
-        """Leaves of the model's output for this server's rows, which lie along the first axis; arguments as above."""
+        """Return the leaves of the model's output for this server's rows (first axis); arguments as for `evaluate`."""
         found = await self._forward(params, state, number)
         return [
             leaves[0] if not np.ndim(leaves[0]) else np.concatenate(leaves)
@@ -164,7 +164,7 @@ class EvaluationHost(Intervals):
         ]
 
     async def _forward(self, params: Tree, state: Tree, number: int) -> list[Any]:
-        """The output of each interval."""
+        """Return the output of each interval."""
         assert self._free is not None
         values = self._free.values(Pulled(number, params, state), number)
         weights = tuple(jax.tree.leaves(params))
@@ -175,7 +175,7 @@ class EvaluationHost(Intervals):
         ]
         tasks = [self._clock.spawn(self._walk(visit), name=f"evaluation {visit.number}") for visit in visits]
         await asyncio.gather(*tasks)
-        self.server.counts.take(number)  # nobody asks for them
+        self.server.counts.take(number)  # discard the unused counts
         return [jax.tree.unflatten(self._trees["output"], self._rows(visit)) for visit in visits]
 
     async def _walk(self, visit: Visit) -> None:
@@ -184,7 +184,7 @@ class EvaluationHost(Intervals):
         await self.server.finish(visit)
 
     def _rows(self, visit: Visit) -> list[Any]:
-        """The leaves of an interval's output, without padding."""
+        """Return the leaves of an interval's output without padding."""
         first, last = self.server.bounds(visit)
         types = self._plan.program.analysis.types
         leaves = []
@@ -203,7 +203,7 @@ def _unasked(started: Started) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _judge(sums: RowSums) -> Callable[[Any, Any, Any], tuple[Any, Any]]:
-    """(output, labels, masks) -> the sums, and whether the output has a NaN; compiled once for all hosts of a process."""
+    """Return a jitted `(output, labels, masks) -> (sums, nan)`, compiled once for all hosts of a process."""
 
     def judge(output: Any, labels: Any, masks: Any) -> tuple[Any, Any]:
         floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]

@@ -1,4 +1,4 @@
-"""The gate before each epoch of a host: its intervals wait there until the host is told that they may start."""
+"""The gate before each epoch of a host, where intervals wait until an allowance lets them start."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dorylax.pipeline.staleness import Allowance
 
 @final
 class Gate:
-    """Lets a host's intervals into their epochs, those that wait together in the order of their numbers.
+    """Admits a host's intervals to their epochs. Simultaneous waiters are admitted in order of their numbers.
 
     Args:
-        allowance: how far they may go at first.
-        report: told of each start before the interval goes on.
+        allowance: Initial allowance.
+        report: Called with each start before the interval continues.
 
     Attributes:
-        allowance: as the host was last told.
+        allowance: Latest allowance of the host.
     """
 
     def __init__(self, allowance: Allowance, report: Callable[[Started], None]) -> None:
@@ -28,11 +28,11 @@ class Gate:
         self._waiting: dict[int, tuple[int, asyncio.Future[None]]] = {}
 
     async def enter(self, interval: int, epoch: int) -> None:
-        """Waits until the interval may start the epoch, and starts it.
+        """Wait until the interval may start the epoch, and start it.
 
         Args:
-            interval: its number in the whole graph.
-            epoch: the one after that which it started last.
+            interval: Number of the interval in the whole graph.
+            epoch: Successor of the interval's last started epoch.
         """
         if epoch <= self.allowance.horizon:
             self._report(Started(interval, epoch))
@@ -45,7 +45,7 @@ class Gate:
             del self._waiting[interval]
 
     def allow(self, allowance: Allowance) -> None:
-        """Takes what the host is told, and lets in who may start now."""
+        """Set the allowance, and admit the intervals that may start now."""
         self.allowance = allowance
         for interval in sorted(self._waiting):
             epoch, future = self._waiting[interval]

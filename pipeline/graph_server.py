@@ -1,7 +1,7 @@
-"""A graph server: owns a shard, computes for its intervals on its threads, exchanges boundary rows with its peers.
+"""A graph server: it owns a shard, computes for its intervals on threads, and exchanges boundary rows with its peers.
 
-A value that other intervals read through edges lies in a buffer here (`dorylax.pipeline.buffers`); everything else stays
-with the visit. What an interval does with it is said by `dorylax.pipeline.steps`, which stand above this class.
+Values that other intervals read through edges are in the server's buffers (`dorylax.pipeline.buffers`). All other values
+are in a `Visit`. The functions of `dorylax.pipeline.steps` use this class to run the steps of an interval.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ T = TypeVar("T")
 Message = RowsMessage | SumsMessage | PartsMessage
 _KINDS = {RowsMessage: ("rows", "SC"), SumsMessage: ("sums", "∇SC"), PartsMessage: ("parts", "GS")}
 
-_COPY = -3  # places of jobs: copying publication k has place _COPY - k
+_COPY = -3  # place of the job that copies publication k: _COPY - k
 
 
 class Job(NamedTuple):
-    """Something for the threads of a graph server.
+    """A job for the threads of a graph server.
 
     Attributes:
-        step: what it is part of.
-        visit: for which interval and epoch.
-        place: unlike that of any other job of this step and visit.
-        flops: operations, an estimate.
-        bytes: that it reads, an estimate.
-        label: what it is called.
-        rows: of which rows along edges these bytes are; None where they are read one after the other.
-        elementwise: of the `flops` of a stage, those that are not of products of matrices; None where it is none.
+        step: Step that the job belongs to.
+        visit: Interval and epoch of the job.
+        place: Number of the job, unique within its step and visit.
+        flops: Estimated number of operations.
+        bytes: Estimated number of bytes read.
+        label: Name of the job.
+        rows: Rows that the job reads along edges; None for sequential reads.
+        elementwise: Operations of a stage outside matrix products, included in `flops`; None for other jobs.
     """
 
     step: Step
@@ -78,26 +78,34 @@ class GraphServer:
     """One graph server.
 
     Args:
-        context: what it shares with the others.
-        shard: its part of the graph.
-        workers: run its graph tasks.
-        functions: of stages and of the driver's tasks that run here, by number.
-        controller: has tensor tasks run.
-        autotuner: how many tensor tasks may run at a time, as graph tasks queue up; None where that stays.
-        gate: knows how old rows may be.
-        recorder: told of what is done.
-        placement: Decides which stages run on functions; None: none.
+        context: State shared by all servers of a host.
+        shard: The server's part of the graph.
+        workers: Threads for graph tasks.
+        functions: Compiled functions of the stages and driver tasks that run here, by task index.
+        controller: Submits tensor tasks to workers.
+        autotuner: Adapts the number of concurrent tensor tasks to the queue of graph tasks; None for a fixed number.
+        gate: Blocks intervals before their epochs, and bounds the age of rows.
+        recorder: Records tasks, messages and reads.
+        placement: Decides which stages run on functions; None to run all stages here.
 
     Attributes:
-        context, shard, workers, functions, controller, autotuner, gate, recorder, placement: as given.
-        first_interval: the number, in the whole graph, of its first interval.
-        address: where peers reach it.
-        counts: how much it has done in each epoch.
-        parameters: the parameter servers, as its intervals ask them.
-        buffers: of each publication of the plan.
-        merges: of each push, by the number of the task.
-        parts: of each completed sum over all rows, by the number of the task.
-        peers: the numbers of the other servers.
+        context: State shared by all servers of a host.
+        shard: The server's part of the graph.
+        workers: Threads for graph tasks.
+        functions: Compiled functions of the stages and driver tasks that run here, by task index.
+        controller: Submits tensor tasks to workers.
+        autotuner: Adapts the number of concurrent tensor tasks; None for a fixed number.
+        gate: Blocks intervals before their epochs.
+        recorder: Records tasks, messages and reads.
+        placement: Decides which stages run on functions.
+        first_interval: Number of the server's first interval in the whole graph.
+        address: Address of the server for its peers.
+        counts: Counters per epoch.
+        parameters: Client of the parameter servers.
+        buffers: Row buffer of each publication in the plan.
+        merges: Merge buffer of each push, by task index.
+        parts: Buffer of each sum over all rows, by task index.
+        peers: Indices of the other graph servers.
     """
 
     def __init__(
@@ -145,7 +153,7 @@ class GraphServer:
             if step.kind == "sum"
         }
         self._last_push = (-1, *plan.stages_with_sums)[-1]
-        self._last_sent = {  # to a peer, of an interval in an epoch: the number of the publication
+        self._last_sent = {  # last publication that an interval sends to a peer in an epoch
             (interval, peer): number
             for step in plan.epoch
             for number in step.publishes
@@ -158,54 +166,54 @@ class GraphServer:
         context.transport.register(self.address, self)
 
     def metrics(self, epoch: int) -> GraphServerMetrics:
-        """What it did in an epoch that all have finished; to be asked of each epoch once, in order."""
+        """Return the metrics of an epoch that all intervals have finished; call once per epoch, in order."""
         return self.counts.take(epoch).metrics(epoch, self.shard.server, self.workers.slots)
 
     @property
     def num_intervals(self) -> int:
-        """Intervals of this server."""
+        """Number of intervals of this server."""
         return self.shard.num_intervals
 
     @property
     def intervals(self) -> range:
-        """Their numbers in the whole graph."""
+        """Numbers of this server's intervals in the whole graph."""
         return range(self.first_interval, self.first_interval + self.num_intervals)
 
     def lower_slots(self, most: int) -> None:
-        """Begins no more than this many tensor tasks at a time, ≥ 1, from now on."""
+        """Limit the number of concurrent tensor tasks to `most` (≥ 1) from now on."""
         limit = self.controller.limit
         limit.set(min(limit.slots, most))
         if self.autotuner is not None:
             self.autotuner.lower(most)
 
     def release(self) -> None:
-        """Gives back what only steps before training read; all intervals have taken them."""
+        """Free the buffers that only steps before training read, after all intervals have run those steps."""
         for number in self.context.plan.publications_of_once:
             self.buffers[number].release()
 
     def changing_buffers(self) -> list[tuple[int, RowBuffer]]:
-        """The buffers of what is not the same in every epoch, by number of the publication."""
+        """Return the buffers of publications that change between epochs, with the numbers of the publications."""
         entries = zip(self.context.plan.publications, self.buffers, strict=True)
         return [(number, buffer) for number, (entry, buffer) in enumerate(entries) if not entry.constant]
 
     def changing_parts(self) -> dict[int, PartsBuffer]:
-        """Those of `parts` that are not complete before training."""
+        """Return the buffers in `parts` that change between epochs."""
         return {step.index: self.parts[step.index] for step in self.context.plan.epoch if step.kind == "sum"}
 
-    # What an interval does.
+    # Operations of an interval.
 
     async def publish(self, number: int, visit: Visit) -> None:
-        """Publishes the visit's rows of a value here, and sends its boundary rows to the peers that have them as ghosts."""
+        """Write the visit's rows of a value to the buffer, and send its boundary rows to the peers with these ghosts."""
         publication, buffer = self.context.plan.publications[number], self.buffers[number]
         first, last = self.bounds(visit)
         rows = np.asarray(visit.value(publication.var))[: last - first]
         await buffer.publish(visit.interval, rows, visit.epoch)
 
         def message(places: np.ndarray) -> RowsMessage:
-            sent = rows if len(places) == len(rows) else taken(rows, places, first)  # places ascend
+            sent = rows if len(places) == len(rows) else taken(rows, places, first)  # places are in ascending order
             return RowsMessage(number, visit.number, visit.epoch, sent, visit.exact)
 
-        # In a synchronous epoch, who reads the rows of one interval needs those of the others, too.
+        # In a synchronous epoch, a reader of one interval's rows also waits for the rows of the other intervals.
         behind: set[int] = set()
         if self.required(visit) == visit.epoch:
             behind = {interval for interval, epoch in enumerate(buffer.own_epochs()) if epoch < visit.epoch}
@@ -217,15 +225,15 @@ class GraphServer:
             if behind and not behind.isdisjoint(senders[peer]):
                 waiting = "nobody"
             order, num_bytes = (visit.epoch, visit.number, task, peer), len(places) * row_bytes
-            if at_once:  # most of what a simulation does: without a coroutine for each
+            if at_once:  # without a coroutine per message, because messages dominate simulations
                 self._post(visit, peer, message(places), num_bytes, order, waiting=waiting)
             else:
                 await self._send(visit, peer, functools.partial(message, places), num_bytes, order, waiting=waiting)
 
     async def push(self, step: Step, visit: Visit) -> None:
-        """Sends what a step adds to the gradient to the interval's parameter server, while the interval goes on."""
+        """Send a step's part of the gradient to the interval's parameter server while the interval continues."""
         sums = {str(place): np.asarray(visit.values[var]) for place, var in enumerate(step.sums)}
-        # Without the last one the parameter server can do nothing with those before it.
+        # The parameter server cannot use the other parts before the last one arrives.
         waiting: Waiting = "sender" if step.index == self._last_push else "nobody"
 
         def then(_: float, error: Exception | None) -> None:
@@ -239,21 +247,21 @@ class GraphServer:
         await self._start(visit, post, waiting)
 
     async def finish(self, visit: Visit) -> None:
-        """Waits until all that the visit has sent is there."""
+        """Wait until all messages of the visit have been delivered."""
         await visit.pending.nothing()
 
-    # What steps ask for.
+    # Operations for steps.
 
     def bounds(self, visit: Visit) -> tuple[int, int]:
-        """The interval's rows on this server."""
+        """Return the first and last bound of the interval's rows on this server."""
         return self.shard.bounds[visit.interval], self.shard.bounds[visit.interval + 1]
 
     def required(self, visit: Visit) -> int:
-        """The oldest epoch of rows that an interval may read in its epoch."""
+        """Return the oldest epoch of rows that an interval may read in its epoch."""
         return visit.epoch if visit.exact else self.gate.allowance.required_row_epoch(visit.epoch)
 
     async def wait(self, number: int, visit: Visit) -> None:
-        """Until the rows of a publication are as new as they must be, and as fresh as they should be."""
+        """Wait until the rows of a publication meet the staleness bound and the freshness quorum."""
         stamps = self.buffers[number].stamps
         if self.context.plan.publications[number].constant:
             await stamps.wait(-1)
@@ -266,12 +274,12 @@ class GraphServer:
         await self.wait_for(stamps, visit, read)
 
     async def wait_for(self, stamps: Stamps, visit: Visit, read: Callable[[], BlocksRead]) -> None:
-        """Until what an interval reads of a buffer is as new as it must be, and as fresh as it should be.
+        """Wait until an interval's rows in a buffer meet the staleness bound and the freshness quorum.
 
         Args:
-            stamps: of the buffer.
-            visit: who reads.
-            read: what it reads in every epoch.
+            stamps: Epochs of the buffer's blocks.
+            visit: The reading interval and its epoch.
+            read: Returns the rows that the interval reads in every epoch.
         """
         required = self.required(visit)
         await self._wait(stamps, visit, required)
@@ -289,7 +297,7 @@ class GraphServer:
         self.counts.of(visit.epoch).rows_seconds += self.context.clock.now() - begin
 
     async def copy(self, number: int, step: Step, visit: Visit) -> None:
-        """Copies a publication's rows of the interval's in-neighbours into the visit, once per epoch."""
+        """Copy a publication's rows of the interval's in-neighbors into the visit, once per epoch."""
         if number in visit.copies:
             return
         await self.wait(number, visit)
@@ -306,7 +314,7 @@ class GraphServer:
             self.recorder.read(self.shard.server, visit, found)
 
     def operand(self, operand: Operand, visit: Visit, *, copied: bool) -> np.ndarray:
-        """The array that a graph operator reads: the visit's own rows or edges, its copy, or a buffer."""
+        """Return the array that a graph operator reads: the visit's rows or edges, its copy, or a buffer."""
         number = operand.publication
         if number is not None:
             array: np.ndarray = visit.copies[number] if copied else self.buffers[number].rows
@@ -318,14 +326,14 @@ class GraphServer:
         return array[: last - first]
 
     def pieces(self, step: Step, interval: int, rows: RowRange) -> list[Piece]:
-        """Into which pieces an operator's rows are cut; the same in every epoch."""
+        """Return the pieces of an operator's rows; they are the same in every epoch."""
         key = (step.index, interval)
         if key not in self._pieces:
             self._pieces[key] = pieces(step, rows, self.context.edge_chunk)
         return self._pieces[key]
 
     def block_counts(self, number: int, interval: int) -> np.ndarray:
-        """How many different rows of each block of a publication's buffer an interval reads."""
+        """Return the number of distinct rows that an interval reads from each block of a publication's buffer."""
         key = (number, interval)
         if key not in self._block_counts:
             direction = self.context.plan.publications[number].direction
@@ -333,14 +341,14 @@ class GraphServer:
         return self._block_counts[key]
 
     def owners_of(self, ghosts: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """For each peer that owns some of these ghosts of `merge`: who, its first ghost, and which of them are its."""
+        """Yield each owner of some of these ghosts of `merge`: the peer, its first ghost, and a mask of its ghosts."""
         bounds = self.shard.merge().ghost_bounds
         owners = self._owners[np.searchsorted(bounds, ghosts, side="right") - 1]
         for peer in np.unique(owners).tolist():
             yield peer, int(bounds[np.searchsorted(self._owners, peer)]), owners == peer
 
     async def compute(self, job: Job, work: Callable[[], T]) -> Timed[T]:
-        """Does something on this server's threads."""
+        """Run a job on this server's threads."""
         request, timed = self._asked(job, work), None
         try:
             async with self._one_turn():
@@ -352,7 +360,7 @@ class GraphServer:
             self._ended(job, timed)
 
     async def compute_all(self, jobs: Sequence[tuple[Job, Callable[[], T]]]) -> list[Timed[T]]:
-        """The same with several things, as threads become free."""
+        """Run several jobs on this server's threads."""
         if len(jobs) == 1 or self._turn is not None:
             return await all_of([self.compute(job, work) for job, work in jobs])
         requests = [self._asked(job, work) for job, work in jobs]
@@ -382,10 +390,10 @@ class GraphServer:
             self.recorder.graph_task(job.label, self.shard.server, job.visit, times=times, task=job.step.index)
 
     async def ask_worker(self, step: Step, visit: Visit, task: TensorTask) -> tuple[Any, ...]:
-        """Lets a worker run a stage.
+        """Run a stage on a tensor worker.
 
         Raises:
-            TaskFailedError: it failed too often.
+            TaskFailedError: The task failed too often.
         """
         self._unanswered += 1
         self.counts.of(visit.epoch).tensor_queued(self._unanswered)
@@ -400,15 +408,15 @@ class GraphServer:
         return result.values
 
     async def send(self, visit: Visit, peer: int, message: Message, order: tuple[int, ...], *, num_bytes: int) -> None:
-        """Sends a message to a peer while the interval goes on.
+        """Send a message to a peer while the interval continues.
 
         Args:
-            visit: of which it is part. It ends with the acknowledgement of all that it has sent, so it is urgent for the
-                sender.
-            peer: the server.
-            message: what is sent.
-            order: as of `Transport.request`.
-            num_bytes: of its rows.
+            visit: Visit that sends the message. A visit ends only when all its messages are acknowledged, so the message
+                is urgent for the sender.
+            peer: Index of the receiving server.
+            message: The message.
+            order: Unique key of the message, see `Transport.request`.
+            num_bytes: Size of its rows in bytes.
         """
         await self._send(visit, peer, lambda: message, num_bytes, order, waiting="sender")
 
@@ -422,7 +430,7 @@ class GraphServer:
         *,
         waiting: Waiting,
     ) -> None:
-        """Makes a message of so many bytes once it may go, which may mean to copy rows, and sends it."""
+        """Wait until the window admits a message of this size, then create it (which may copy rows) and send it."""
         window = self.context.window
         if window is not None:
             await window.enter(num_bytes)
@@ -448,7 +456,7 @@ class GraphServer:
         )
 
     async def handle(self, kind: str, payload: Any, sender: Address) -> None:
-        """Takes a message of a peer; taking it twice is as taking it once."""
+        """Handle a message of a peer; a repeated message changes nothing."""
         if kind == "rows":
             reception = self._reception(payload.epoch, exact=payload.exact)
             await self.buffers[payload.publication].receive(payload.interval, payload.rows, payload.epoch, reception)
@@ -462,12 +470,12 @@ class GraphServer:
             raise ValueError(f"a graph server takes rows, sums and parts, got {kind!r}")
 
     def _reception(self, epoch: int, *, exact: bool) -> Reception | None:
-        """The smoothing of rows of this epoch; None where they must be exact, as in synchronous training."""
+        """Return the smoothing of rows of this epoch; None for exact rows, as in synchronous training."""
         exact = exact or epoch < 0 or self.gate.allowance.synchronous(epoch)
         return None if exact else self.context.asynchrony.reception
 
     async def _start(self, visit: Visit, post: Callable[[Waiting], None], waiting: Waiting) -> None:
-        """Lets something go its way; with one task at a time, waits for it."""
+        """Post a message; in `no-pipe` mode, wait for its delivery."""
         if self._turn is None:
             post(waiting)
             return
@@ -476,7 +484,7 @@ class GraphServer:
             await visit.pending.nothing()
 
     def _queue(self, change: int) -> None:
-        """Counts graph tasks that are asked for, and lets as many tensor tasks run as that allows."""
+        """Update the number of queued graph tasks, and adapt the limit of concurrent tensor tasks."""
         self._queued += change
         if self.autotuner is not None:
             self.controller.limit.set(self.autotuner.observe(max(0, self._queued - self.workers.slots)))
@@ -487,7 +495,7 @@ class GraphServer:
 
 @final
 class _Sent:
-    """A message on its way: told when it is there (`Then`)."""
+    """Callback for the delivery of a message (`Then`)."""
 
     __slots__ = ("_begin", "_label", "_num_bytes", "_server", "_visit")
 
@@ -513,7 +521,7 @@ def _to(label: str, peer: int) -> str:
 
 
 def _senders(sends: Sequence[Sequence[tuple[int, Any]]]) -> dict[int, list[int]]:
-    """Of each peer the intervals that send it rows."""
+    """Return the intervals that send rows to each peer."""
     found = defaultdict[int, list[int]](list)
     for interval, peers in enumerate(sends):
         for peer, _ in peers:

@@ -1,8 +1,8 @@
-"""Readers in threads and a writer that never blocks: no reader sees a half-written row.
+"""A readers-writer lock for reading threads and a writer that never blocks. Readers never see a half-written row.
 
-Gathers read a buffer for as long as they compute, on threads of their own and without Python's lock; rows that arrive
-meanwhile must wait. A write is made at once where nobody reads; otherwise the last reader makes it on its way out, and
-new readers wait until then, so that writes are never starved.
+Gathers read a buffer during their whole computation, on separate threads and without the GIL, so rows that arrive meanwhile
+must wait. Without readers, a write runs immediately. Otherwise the last reader runs it on exit, and new readers wait for it,
+so that writes never starve.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import final
 
 @final
 class Guard:
-    """Guards one buffer."""
+    """Lock of one buffer."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -25,7 +25,7 @@ class Guard:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """While in it, nothing is written. Not to be entered twice by one thread."""
+        """Block writes inside the context. Not reentrant."""
         with self._changed:
             while self._waiting:
                 self._changed.wait()
@@ -39,20 +39,20 @@ class Guard:
                     self._write_all()
 
     def write(self, action: Callable[[], None]) -> Future[None] | None:
-        """Runs `action` at once, or when the last reader leaves.
+        """Run `action` immediately, or when the last reader exits.
 
         Returns:
-            None where it ran; else a future that is done when it has run, and holds its exception.
+            None if the action has run. Otherwise a future that completes after the action and holds its exception.
 
         Raises:
-            BaseException: of an action that ran at once.
+            BaseException: The action ran immediately and raised this exception.
         """
         with self._changed:
             if self._readers == 0:
                 action()
                 return None
             future: Future[None] = Future()
-            future.set_running_or_notify_cancel()  # what was asked for is written, whoever gives up waiting
+            future.set_running_or_notify_cancel()  # the write happens even if its caller stops waiting
             self._waiting.append((action, future))
         return future
 
@@ -63,7 +63,7 @@ class Guard:
         for action, future in waiting:
             try:
                 action()
-            except BaseException as error:  # goes to whoever asked for the write
+            except BaseException as error:  # passed to the caller of `write`
                 future.set_exception(error)
             else:
                 future.set_result(None)

@@ -1,7 +1,7 @@
 """A graph host: one graph server, the gate before its epochs, and the coroutines of its intervals.
 
-An interval's life is `_live`: enter the gate, pull weights, take the plan's steps, wait for what was sent, again. Which
-tasks overlap is nobody's decision: it follows from what each coroutine awaits.
+Each interval runs `_live`, a loop: enter the gate, pull weights, run the steps of the plan, and wait for acknowledgements.
+No scheduler decides which tasks overlap; the overlap follows from the awaits of the coroutines.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Intervals:
     """The intervals of one graph server.
 
     Args:
-        server: it.
-        constants: the data of each interval, by value; what is computed once is added.
+        server: The graph server.
+        constants: Data of each interval by variable; `prepare` adds the results of the steps before training.
 
     Attributes:
-        server: as given.
+        server: The graph server.
     """
 
     def __init__(self, server: GraphServer, constants: Sequence[dict[Var, Any]]) -> None:
@@ -47,14 +47,14 @@ class Intervals:
         self._of_data = [k for k, entry in enumerate(self._plan.publications) if entry.var in inputs]
 
     def prepare(self) -> list[asyncio.Task[None]]:
-        """Begins what comes before training: publishing data that are read through edges, and what is computed once.
+        """Start the work before training: publish data that are read through edges, and run the plan's `once` steps.
 
-        What nothing reads after that is given back.
+        Values that only these steps read are freed afterwards.
         """
         return self._spawn(self._prepare)
 
     def free_values(self) -> dict[Var, Any]:
-        """The values without rows that stay the same; complete after `prepare`, and the same on every host."""
+        """Return the constant values without rows; complete after `prepare`, and equal on every host."""
         types, first = self._plan.program.analysis.types, self._constants[0]
         return {var: value for var, value in first.items() if isinstance(types[var], Free | Summed)}
 
@@ -81,9 +81,9 @@ class Intervals:
             self.server.release()
 
     async def _run(self, step: Step, visit: Visit) -> None:
-        """Runs one step of an interval, up to and including the publication of what it writes.
+        """Run one step of an interval and publish its results.
 
-        Boundary rows and gradients are on their way when it returns (`Visit.pending`).
+        Boundary rows and gradients may still be in flight on return (`Visit.pending`).
         """
         try:
             await RUN[step.kind](self.server, step, visit)
@@ -100,12 +100,12 @@ class Intervals:
 
 @final
 class GraphHost(Intervals):
-    """Intervals that train.
+    """The intervals of one graph server during training.
 
     Args:
-        server: as of `Intervals`.
-        constants: likewise.
-        report: takes what intervals have done to the ledger.
+        server: The graph server.
+        constants: Data of each interval, see `Intervals`.
+        report: Reports the progress of intervals to the ledger.
     """
 
     def __init__(
@@ -113,25 +113,25 @@ class GraphHost(Intervals):
     ) -> None:
         super().__init__(server, constants)
         self._report = report
-        self._waiting: dict[int, float] = {}  # intervals at the gate, and since when that is to be counted
+        self._waiting: dict[int, float] = {}  # intervals at the gate, with the start of their uncounted wait
 
     def begin(self, driver: DrivesEpochs, epoch: int) -> None:
-        """Lets all intervals come to the gate.
+        """Start training on all intervals, which enter the gate.
 
         Args:
-            driver: what has no rows.
-            epoch: the first.
+            driver: Computes the values without rows.
+            epoch: First epoch to train.
         """
         self._spawn(lambda interval, number: self._live(interval, number, driver, epoch))
 
     def save_counts(self, epoch: int) -> dict[str, Any]:
-        """What has been counted of an epoch that no interval has started: `EpochCounts.restore` takes it.
+        """Return the counts of an epoch that no interval has started, for `EpochCounts.restore`.
 
         Args:
-            epoch: all intervals stand before it.
+            epoch: Next epoch of all intervals.
         """
         counts, now = self.server.counts.of(epoch), self._clock.now()
-        for number in sorted(self._waiting):  # in the order in which they will be let in
+        for number in sorted(self._waiting):  # in order of admission
             counts.gate_seconds += now - self._waiting[number]
             self._waiting[number] = now
         return dataclasses.asdict(counts)
@@ -161,7 +161,7 @@ class GraphHost(Intervals):
             for step in self._plan.epoch:
                 await self._run(step, visit)
             await self.server.finish(visit)
-            del visit, pulled, weights, values  # their rows and weights are not to outlive the epoch
+            del visit, pulled, weights, values  # free rows and weights at the end of the epoch
             self._report(Walked(number, epoch))
             epoch += 1
 

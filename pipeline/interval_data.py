@@ -31,7 +31,7 @@ def own_rows(
     ids: bool,
     further: Collection[str] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return a server's rows of the data by name.
+    """Return a dict of a server's rows of the data.
 
     Args:
         data: The data set.
@@ -72,7 +72,7 @@ def stored_values(
 
     Args:
         prepared: The plan and its functions.
-        rows: Rows by name (`own_rows`).
+        rows: Named rows (`own_rows`).
         shard: The server's part of the graph.
         num_training: Number of training vertices in the whole graph.
     """

@@ -1,4 +1,4 @@
-"""The sandboxes of a backend outside this process, and the endpoints from which they fetch data."""
+"""Sandboxes of backends outside this process, and the endpoints that serve their data."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from dorylax.serverless.data.server import DataServer
 from dorylax.settings.errors import ConfigError
 
 _FILES = 64
-"""That a run has open at a time, its log, checkpoints and libraries' own descriptors among them; about 35 were seen."""
+"""Files that a run may have open: its log, its checkpoints and descriptors of libraries. About 35 were observed."""
 
 _OF_WORKER = 4
-"""Descriptors of a worker, besides its connections: two pipes, and as many while it starts."""
+"""Descriptors per worker in addition to its connections: two pipes, and two more during its start."""
 
 _OF_ENDPOINT = 4
-"""Descriptors of an endpoint, besides its connections: ZeroMQ's."""
+"""Descriptors per endpoint in addition to its connections, for ZeroMQ."""
 
 _LOG = logging.getLogger("dorylax.data")
 
 
 def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, parameter_servers: int) -> None:
-    """Raises the limit of open files and sockets as far as it may, and checks that a run has enough.
+    """Raise the limit of open files and sockets as far as allowed, and check that it is enough for a run.
 
-    Warns where strangers who connect by the thousand may use them up for a moment.
+    Logs a warning if thousands of foreign connections could exhaust the descriptors for a moment.
 
     Args:
-        tensor: what is asked for.
-        workers: how many sandboxes.
-        servers: graph servers.
-        parameter_servers: parameter servers.
+        tensor: Settings of tensor tasks.
+        workers: Number of sandboxes.
+        servers: Number of graph servers.
+        parameter_servers: Number of parameter servers.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: The limit is too low.
     """
-    # A worker keeps a connection to each, and one more for the half of the rows that it fetches ahead.
+    # A worker has a connection to each server; with streaming, another one to each graph server prefetches half of the rows.
     connections = workers * (servers * (2 if tensor.streaming else 1) + parameter_servers)
     others = _FILES + _OF_WORKER * workers + _OF_ENDPOINT * (servers + parameter_servers)
     limit = enough = raise_limit()
@@ -64,30 +64,30 @@ def check_descriptors(tensor: TensorConfig, workers: int, *, servers: int, param
 
 
 def make_invoker(tensor: TensorConfig, keys: RunKeys, workers: int, ray: RayConfig) -> Invoker:
-    """The sandboxes of a run; `Invoker.close` ends them.
+    """Create the sandboxes of a run; `Invoker.close` stops them.
 
     Args:
-        tensor: what is asked for; its backend is not "inline".
-        keys: of the run.
-        workers: how many sandboxes.
-        ray: of those that live on a Ray cluster: which, and what to ask it for.
+        tensor: Settings of tensor tasks; the backend is not "inline".
+        keys: Keys of the run.
+        workers: Number of sandboxes.
+        ray: The Ray cluster and the resources per sandbox, for sandboxes on Ray.
 
     Raises:
-        ConfigError: the backend cannot be used on this machine.
+        ConfigError: The backend cannot be used on this machine.
     """
     entry = BACKENDS[tensor.backend]
     assert entry.invoker is not None
     module, _, name = entry.invoker.partition(":")
-    make = getattr(import_module(module), name)  # each needs packages of its own
+    make = getattr(import_module(module), name)  # every backend has different dependencies
     invoker: Invoker = make(tensor, keys, workers, ray) if entry.on_ray else make(tensor, keys, workers)
     return invoker
 
 
 def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
-    """The endpoints from which sandboxes fetch data: at an address of this machine, where they are on others.
+    """Create the endpoints that serve data to sandboxes; for sandboxes on other machines, at an address of this machine.
 
-    Where that is not given, it is the one of this node of a Ray cluster, to which the process is connected: by its
-    sandboxes, which are made first, or as a host there.
+    The address is `tensor.host`, or else this node's address in the Ray cluster. The process is connected to the cluster
+    already, either as a host there or by its sandboxes, which are created first.
     """
     if _elsewhere(tensor):
         return DataServer(keys, transport="tcp", host=tensor.host or node_address())
@@ -95,5 +95,5 @@ def make_data_server(tensor: TensorConfig, keys: RunKeys) -> DataServer:
 
 
 def _elsewhere(tensor: TensorConfig) -> bool:
-    """Whether sandboxes are on other machines."""
+    """Return whether the sandboxes are on other machines."""
     return tensor.backend == "aws" or BACKENDS[tensor.backend].on_ray

@@ -1,4 +1,4 @@
-"""What graph servers send each other, and what they report of their intervals' progress."""
+"""Messages between graph servers, and their reports on the progress of intervals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class RowsMessage(NamedTuple):
     """Boundary rows of one interval, for a server that has them as ghosts.
 
     Attributes:
-        publication: the number of the value in the plan: which layer's, and in which direction.
-        interval: its number in the whole graph.
-        epoch: of the rows.
-        rows: `[M, …]`, all ghosts of the interval there, in order.
-        exact: whether they must not be smoothed, because the sender's stability gate is closed.
+        publication: Number of the publication in the plan, which determines layer and direction.
+        interval: Number of the interval in the whole graph.
+        epoch: Epoch of the rows.
+        rows: All ghosts of the interval on the receiving server, in order, `[M, …]`.
+        exact: Whether the rows must not be smoothed, because the sender's stability gate is closed.
     """
 
     publication: int
@@ -29,11 +29,11 @@ class SumsMessage(NamedTuple):
     """Sums over in-edges per source, for the owner of the sources.
 
     Attributes:
-        step: the number of the task that sums.
-        places: int64 `[M]`, which of the rows that this peer sends.
-        epochs: int64 `[M]`, of the oldest contribution to each.
-        rows: `[M, …]`.
-        exact: as of `RowsMessage`.
+        step: Index of the task that sums.
+        places: int64 `[M]`, positions among the rows that this peer sends.
+        epochs: int64 `[M]`, epoch of the oldest contribution to each row.
+        rows: Sums, `[M, …]`.
+        exact: Whether the sums must not be smoothed, see `RowsMessage`.
     """
 
     step: int
@@ -44,13 +44,13 @@ class SumsMessage(NamedTuple):
 
 
 class PartsMessage(NamedTuple):
-    """What intervals of a server give to sums over all rows.
+    """Contributions of a server's intervals to sums over all rows.
 
     Attributes:
-        step: the number of the task that completes the sums.
-        intervals: int64 `[M]`, their numbers in the whole graph.
-        epoch: of the parts.
-        rows: of each sum, the parts of these intervals, `[M, …]`.
+        step: Index of the task that completes the sums.
+        intervals: int64 `[M]`, numbers of the intervals in the whole graph.
+        epoch: Epoch of the parts.
+        rows: Parts of these intervals for each sum, `[M, …]`.
     """
 
     step: int
@@ -60,18 +60,18 @@ class PartsMessage(NamedTuple):
 
 
 HEADER_BYTES = 64
-"""Of a message besides its rows: which value, interval and epoch."""
+"""Bytes of a message in addition to its rows: value, interval and epoch."""
 
 
 class Started(NamedTuple):
-    """An interval has started an epoch."""
+    """Report that an interval has started an epoch."""
 
     interval: int
     epoch: int
 
 
 class Walked(NamedTuple):
-    """An interval has taken all steps of an epoch, and all that it sent has been acknowledged."""
+    """Report that an interval has run all steps of an epoch, and that all its messages are acknowledged."""
 
     interval: int
     epoch: int

@@ -1,4 +1,4 @@
-"""What a Ray cluster decides for a run that has servers or workers on it."""
+"""Settings that a Ray cluster determines for a run with servers or workers on it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dorylax.ray_cluster.nodes import nodes_of
 
 @contextlib.contextmanager
 def on_cluster(config: PipelineConfig) -> Iterator[PipelineConfig]:
-    """Connects this process to the cluster of a run; without servers or workers on Ray it does nothing.
+    """Connect this process to the Ray cluster of a run; without servers or workers on Ray, do nothing.
 
     Args:
-        config: of the pipeline.
+        config: Settings of the pipeline.
 
     Yields:
-        The configuration with what the cluster decides: its address, so that all processes of the run find the same one,
-        and where none is given the number of workers.
+        The configuration with the address of the cluster, so that all processes of the run connect to the same one, and
+        with the number of workers if none is configured.
 
     Raises:
-        ConfigError: Ray is not installed, or there is no such cluster.
+        ConfigError: Ray is not installed, or the cluster does not exist.
     """
     if not config.on_ray:
         yield config
@@ -38,11 +38,13 @@ def on_cluster(config: PipelineConfig) -> Iterator[PipelineConfig]:
 
 
 def usual_workers(config: PipelineConfig, cpus: int) -> int:
-    """How many workers take half of a cluster, or less where servers leave less; as many for each server that is on Ray.
+    """Return the number of workers that use half of a cluster, or the CPUs left by servers if fewer.
+
+    With hosts outside this process, the number is a multiple of the number of servers if possible.
 
     Args:
-        config: of the pipeline.
-        cpus: of all nodes together.
+        config: Settings of the pipeline.
+        cpus: Total CPUs of all nodes.
     """
     room = cpus / 2
     if config.hosts == "ray" and config.ray.cpus is not None:
@@ -54,10 +56,10 @@ def usual_workers(config: PipelineConfig, cpus: int) -> int:
 
 
 def cpus_of_workers(config: PipelineConfig) -> float:
-    """CPUs that the workers of all hosts take of the cluster; 0 where they live elsewhere.
+    """Return the number of cluster CPUs used by the workers of all hosts; 0 if workers do not run on Ray.
 
     Args:
-        config: of the pipeline, as `on_cluster` gives it.
+        config: Settings of the pipeline, as yielded by `on_cluster`.
     """
     if config.tensor.backend != "ray":
         return 0.0

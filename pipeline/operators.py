@@ -1,4 +1,4 @@
-"""One graph operator on one interval: which rows, which operands, and in how many pieces for the graph threads."""
+"""Graph operators on one interval: rows, operands, and pieces for the graph threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dorylax.program.jaxpr.graph_operators import gathered_bytes
 from dorylax.program.jaxpr.symbols import row_space
 
 _PIECE_BYTES = 8 * 2**20
-"""A piece of a gather reads about so much, so that narrow rows do not make pieces of microseconds."""
+"""Approximate number of bytes read by a piece of a gather. With narrow rows, smaller pieces would last only microseconds."""
 
 
 Make = Callable[[tuple[int, ...], Any], np.ndarray]
@@ -30,11 +30,13 @@ Make = Callable[[tuple[int, ...], Any], np.ndarray]
 
 @final
 class Piece:
-    """Rows `first:last` of an operator's rows, with what it costs.
+    """Rows `first:last` of an operator, with their cost.
 
     Attributes:
-        first, last: of the rows.
-        flops, bytes: estimates, for the time model.
+        first: First row.
+        last: Row after the last one.
+        flops: Estimated number of operations, for the time model.
+        bytes: Estimated number of bytes read, for the time model.
     """
 
     __slots__ = ("bytes", "first", "flops", "last")
@@ -46,23 +48,23 @@ class Piece:
 
 @functools.lru_cache(maxsize=65536)
 def _cost(equation: JaxprEqn, rows: int, entries: int) -> tuple[int, int]:
-    """FLOPs and bytes of an operator on so many rows. Kept: pieces of graphs that nobody has are alike."""
+    """Return the FLOPs and bytes of an operator. Cached, because pieces of graphs known only by statistics are alike."""
     sizes = {"n": rows, "e": entries}
     return equation_flops(equation, sizes), gathered_bytes(equation, sizes)
 
 
 def row_range(rows: Adjacency, first: int, last: int) -> RowRange:
-    """Rows `first:last` of compressed rows, without copying."""
+    """Return rows `first:last` of compressed rows without copying."""
     return RowRange(rows.offsets[first : last + 1], rows.neighbours, rows.edges, first)
 
 
 def pieces(step: Step, rows: RowRange, chunk: int) -> list[Piece]:
-    """Cuts an operator's rows into pieces of about `chunk` edges or more; a row is never cut.
+    """Cut an operator's rows into pieces of about `chunk` edges or more, without splitting a row.
 
     Args:
-        step: the operator.
-        rows: all of them.
-        chunk: so many edges make a piece, unless they read little.
+        step: The operator.
+        rows: All rows of the operator.
+        chunk: Number of edges per piece; pieces that read few bytes have more.
     """
     offsets = rows.offsets
     count, entries = len(offsets) - 1, int(offsets[-1] - offsets[0])
@@ -79,14 +81,14 @@ def pieces(step: Step, rows: RowRange, chunk: int) -> list[Piece]:
 
 
 def results_for(step: Step, rows: int, entries: int, padded: int, *, empty: Make = aligned.empty) -> list[np.ndarray]:
-    """Arrays for an operator's results: rows of vertices padded to `padded`, rows of edges as many as there are.
+    """Allocate arrays for an operator's results, with rows of vertices padded to `padded` and rows of edges unpadded.
 
     Args:
-        step: the operator.
-        rows: of vertices.
-        entries: rows of edges.
-        padded: so many rows of vertices at least.
-        empty: makes an array, of a shape and a dtype.
+        step: The operator.
+        rows: Number of rows of vertices.
+        entries: Number of rows of edges.
+        padded: Minimum number of rows of vertices.
+        empty: Creates an array of a given shape and dtype.
     """
     arrays = []
     for var in step.equations[0].outvars:
@@ -98,7 +100,7 @@ def results_for(step: Step, rows: int, entries: int, padded: int, *, empty: Make
 
 @functools.lru_cache(maxsize=4096)
 def row_shape(var: Var) -> tuple[int, ...]:
-    """The shape of one row of a value whose rows lie along its first axis."""
+    """Return the shape of one row of a value whose rows are along the first axis."""
     return tuple(int(size_at(dim, {})) for dim in type_of(var).shape[1:])
 
 
@@ -115,14 +117,14 @@ def work_on(
     piece: Piece,
     results: Sequence[np.ndarray],
 ) -> Callable[[], None]:
-    """What computes one piece of an operator into its place in the results.
+    """Return a function that computes one piece of an operator and writes it to the results.
 
     Args:
-        step: the operator.
-        operands: arrays with what they are read by; "own" and "edge" for all of `rows`.
-        rows: all rows.
-        piece: which of them.
-        results: for all rows; if they are hollow, nothing is computed.
+        step: The operator.
+        operands: Arrays with their roles; "own" and "edge" arrays cover all of `rows`.
+        rows: All rows of the operator.
+        piece: Piece to compute.
+        results: Arrays for all rows; for abstract arrays, the function does nothing.
     """
     if all(map(is_hollow, results)):
         return _nothing
@@ -146,11 +148,11 @@ def work_on(
 
 
 def _nothing() -> None:
-    """Computes nothing."""
+    """Do nothing, for abstract arrays."""
 
 
 def fill_padding(results: Sequence[np.ndarray], step: Step, rows: int) -> None:
-    """Repeats the last real row of vertices in the rows after it, unless they are hollow."""
+    """Fill the padding after the last real row of vertices with copies of that row, except in abstract arrays."""
     for var, array in zip(step.equations[0].outvars, results, strict=True):
         if _of_vertices(var) and len(array) > rows and not is_hollow(array):
             array[rows:] = array[rows - 1]

@@ -23,7 +23,7 @@ from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
 
 _REMEMBERED = 5
-"""Epochs over whose durations the median is taken: one straggler or one cold start then decides nothing."""
+"""Number of epochs in the median of durations, so that a single straggler or cold start has no effect."""
 
 _ENOUGH = 3
 """Epochs that must be measured. Until then the time model's value stands in for the others, so that one slow epoch does not
@@ -40,7 +40,8 @@ class Rows(NamedTuple):
 
     Attributes:
         intervals: Its intervals.
-        vertices, edges: Its vertices, and the edges into them.
+        vertices: Its vertices.
+        edges: Edges into these vertices.
     """
 
     intervals: int
@@ -49,7 +50,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(shard: AnyShard) -> Rows:
-    """The rows of a shard."""
+    """Return the rows of a shard."""
     return Rows(shard.num_intervals, shard.bounds[-1] - shard.bounds[0], shard.edge_bounds[-1] - shard.edge_bounds[0])
 
 
@@ -96,13 +97,13 @@ class Estimate:
         self.graph_seconds = sum(self._graph(step) for step in plan.epoch if step.kind in ("gather", "push"))
 
     def dollars(self, seconds: float) -> float:
-        """Price of a call on a function."""
+        """Return the price of a call on a function."""
         function = self._cluster.function
         billed = Function.billed_milliseconds(seconds) / 1e3 * function.memory_mb / 1024 * function.price_per_gb_second
         return billed + function.price_per_million_requests / 1e6
 
     def remark(self, kind: str) -> str | None:
-        """A line if functions would be slower or dearer than the servers alone; None otherwise.
+        """Return a remark if functions would be slower or more expensive than the servers alone, else None.
 
         Args:
             kind: `tensor.placement`.
@@ -118,7 +119,7 @@ class Estimate:
         )
 
     def compare(self) -> tuple[Expected, Expected, Expected]:
-        """The best placement, all stages on the server, and the stages that the program means for functions there."""
+        """Compare three placements: the best, all stages on the server, and the program's suggestion for functions."""
         overlap = 0.0 if self.synchronous else 1.0
         servers, functions = (
             expected(self.stages, chosen, self.room, self.graph_seconds, overlap)
@@ -151,7 +152,7 @@ class Estimate:
 
 @final
 class Placement:
-    """Decides for one graph server, epoch by epoch.
+    """Places the stages of one graph server, epoch by epoch.
 
     Args:
         estimate: Expected durations; None: no choice, the program's suggestion holds.
@@ -182,7 +183,7 @@ class Placement:
         cluster: Cluster | None,
         resources: Resources,
     ) -> Placement:
-        """The placement that a configuration asks for; arguments as of `Estimate`."""
+        """Return the configured placement; arguments as for `Estimate`."""
         kind = config.tensor.placement
         if kind == "servers":
             return cls(None, fixed=frozenset())
@@ -194,7 +195,7 @@ class Placement:
         )
 
     def on_functions(self, step: Step, epoch: int, interval: int, *, now: float, synchronous: bool) -> bool:
-        """Whether a stage of an interval runs on functions in this epoch; the first to ask decides for the epoch.
+        """Return whether a stage of an interval runs on functions. The first call in an epoch decides for the whole epoch.
 
         Args:
             step: The stage.
@@ -228,7 +229,7 @@ class Placement:
             self._graph += seconds
 
     def times(self) -> tuple[dict[int, StageTimes], float]:
-        """Durations as measured, or as expected where nothing was; and the time of graph tasks."""
+        """Return the durations of stages, measured or else expected, and the time of graph tasks."""
         assert self._estimate is not None
         stages = dict(self._estimate.stages)
         for (index, there), seconds in self._medians.items():
@@ -252,7 +253,7 @@ class Placement:
         stages, graph = self.times()
         if self._changes and self._epoch > self._changes[-1][0] + self._estimate.settling:
             last = expected(stages, self._changes[-1][1], room, graph, 0.0)
-            if last.waiting and now > self._since:  # else an earlier process measured on its own clock
+            if last.waiting and now > self._since:  # otherwise an earlier process measured, with another clock
                 self._overlaps[self._synchronous].append(last.overlap(now - self._since))
         seen = self._overlaps[synchronous]
         overlap = median(seen) if len(seen) >= _ENOUGH else float(not synchronous)
@@ -265,7 +266,7 @@ class Placement:
         self._changes = [*self._changes[-64:], (epoch, found.on_functions)]
 
     def _fold(self, epoch: int) -> None:
-        """Take the durations since the last decision. Those of a stage's first epoch in a place contain cold starts."""
+        """Record the durations since the last decision, except a stage's first epoch in a place, which has cold starts."""
         if epoch > 0:
             for key, seconds in sorted(self._seconds.items()):
                 found = self._medians.get(key)
@@ -280,7 +281,7 @@ class Placement:
         self._graph = 0.0
 
     def state(self) -> dict[str, Any] | None:
-        """Return the decisions and durations, for a checkpoint; JSON values. None where nothing is decided."""
+        """Return the decisions and durations, for a checkpoint; JSON values. None for a fixed placement."""
         if self._fixed is not None:
             return None
         return {

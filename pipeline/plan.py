@@ -1,9 +1,12 @@
-"""What an interval does in an epoch: the tasks of a program as steps, with what crosses between intervals.
+"""The plan of an epoch: the tasks of a program as steps of an interval, with the data exchanged between intervals.
 
-A program says which task reads and writes which value. For intervals that run by themselves it also matters *through
-what* a value is read: by the interval's own rows (then it stays with the interval), through the edges of other
-intervals' rows (then it is published in a buffer of the graph server, and boundary rows travel to peers), or summed per
-source (then partial sums travel). A plan is that analysis and nothing else; it depends on no graph and no cluster.
+A program determines the values that each task reads and writes. A plan adds *how* each value is read:
+
+- by the interval's own rows: the value stays with the interval;
+- through edges of other intervals' rows: the graph server publishes it in a buffer and sends boundary rows to peers;
+- summed per source: servers exchange partial sums.
+
+A plan is independent of the graph and the cluster.
 """
 
 from __future__ import annotations
@@ -34,11 +37,11 @@ class Publication:
     """A value that intervals read through edges.
 
     Attributes:
-        var: the value, rows of vertices.
-        direction: "in" where it is read by sources of in-edges, "out" by destinations of out-edges.
-        constant: whether it is the same in every epoch.
-        copied: whether an interval must read the same rows each time in an epoch, because its backward pass, or a second
-            operator, reads what its forward pass has read.
+        var: The value, rows of vertices.
+        direction: "in" for reads by sources of in-edges, "out" for reads by destinations of out-edges.
+        constant: Whether the value is the same in every epoch.
+        copied: Whether all reads of an interval in an epoch must return the same rows, because its backward pass or a second
+            operator reads them again.
     """
 
     var: Var
@@ -53,9 +56,9 @@ class Operand:
     """A dense operand of a graph operator.
 
     Attributes:
-        var: the value.
-        role: whose row an entry reads: the row's own, the neighbour's, or the edge's.
-        publication: where the rows of neighbours are found: its number in `Plan.publications`; None for other roles.
+        var: The value.
+        role: Row that an entry reads: the row's own, the neighbor's, or the edge's.
+        publication: Number in `Plan.publications` of the rows of neighbors; None for other roles.
     """
 
     var: Var
@@ -69,21 +72,23 @@ class Step:
     """One task of the program, as each interval runs it.
 
     Attributes:
-        index: the number of the task in the program.
-        kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for those that
-            sum what in-edges hold per source, which are summed by the destinations' servers first; "driver"; "sum", which
-            completes sums over all rows.
-        label: in the paper's vocabulary: GA, AV, SC, AE, ∇….
-        reads, writes: values that cross the task's boundary, without the graph's arrays.
-        space: whose rows it writes; None for the driver.
-        on_worker: whether a tensor worker runs it, rather than the graph server.
-        sources, targets: of a stage: of each of its reads and writes, as tensor tasks have them.
-        operands: of a graph operator.
-        equations: what it computes.
-        publishes: numbers of the publications of what it writes.
-        sums: those of its writes that parameter servers get: sums over rows, and whole values that the gradient
-            or the model's new state is made of.
-        forget: private values that no later step of the epoch reads.
+        index: Index of the task in the program.
+        kind: "stage"; "gather" for graph operators that compute an interval's own rows or in-edges; "push" for graph
+            operators that sum values of in-edges per source, first on the destinations' servers; "driver"; "sum" for the
+            completion of sums over all rows.
+        label: Label in the paper's vocabulary: GA, AV, SC, AE, ∇….
+        reads: Values that the task reads, without the graph's arrays.
+        writes: Values that the task writes for other tasks.
+        space: Space of the written rows; None for the driver.
+        on_worker: Whether a tensor worker runs the step instead of the graph server.
+        sources: Source of each value that a stage reads, as in tensor tasks.
+        targets: Target of each value that a stage writes, as in tensor tasks.
+        operands: Dense operands of a graph operator.
+        equations: Equations of the task.
+        publishes: Numbers of the publications of its results.
+        sums: Results sent to parameter servers: sums over rows, and values without rows that contribute to the gradient or
+            to the model's new state.
+        forget: Private values that no later step of the epoch reads.
     """
 
     index: int
@@ -103,17 +108,17 @@ class Step:
 
     @property
     def operator(self) -> str:
-        """The name of a graph operator's primitive."""
+        """Name of a graph operator's primitive."""
         return self.equations[0].primitive.name
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """A graph operator's static parameters."""
+        """Static parameters of a graph operator."""
         return self.equations[0].params
 
     @property
     def side(self) -> Direction:
-        """Whether a graph operator runs over in-edges or out-edges of the rows."""
+        """Direction of the edges of the rows that a graph operator reads: "in" or "out"."""
         return operator_on_rows(self.operator).side(self.params)
 
 
@@ -123,13 +128,13 @@ class Plan:
     """The steps of every interval.
 
     Attributes:
-        program: what is run.
-        once: steps before training.
-        epoch: steps of an epoch, in the order in which an interval runs them.
-        publications: what is read through edges.
-        before: tasks of the driver that need no rows, run once per weight version and epoch.
-        after: tasks of the driver that finish an interval's sums.
-        constants: values that stay the same from epoch to epoch: data, and what steps of `once` write.
+        program: Program of the plan.
+        once: Steps before training.
+        epoch: Steps of an epoch, in the order of execution by an interval.
+        publications: Values that intervals read through edges.
+        before: Tasks of the driver independent of rows, run once per weight version and epoch.
+        after: Tasks of the driver that finish an interval's sums.
+        constants: Values that are the same in every epoch: data, and results of `once` steps.
     """
 
     program: Program
@@ -142,33 +147,33 @@ class Plan:
 
     @classmethod
     def of(cls, program: Program, *, workers: bool = True) -> Plan:
-        """The plan of a program.
+        """Return the plan of a program.
 
-        Of one without a loss, an epoch is an evaluation: rows of the output stay with the visit.
+        Without a loss, an epoch is an evaluation, and rows of the output stay with the visit.
 
         Args:
-            program: what is run.
-            workers: whether tensor workers run the stages that the program means for them.
+            program: The program.
+            workers: Whether tensor workers run the stages that the program intends for them.
 
         Raises:
-            SplitError: its loss does not depend on the vertices.
+            SplitError: The loss does not depend on the vertices.
         """
         return _Planner(program, workers=workers).plan()
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """All steps, those before training first."""
+        """All steps, starting with those before training."""
         return (*self.once, *self.epoch)
 
     @property
     def publications_of_once(self) -> tuple[int, ...]:
-        """The numbers of the publications that only steps before training read."""
+        """Numbers of the publications that only steps before training read."""
         later = {operand.publication for step in self.epoch for operand in step.operands}
         return tuple(number for number in range(len(self.publications)) if number not in later)
 
     @property
     def rows_of_once(self) -> frozenset[Var]:
-        """Those of `constants` that have rows and that only steps before training read."""
+        """Values in `constants` that have rows and are read only by steps before training."""
         program = self.program
         later = {var for step in self.epoch for var in step.reads}
         later.update(variables(program.traced.step.jaxpr.outvars))
@@ -176,7 +181,7 @@ class Plan:
 
     @property
     def stages_with_sums(self) -> tuple[int, ...]:
-        """The tasks that push sums over rows, in order."""
+        """Indices of the tasks that push sums over rows, in order."""
         return tuple(step.index for step in self.epoch if step.sums)
 
 
@@ -230,7 +235,7 @@ class _Planner:
         )
 
     def _statistics(self) -> set[Var]:
-        """The values without rows that come of rows and that new state is made of, whichever stage makes it of them."""
+        """Return the values without rows that are computed from rows and contribute to new state."""
         step = self._program.traced.step.jaxpr
         outputs = zip(self._program.traced.outputs, step.outvars, strict=True)
         needed = set(variables(atom for output, atom in outputs if output.role == "state"))
@@ -256,7 +261,7 @@ class _Planner:
                 )
 
     def _driver(self) -> tuple[list[int], list[int], list[int]]:
-        """The driver's tasks of an epoch: before all rows, after all rows, and (rarely) in between."""
+        """Return the driver's tasks of an epoch: before all rows, after all rows, and (rarely) in between."""
         program = self._program
         traced = program.traced
         entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
@@ -302,7 +307,7 @@ class _Planner:
 
     def _forgotten(self, index: int, last_read: Mapping[Var, int], lasting: set[Var]) -> list[Var]:
         interface = self._program.interfaces[index]
-        # What has no rows and is computed once is small, and the driver may read it in every epoch.
+        # Values without rows that are computed once are small, and the driver may read them in every epoch.
         once = self._program.tasks[index].when == "once"
         return [
             var

@@ -1,4 +1,4 @@
-"""From a model to what a pipeline runs: program, plan, compiled functions; kept for runs that differ in their seed only."""
+"""Preparation of a model: program, plan and compiled functions, cached for runs that differ only in their seed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dorylax.program.tracing.spec import DataSpec
 
 @dataclasses.dataclass(eq=False)
 class PreparedPlan:
-    """Steps, ready to be run on data of one kind.
+    """A plan with its functions, for data of one kind.
 
     Attributes:
-        plan: the steps.
-        free: what is computed before rows.
+        plan: The plan.
+        free: Functions for the values without rows that are computed before any rows.
     """
 
     plan: Plan
@@ -31,11 +31,11 @@ class PreparedPlan:
     _functions: dict[tuple[int, int], StageFunction] = dataclasses.field(default_factory=dict)
 
     def functions(self, sizes: StageSizes, *, of_workers: bool) -> dict[int, StageFunction]:
-        """The functions of stages and of the driver's tasks, by number, compiled for these sizes.
+        """Return the functions of stages and driver tasks by task index, compiled for these sizes.
 
         Args:
-            sizes: rows of each call.
-            of_workers: those of workers too; False where workers are elsewhere and compile for themselves.
+            sizes: Numbers of rows per call.
+            of_workers: Whether to include the stages of workers; False if workers are remote and compile their stages.
         """
         found: dict[int, StageFunction] = {}
         for step in self.plan.steps:
@@ -49,13 +49,13 @@ class PreparedPlan:
 
 @final
 class Prepared(PreparedPlan):
-    """A model, ready to be trained.
+    """A model prepared for training.
 
     Args:
-        plan: the steps.
+        plan: The plan.
 
     Attributes:
-        driver: the driver's functions.
+        driver: Functions of the driver.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -64,20 +64,20 @@ class Prepared(PreparedPlan):
 
     @functools.cached_property
     def artefacts(self) -> StageSet:
-        """The stages as artefacts, for workers in other processes."""
+        """Exported stages for workers in other processes."""
         return export_stages(self.plan.program)
 
 
 def prepare_evaluation(parts: ModelParts, spec: DataSpec, passes: tuple[str, ...]) -> PreparedPlan:
-    """Traces, splits and plans a model's exact forward pass, which graph servers run without workers.
+    """Trace, split and plan a model's exact forward pass, which graph servers run without workers.
 
     Args:
-        parts: the model.
-        spec: of the data that it will run on.
-        passes: which to apply.
+        parts: The model.
+        spec: Specification of the data.
+        passes: Passes to apply.
 
     Raises:
-        SplitError: the forward pass cannot be split.
+        SplitError: The forward pass cannot be split.
     """
     traced = trace(parts, spec, loss=None, metrics=None)
     plan = Plan.of(optimise(traced, passes=passes), workers=False)
@@ -93,18 +93,18 @@ def prepare(
     stale_price: float = 0.0,
     workers: bool = True,
 ) -> Prepared:
-    """Traces, splits and plans a model; the same model and kind of data give the same object.
+    """Trace, split and plan a model for training. Results are cached by model and kind of data.
 
     Args:
-        parts: the model.
-        spec: of the data that it will run on.
-        passes: which to apply.
-        loss: `(output, labels) -> [V]`.
-        stale_price: see `passes.reorder`.
-        workers: as of `Plan.of`.
+        parts: The model.
+        spec: Specification of the data.
+        passes: Passes to apply.
+        loss: Loss per vertex, `(output, labels) -> [V]`.
+        stale_price: Price of a stale byte, see `passes.reorder`.
+        workers: Whether tensor workers run the stages intended for them, see `Plan.of`.
 
     Raises:
-        SplitError: the model cannot be split.
+        SplitError: The model cannot be split.
     """
     question = _Question(parts, spec, passes, loss, stale_price, workers=workers)
     try:
@@ -117,7 +117,7 @@ def prepare(
 
 @final
 class _Question:
-    """What decides which program it is, hashable where the model's structure is."""
+    """Cache key of a prepared model; hashable if the model's structure is."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""What a run is billed for, what its servers did and what its timeline shows, told as it happens.
+"""Recorder of a run's counters, server metrics and timeline.
 
-Nothing that trains reads it.
+Training never reads its data.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from dorylax.pipeline.visit import Visit
 from dorylax.serverless.controller import Call
 
 Trace = Callable[[Span], None]
-"""Takes what every task did."""
+"""Records completed tasks."""
 
 
 @final
 class Recorder:
-    """Counters of hosts, which may share one where they share a process; tells of what every task did.
+    """Counts the work of hosts and reports the span of every task. Hosts in one process may share a recorder.
 
     Args:
-        labels: names of the tasks of the program, by number.
-        trace: called with every span, about in the order in which they end; None: what was done is only counted.
+        labels: Labels of the program's tasks, by task index.
+        trace: Called with every span, roughly in order of their ends; None to count only.
 
     Attributes:
-        counters: how much was done.
-        graph: of each graph server here, epoch by epoch.
-        parameters: likewise of each parameter server.
+        counters: Counters of the run.
+        graph: Counters of each graph server in this process, by epoch.
+        parameters: Counters of each parameter server in this process, by epoch.
     """
 
     def __init__(self, labels: Mapping[int, str], trace: Trace | None) -> None:
@@ -42,25 +42,25 @@ class Recorder:
         self._before = 0.0
 
     def go_on(self, record: Mapping[str, Any], epoch: int, trace: Trace | None, seconds: float) -> None:
-        """Goes on from what an earlier process of the run had counted, in whose trace is what came before training.
+        """Resume from the counts of an earlier process, which has traced the steps before training.
 
         Args:
-            record: of `Saved`.
-            epoch: the next.
-            trace: as above, from now on.
-            seconds: of the run when the clock was at 0: they are added to the times of spans.
+            record: Record of `Saved`.
+            epoch: Next epoch.
+            trace: Called with every span from now on; None to count only.
+            seconds: Seconds of the run when the clock was at 0, an offset for the times of spans.
         """
         self.counters.restore(record["counters"])
         self._trace, self._before = trace, seconds
-        of_servers = record.get("servers", {})  # earlier versions had none
+        of_servers = record.get("servers", {})  # absent in checkpoints of earlier versions
         for books, kind in ((self.graph, "graph"), (self.parameters, "parameter")):
             for server, saved in enumerate(of_servers.get(kind, ())):
                 books[server].restore(epoch, saved)
 
-    # Of graph servers.
+    # Graph servers.
 
     def graph_task(self, label: str, server: int, visit: Visit, *, times: tuple[float, float], task: int) -> None:
-        """Notes a task that a graph server has run for an interval."""
+        """Record a task that a graph server has run for an interval."""
         self.counters.graph_tasks += 1
         counts = self.graph[server].of(visit.epoch)
         counts.graph_tasks += 1
@@ -68,7 +68,7 @@ class Recorder:
         self._tell(Span(label, "graph", server, visit.number, visit.epoch, *times, task))
 
     def tensor_task(self, label: str, server: int, visit: Visit, *, times: tuple[float, float], task: int) -> None:
-        """Notes a task that a worker has run for an interval."""
+        """Record a task that a worker has run for an interval."""
         self.counters.tensor_tasks += 1
         counts = self.graph[server].of(visit.epoch)
         counts.tensor_tasks += 1
@@ -76,7 +76,7 @@ class Recorder:
         self._tell(Span(label, "tensor", server, visit.number, visit.epoch, *times, task))
 
     def message(self, label: str, server: int, visit: Visit, *, times: tuple[float, float], num_bytes: int) -> None:
-        """Notes a message of an interval to another graph server."""
+        """Record a message of an interval to another graph server."""
         counts = self.graph[server].of(visit.epoch)
         for total in (self.counters, counts):
             total.messages += 1
@@ -84,13 +84,13 @@ class Recorder:
         self._tell(Span(label, "network", server, visit.number, visit.epoch, *times))
 
     def read(self, server: int, visit: Visit, found: Reads) -> None:
-        """Notes rows that an interval has read."""
+        """Record the rows that an interval has read."""
         if lags := lag_of(visit.epoch, found):
             add_up(self.counters.rows_by_lag, lags)
             add_up(self.graph[server].of(visit.epoch).rows_by_lag, lags)
 
     def calls(self, server: int) -> Callable[[Call], None]:
-        """What notes the calls of one server's tensor tasks: all are billed, whatever became of them."""
+        """Return a callback that records the function calls of one server. Every call is billed, whatever its outcome."""
 
         def record(call: Call) -> None:
             key = call.key
@@ -102,10 +102,10 @@ class Recorder:
 
         return record
 
-    # Of parameter servers.
+    # Parameter servers.
 
     def pull(self, server: int, epoch: int, *, held: bool, num_bytes: int, stashes: int) -> None:
-        """Notes that an interval in this epoch got weights, and how many hold some now."""
+        """Record a pull of weights by an interval in this epoch, and the current number of stashes."""
         self.counters.pulls_held += held
         counts = self.parameters[server].of(epoch)
         counts.pulls += 1
@@ -114,28 +114,28 @@ class Recorder:
         counts.stashes_max = max(counts.stashes_max, stashes)
 
     def push(self, server: int, epoch: int, num_bytes: int) -> None:
-        """Notes a part of a gradient that has come."""
+        """Record a received part of a gradient."""
         counts = self.parameters[server].of(epoch)
         counts.pushes += 1
         counts.bytes_received += num_bytes
 
     def passed_on(self, server: int, epoch: int, num_bytes: int) -> None:
-        """Notes a gradient, or updates, that a parameter server has sent to another."""
+        """Record a gradient or updates that a parameter server has sent to another."""
         self.parameters[server].of(epoch).bytes_sent += num_bytes
 
     def update(
         self, server: int, epoch: int, version: int, times: tuple[float, float], gate: str | None = None
     ) -> None:
-        """Notes an optimizer step; the gradients in it may be of several epochs. For `gate` see `Span`."""
+        """Record an optimizer step. Its gradients may be of several epochs. For `gate` see `Span`."""
         self.parameters[server].of(epoch).updates += 1
         self._computed(epoch, Span("WU", "parameters", server, -1, -1, *times, version=version, gate=gate))
 
     def predict(self, server: int, epoch: int, version: int, times: tuple[float, float]) -> None:
-        """Notes that weights to come were predicted of a version, for an interval in this epoch."""
+        """Record a prediction of future weights from a version, for an interval in this epoch."""
         self._computed(epoch, Span("predict", "parameters", server, -1, -1, *times, version=version))
 
     def finish(self, server: int, interval: int, epoch: int, times: tuple[float, float]) -> None:
-        """Notes that a parameter server has made an interval's complete gradient."""
+        """Record that a parameter server has completed an interval's gradient."""
         self._computed(epoch, Span("finish", "parameters", server, interval, epoch, *times))
 
     def _computed(self, epoch: int, span: Span) -> None:

@@ -1,4 +1,4 @@
-"""A run of a pipeline: epoch after epoch, with what may be asked between two of them."""
+"""Runs of a pipeline: epochs, and requests between two epochs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ class PipelineEpoch:
     """An epoch that every interval has finished.
 
     Attributes:
-        epoch: its number.
-        loss: Σ weight · loss over all training vertices, each interval with the weights that it had pulled.
-        seconds: of the clock, since the epoch before was finished.
-        params, opt_state, state: the newest version of the first parameter server; never written to.
-        servers: what each server did in it: graph servers, then parameter servers.
+        epoch: Number of the epoch.
+        loss: Σ weight · loss over all training vertices, where each interval uses the weights it pulled.
+        seconds: Clock seconds since the end of the previous epoch.
+        params: Parameters in the newest version of the first parameter server; read-only.
+        opt_state: State of the optimizer in that version; read-only.
+        state: Other state of the model in that version; read-only.
+        servers: Metrics of each server in this epoch: graph servers, then parameter servers.
     """
 
     epoch: int
@@ -44,36 +46,36 @@ class PipelineEpoch:
 
 
 class Version(Protocol):
-    """What is known of a version after an epoch: of `ServerState`."""
+    """The fields of `ServerState` that describe a version after an epoch."""
 
     @property
     def params(self) -> Tree:
-        """Parameters."""
+        """Parameters of the model."""
 
     @property
     def opt_state(self) -> Tree:
-        """The optimizer's state."""
+        """State of the optimizer."""
 
     @property
     def state(self) -> Tree:
-        """What else the model keeps."""
+        """Other state of the model."""
 
 
 class PipelineRun(ABC):
-    """Servers, parameter servers and tensor workers, training.
+    """A training run with its graph servers, parameter servers and tensor workers.
 
     Args:
-        config: how it is run.
-        clock: where time comes from.
-        prices: what the run is billed as; None where it costs nothing.
-        epoch: the first that is trained.
-        begun: the clock's seconds when it began: 0 if the time for what is computed once is included.
-        seconds_before: spent by earlier processes of this run, less what the clock shows already.
-        saved: the state that the run goes on from; None: it begins.
+        config: Settings of the pipeline.
+        clock: Clock of the run.
+        prices: Cluster whose prices apply; None for a free run.
+        epoch: First epoch to train.
+        begun: Clock seconds at the start; 0 to include the time of the steps before training.
+        seconds_before: Seconds of earlier processes of this run, minus the clock's reading.
+        saved: State of a resumed run; None for a new run.
 
     Attributes:
-        prices: as given.
-        epochs_ahead: number of epochs that some interval began with the stability gate open; None without a gate.
+        prices: Cluster whose prices apply; None for a free run.
+        epochs_ahead: Number of epochs that some interval started with the stability gate open; None without a gate.
     """
 
     def __init__(
@@ -96,25 +98,25 @@ class PipelineRun(ABC):
 
     @abstractmethod
     def barrier(self, epoch: int) -> None:
-        """Lets no interval start this epoch before all have finished the one before: where a checkpoint is due, at the end.
+        """Block this epoch until all intervals have finished the previous one, for a checkpoint or the end of training.
 
         Args:
-            epoch: that no interval has started.
+            epoch: An epoch that no interval has started.
         """
 
     def run_epoch(self) -> PipelineEpoch:
-        """Trains until the slowest interval has finished the next epoch.
+        """Train until the slowest interval has finished the next epoch.
 
         Raises:
-            TaskFailedError: a task failed too often.
-            HostError: the code of a host in another process has failed, or hosts were lost too often.
+            TaskFailedError: A task failed too often.
+            HostError: The code of a host in another process failed, or hosts were lost too often.
         """
         clock, epoch = self._clock, self._epoch
         begin = clock.now()
         try:
             loss, newest, servers = self._finish(epoch)
         except BaseException:
-            self.close()  # an interval is gone: nobody could ever finish the epoch
+            self.close()  # without all intervals, the epoch can never finish
             raise
         since = self._last if clock.kind == "virtual" else begin
         seconds = clock.now() - since
@@ -127,18 +129,18 @@ class PipelineRun(ABC):
 
     @abstractmethod
     def _finish(self, epoch: int) -> tuple[float, Version, list[ServerMetrics]]:
-        """Lets an epoch begin, and waits until all intervals have finished it.
+        """Open an epoch, and wait until all intervals have finished it.
 
         Returns:
-            Its loss, the newest version, and what each server did in the epoch.
+            The epoch's loss, the newest version, and the metrics of each server.
         """
 
     @abstractmethod
     def drain(self) -> int:
-        """Lets no interval start an epoch that none has started yet; gives that epoch, before which all will stand."""
+        """Block the first epoch that no interval has started, and return it. All intervals will stop before it."""
 
     def synchronise(self) -> int:
-        """Goes on synchronously, with one update per epoch, from the epoch on that is returned."""
+        """Continue synchronously, with one update per epoch, and return the first synchronous epoch."""
         self._synchronous_from = self._synchronise()
         return self._synchronous_from
 
@@ -148,32 +150,35 @@ class PipelineRun(ABC):
 
     @abstractmethod
     def save(self) -> Saved | None:
-        """What the next run needs to go on bit for bit (in virtual time); None while intervals are amid their epochs.
+        """Return the state for a resumed run, bit for bit in virtual time; None while an interval is inside an epoch.
 
-        Parts that are yet to be written have to be before the next epoch is run.
+        Pending checkpoint parts must be written before the next epoch starts.
         """
 
     def check_checkpoints(self, place: str) -> None:  # noqa: B027
-        """Passes where all who write checkpoints see this place (`open_storage`); to be asked before training.
+        """Check before training that all processes that write checkpoints can access a storage location (`open_storage`).
+
+        Args:
+            place: Storage location of the checkpoints.
 
         Raises:
-            ConfigError: one does not.
-            OSError: the place cannot be written to.
+            ConfigError: A process cannot access the location.
+            OSError: The location is not writable.
         """
 
     @property
     def losses(self) -> Sequence[Loss]:
-        """Servers that were lost while it ran, and replaced; there are none in one process."""
+        """Servers that were lost and replaced during the run; empty within one process."""
         return ()
 
     @abstractmethod
     def _counted(self) -> Counters:
-        """How much all servers have done."""
+        """Return the counters of all servers."""
 
     def _record(
         self, counted: Counters, *, version: int, synchronous: bool, controllers: list[Any], servers: dict[str, Any]
     ) -> dict[str, Any]:
-        """The record of `Saved`."""
+        """Return the record of `Saved`."""
         return {
             "version": version,
             "clock": self.seconds,
@@ -186,29 +191,29 @@ class PipelineRun(ABC):
         }
 
     def counters(self) -> dict[str, float | int]:
-        """How much the run has done: `Counters`, and in virtual time its seconds."""
+        """Return the run's `Counters`, and its seconds in virtual time."""
         found: dict[str, float | int] = dict(self._counted().to_dict())
         if self._clock.kind == "virtual":
             found["virtual_seconds"] = self.seconds
         return found
 
     def rows_by_lag(self) -> dict[str, int]:
-        """How stale the rows were that intervals have read: `Counters.rows_by_lag`, in order."""
+        """Return the number of rows read for each staleness: `Counters.rows_by_lag` in ascending order."""
         found = self._counted().rows_by_lag
         return {lag: found[lag] for lag in sorted(found, key=int)}
 
     @property
     def seconds(self) -> float:
-        """Since the run began, on its clock, including those of earlier processes of this run."""
+        """Clock seconds since the start of the run, including earlier processes of the run."""
         return self._seconds_before + self._clock.now()
 
     @property
     def calls(self) -> Calls:
-        """Of functions, so far."""
+        """Function calls of the run so far."""
         return self._counted().calls
 
     def bill(self) -> Bill | None:
-        """What the run has cost so far, by the prices of its cluster; None where it costs nothing."""
+        """Return the cost of the run so far by the prices of its cluster; None for a free run."""
         if self.prices is None:
             return None
         return Bill.of(
@@ -221,22 +226,22 @@ class PipelineRun(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends all coroutines, threads, workers and hosts. A second call does nothing."""
+        """Stop all coroutines, threads, workers and hosts. A second call does nothing."""
 
 
 @final
 class InlineRun(PipelineRun):
-    """All of them in this process.
+    """A run with all servers in this process.
 
-    Between calls of `run_epoch` all coroutines stand still, those of an asynchronous run in the middle of later epochs.
+    Between calls of `run_epoch` all coroutines are paused; in an asynchronous run they may be inside later epochs.
 
     Args:
-        hosts: of the graph servers, in order.
-        parameters: the parameter servers.
-        progress: what has been done, and what may be.
-        recorder: what was counted.
-        cleanup: what is closed with the run.
-        others: as of `PipelineRun`.
+        hosts: Hosts of the graph servers, in order.
+        parameters: The parameter servers.
+        progress: Progress of the intervals, with the ledger.
+        recorder: Counters and metrics of the run.
+        cleanup: Resources to close with the run.
+        others: Arguments of `PipelineRun`.
     """
 
     def __init__(
@@ -290,9 +295,9 @@ class InlineRun(PipelineRun):
                 "parameter": self._parameters.save_counts(ledger.standing),
             },
         )
-        # Synchronous epochs read nothing that they have not written.
+        # Synchronous epochs read only rows of the same epoch.
         arrays = {} if synchronous else save_buffers(servers) | save_known(newest)
-        self._parameters.forget()  # as the run does that goes on from what is saved
+        self._parameters.forget()  # as in a run that resumes from this state
         return Saved(arrays, record)
 
     def _counted(self) -> Counters:
@@ -308,7 +313,7 @@ class InlineRun(PipelineRun):
 
 
 def drain_calls(clock: Clock, hosts: Sequence[GraphHost]) -> None:
-    """On the virtual clock, waits for late calls: they hold slots, which a run that goes on from here would not know."""
+    """On the virtual clock, wait for late calls, whose occupied slots would be missing from a resumed run."""
     if clock.kind == "virtual":
         for host in hosts:
             clock.run(host.server.controller.drain())

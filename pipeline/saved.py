@@ -1,4 +1,4 @@
-"""What a run needs besides weights to go on bit for bit: the rows that intervals will read, and their epochs."""
+"""State in addition to the weights that a run needs to resume bit for bit: rows in buffers, and their epochs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _REMEMBERED, _STABILITY = f"{_PARAMETERS}remembered", f"{_PARAMETERS}stability"
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class Saved:
-    """A pipeline between two epochs, where all intervals stand.
+    """State of a pipeline between two epochs, with all intervals stopped.
 
     Attributes:
-        arrays: buffers and their epochs, by name; none where the next epoch is synchronous.
-        parts: those of graph servers in other processes, by the server's name, which read them themselves; or, of what is
-            yet to be saved, who has them written there.
-        record: JSON values: "version" of the weights, "clock" in seconds, "counters", and "synchronous": whether an
-            asynchronous run has gone over to synchronous epochs; "controllers" of the graph servers; "servers": what each
-            has counted of the next epoch already, by kind; "losses": of `PipelineRun`.
+        arrays: Named buffers and their epochs; empty if the next epoch is synchronous.
+        parts: Buffers of graph servers in other processes, keyed by server name; each server reads its part. Before saving,
+            the writer of the parts in those processes.
+        record: JSON values: "version" of the weights; "clock" in seconds; "counters"; "synchronous", whether an asynchronous
+            run has switched to synchronous epochs; "controllers" of the graph servers; "servers", the counts of each server
+            for the next epoch, by kind; "losses" of `PipelineRun`.
     """
 
     arrays: dict[str, np.ndarray]
@@ -38,20 +38,20 @@ class Saved:
 
     @property
     def holds_buffers(self) -> bool:
-        """Whether there are any: else the next epoch is synchronous."""
+        """Whether buffers are saved; if not, the next epoch is synchronous."""
         return bool(self.parts) or any(not name.startswith(_PARAMETERS) for name in self.arrays)
 
 
 def save_buffers(servers: Sequence[GraphServer]) -> dict[str, np.ndarray]:
-    """Copies of all buffers that change from epoch to epoch."""
+    """Return named copies of all buffers that change between epochs."""
     return {name: array.copy() for name, array in _named(servers)}
 
 
 def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
-    """Puts back what was saved.
+    """Restore the buffers of graph servers.
 
     Raises:
-        ValueError: it was saved by a pipeline of other servers, intervals or another model.
+        ValueError: The saved pipeline has other servers or intervals, or another model.
     """
     if not saved.arrays:
         return
@@ -78,12 +78,12 @@ def restore_buffers(saved: Saved, servers: Sequence[GraphServer]) -> None:
 
 
 def part_name(server: int) -> str:
-    """Of the part of a checkpoint that holds the buffers of a graph server, as those of it are called."""
+    """Return the name of the checkpoint part with a graph server's buffers, the prefix of their names."""
     return f"server {server}"
 
 
 def save_known(newest: ServerState) -> dict[str, np.ndarray]:
-    """The state of parameter servers besides the weights: of the prediction and of the stability gate."""
+    """Return the state of parameter servers except weights: weight prediction and stability gate."""
     trees = {_REMEMBERED: newest.remembered, _STABILITY: newest.stability}
     return {
         f"{name} {k}": np.asarray(leaf) for name, tree in trees.items() for k, leaf in enumerate(jax.tree.leaves(tree))
@@ -91,19 +91,19 @@ def save_known(newest: ServerState) -> dict[str, np.ndarray]:
 
 
 def remembered(saved: Saved) -> list[np.ndarray] | None:
-    """The leaves of `ServerState.remembered`; None where there was nothing."""
+    """Return the leaves of `ServerState.remembered`, or None if empty."""
     return _leaves(saved, _REMEMBERED)
 
 
 def stability(saved: Saved) -> list[np.ndarray] | None:
-    """The leaves of `ServerState.stability`; None where there was nothing."""
+    """Return the leaves of `ServerState.stability`, or None if empty."""
     return _leaves(saved, _STABILITY)
 
 
 def save_controller(server: GraphServer) -> dict[str, Any]:
-    """What a server has learnt of its tensor tasks: how long they take, how many may run at a time. JSON values.
+    """Return a server's measurements of its tensor tasks as JSON values: durations, slots and placement.
 
-    On a virtual cluster whose functions start cold, also which of them are warm.
+    On a virtual cluster with cold starts, the result includes the warm functions.
     """
     hedging, autotuner = server.controller.hedging, server.autotuner
     found: dict[str, Any] = {
@@ -118,9 +118,9 @@ def save_controller(server: GraphServer) -> dict[str, Any]:
 
 
 def restore_controller(server: GraphServer, record: dict[str, Any]) -> None:
-    """Puts back what `save_controller` gave, where the server still has a use for it."""
+    """Restore a result of `save_controller`, except entries that the server no longer uses."""
     hedging, autotuner = server.controller.hedging, server.autotuner
-    if hedging is not None and record.get("hedging") is not None:  # earlier versions kept a mean
+    if hedging is not None and record.get("hedging") is not None:  # earlier versions stored a mean
         hedging.restore(record["hedging"])
     if autotuner is not None and record["autotuner"] is not None:
         autotuner.restore(record["autotuner"])

@@ -1,4 +1,4 @@
-"""What each server does in each epoch: plain sums, added to where things happen, taken out once per epoch."""
+"""Counters of each server and epoch: plain sums that are collected once per epoch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ C = TypeVar("C")
 @final
 @dataclasses.dataclass
 class GraphCounts:
-    """Of a graph server in an epoch; `GraphServerMetrics` says what they mean.
+    """Counters of a graph server in an epoch; `GraphServerMetrics` describes the fields.
 
     Attributes:
-        graph_queue, tensor_calls: sums over all tasks, of what has the mean there.
+        graph_queue: Sum over all graph tasks; the metrics contain the mean.
+        tensor_calls: Sum over all tensor tasks; the metrics contain the mean.
     """
 
     graph_tasks: int = 0
@@ -38,17 +39,17 @@ class GraphCounts:
     calls: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def graph_queued(self, waiting: int) -> None:
-        """A graph task has come, and so many wait for a thread now."""
+        """Record the queue length, in tasks waiting for a thread, at the arrival of a graph task."""
         self.graph_queue += waiting
         self.graph_queue_max = max(self.graph_queue_max, waiting)
 
     def tensor_queued(self, under_way: int) -> None:
-        """A tensor task has come, and so many are not answered now."""
+        """Record the number of unanswered tensor tasks at the arrival of a tensor task."""
         self.tensor_calls += under_way
         self.tensor_calls_max = max(self.tensor_calls_max, under_way)
 
     def metrics(self, epoch: int, server: int, threads: int) -> GraphServerMetrics:
-        """As they are written down."""
+        """Return the metrics of the epoch for the log."""
         sums = dataclasses.asdict(self)
         queue, calls = sums.pop("graph_queue"), sums.pop("tensor_calls")
         lags, outcomes = sums.pop("rows_by_lag"), sums.pop("calls")
@@ -67,7 +68,7 @@ class GraphCounts:
 @final
 @dataclasses.dataclass
 class ParameterCounts:
-    """Of a parameter server in an epoch; `ParameterServerMetrics` says what they mean."""
+    """Counters of a parameter server in an epoch; `ParameterServerMetrics` describes the fields."""
 
     pulls: int = 0
     pulls_held: int = 0
@@ -79,25 +80,25 @@ class ParameterCounts:
     stashes_max: int = 0
 
     def metrics(self, epoch: int, server: int) -> ParameterServerMetrics:
-        """As they are written down."""
+        """Return the metrics of the epoch for the log."""
         return ParameterServerMetrics(epoch, server, **dataclasses.asdict(self))
 
 
 @final
 class EpochCounts(Generic[C]):
-    """Of one server, by epoch: what is done for an epoch counts there, also while the server works for others.
+    """Counters of one server by epoch. Work counts for the epoch that needs it, even if the server has several in progress.
 
-    What becomes known of an epoch that was taken out (an answer that comes too late) counts for the next one.
+    Late events of an epoch that was already collected (such as a late response) count for the next epoch.
 
     Args:
-        make: counts of which nothing was counted.
+        make: Creates zero counters.
     """
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make, self._by_epoch, self._first = make, dict[int, C](), 0
 
     def of(self, epoch: int) -> C:
-        """To be added to. What is done before training, in epoch -1, is in no epoch."""
+        """Return the counters of an epoch, for additions. Work before training has separate counters, in epoch -1."""
         if 0 <= epoch < self._first:
             epoch = self._first
         found = self._by_epoch.get(epoch)
@@ -106,27 +107,27 @@ class EpochCounts(Generic[C]):
         return found
 
     def take(self, epoch: int) -> C:
-        """Those of an epoch that all have finished; the next is the first from now on."""
+        """Return and drop the counters of an epoch that all intervals have finished."""
         found = self.of(epoch)
         self._first = epoch + 1
         self._by_epoch = {one: counts for one, counts in self._by_epoch.items() if one > epoch}
         return found
 
     def restore(self, epoch: int, saved: Mapping[str, Any]) -> None:
-        """Goes on before an epoch, of which an earlier process had counted this: a dict of the fields."""
+        """Resume before an epoch with the counts of an earlier process, a dict of the fields."""
         self._first, self._by_epoch = epoch, {epoch: self._make()}
         for name, value in saved.items():
             setattr(self._by_epoch[epoch], name, value)
 
 
 def lag_of(epoch: int, found: Reads) -> dict[str, int]:
-    """How many rows were how many epochs behind their reader in this epoch; none in the first, and before."""
+    """Return the number of rows read by lag in epochs behind the reader; empty in the first epoch and before it."""
     if epoch <= 0:
         return {}
     return {str(epoch - found.oldest - newer): rows for newer, rows in enumerate(found.rows) if rows}
 
 
 def add_up(total: dict[str, int], more: Mapping[str, int]) -> None:
-    """Adds numbers by name."""
+    """Add each number to the total of the same name."""
     for name, number in more.items():
         total[name] = total.get(name, 0) + number

@@ -1,4 +1,4 @@
-"""Before a pipeline starts: does the configuration fit graph and optimizer, which vertices go where, parameter servers."""
+"""Setup of a pipeline: configuration checks, the layout of the graph, and the parameter servers."""
 
 from __future__ import annotations
 
@@ -36,18 +36,21 @@ def prepared_for(
     optimizer: optax.GradientTransformation,
     loss: RowFunction,
 ) -> Prepared:
-    """The plan and functions of a model, if the configuration fits its data and optimizer.
+    """Check the configuration against the data and the optimizer, and prepare the model.
 
     Args:
-        config: how to run.
-        parts: the model.
-        data: the data set, or its shapes.
-        optimizer: any optax transformation that does not evaluate the loss itself.
-        loss: `(output, labels) -> [V]`.
+        config: Settings of the pipeline.
+        parts: The model.
+        data: The data set, or its shapes.
+        optimizer: Any optax transformation that does not evaluate the loss itself.
+        loss: Loss per vertex, `(output, labels) -> [V]`.
+
+    Returns:
+        The model's plan and functions.
 
     Raises:
-        ConfigError: the configuration does not fit; names the key.
-        SplitError: the model cannot be split.
+        ConfigError: The configuration does not fit the data or the optimizer; the error names the key.
+        SplitError: The model cannot be split.
     """
     check_counts(config, data.graph.num_vertices)
     check_optimizer(optimizer, parts.params, config)
@@ -57,10 +60,10 @@ def prepared_for(
 
 
 def check_counts(config: PipelineConfig, num_vertices: int) -> None:
-    """Refuses more servers, or more intervals, than there are vertices.
+    """Check that the graph has at least one vertex per server and per interval.
 
     Raises:
-        ConfigError: names the key.
+        ConfigError: There are more servers or intervals than vertices; the error names the key.
     """
     if config.servers > num_vertices:
         raise ConfigError.of(
@@ -75,10 +78,10 @@ def check_counts(config: PipelineConfig, num_vertices: int) -> None:
 
 
 def check_optimizer(optimizer: optax.GradientTransformation, params: Tree, config: PipelineConfig) -> None:
-    """Refuses to make several steps in an epoch with an optimizer that counts steps.
+    """Check that an optimizer with a step counter takes only one step per epoch.
 
     Raises:
-        ConfigError: names what counts.
+        ConfigError: Updates are per interval and the optimizer counts steps; the error names the counter.
     """
     if config.update == "per_interval":
         for count in uncounted(jax.eval_shape(optimizer.init, params)):
@@ -90,21 +93,21 @@ def check_optimizer(optimizer: optax.GradientTransformation, params: Tree, confi
 
 
 def prices_for(config: PipelineConfig) -> Cluster | None:
-    """What runs are billed as; None where they cost nothing."""
+    """Return the cluster whose prices apply to a run, or None for a free run."""
     billed = config.clock == "virtual" or config.tensor.backend != "inline"
     return find_cluster(config.cluster) if billed else None
 
 
 def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Layout:
-    """Partitions a graph, or reads its partition, and lays the parts out in intervals.
+    """Partition a graph or load its partition, and lay the parts out in intervals.
 
     Args:
-        graph: undivided.
-        config: how many servers and intervals, and by which method.
-        seed: of methods that draw.
+        graph: The whole graph.
+        config: Numbers of servers and intervals, and the partitioner or the saved partition.
+        seed: Seed of randomized partitioners.
 
     Raises:
-        ConfigError: the graph cannot be divided like that, or a file does not hold its partition.
+        ConfigError: The graph cannot be divided as configured, or the loaded partition does not fit it.
     """
     try:
         if config.partition is None:
@@ -129,15 +132,15 @@ def layout_for(graph: CompressedGraph, config: PipelineConfig, seed: int) -> Lay
 
 
 class Beginnings(NamedTuple):
-    """What parameter servers begin with.
+    """Initial state of the parameter servers.
 
     Attributes:
-        params: parameters.
-        opt_state: the optimizer's state; None: a new one.
-        state: the model's other state.
-        saved: what the run had saved that goes on; None: it begins.
-        epoch: the first that is trained.
-        due: as of `Sequencer`; None: that epoch for all.
+        params: Parameters of the model.
+        opt_state: State of the optimizer; None for a new one.
+        state: Other state of the model.
+        saved: Saved state of a resumed run; None for a new run.
+        epoch: First epoch to train.
+        due: Epoch of each interval's first gradient that the version lacks (`Sequencer`); None for `epoch` everywhere.
     """
 
     params: Tree
@@ -160,18 +163,18 @@ def parameter_servers(
     on_applied: Callable[[Applied], None],
     here: Sequence[int] | None = None,
 ) -> ParameterServers:
-    """The parameter servers of a run, or those of this process.
+    """Create the parameter servers of a run, or those hosted by this process.
 
     Args:
-        config: how to run.
-        prepared: the plan and its functions.
-        optimizer: an optax transformation.
-        driver: what has no rows.
-        start: what they begin with.
-        context: what they share with hosts.
-        recorder: told of what they do.
-        on_applied: told of applied gradients.
-        here: which of them; None: all.
+        config: Settings of the pipeline.
+        prepared: The plan and its functions.
+        optimizer: An optax transformation.
+        driver: Computes gradients and state that have no rows.
+        start: Initial state of the servers.
+        context: State shared with the hosts.
+        recorder: Records pulls, pushes and updates.
+        on_applied: Called with applied gradients.
+        here: Indices of the servers to create; None for all.
     """
     saved = start.saved
     return ParameterServers(

@@ -1,4 +1,4 @@
-"""From a data set to what servers hold of it: each its shard and the rows beside it, written for other processes."""
+"""Writer of a data set's shards: the shard and the rows of each server, for other processes."""
 
 from __future__ import annotations
 
@@ -35,19 +35,22 @@ def write_shards(
     """Cut a data set and write each server's folder, one after the other, and the summary last.
 
     Args:
-        folder: where to; it is there.
-        data: the data set.
-        layout: of its graph.
-        ids: whether edge ids are written: 4 bytes an edge, 8 where they are not the places of edges.
-        description: of the data set (`describe_data`), by which runs are compared.
-        graph_digest: of its graph (`graph.partition.graph_digest`), which tells its partitions.
-        settings: the section of the configuration by which it was loaded; None where a program has made it.
+        folder: Existing output folder.
+        data: The data set.
+        layout: Layout of its graph.
+        ids: Whether to write edge ids: 4 bytes per edge, or 8 if they differ from the positions of edges.
+        description: Description of the data set (`describe_data`), for the comparison of runs.
+        graph_digest: Digest of the graph (`graph.partition.graph_digest`), which identifies its partitions.
+        settings: Configuration section from which the data set was loaded; None if a program created it.
         digests: Whether the summary lists the SHA-256 of files, for machines that copy them.
-        laid_out: the data set in the order of the layout, where it lies on disk: rows of a server are then read one after
-            the other.
+        laid_out: The data set in the order of the layout, if stored on disk in that order. Rows of a server are then read
+            sequentially.
+
+    Returns:
+        The sharded data.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: A file cannot be written.
     """
     source, order = (data, layout.order) if laid_out is None else (laid_out, np.arange(data.graph.num_vertices))
     cutting = Cutting(source.graph, dataclasses.replace(layout, order=order))
@@ -56,7 +59,7 @@ def write_shards(
         shape=dataclasses.replace(
             DataShape.of(data),
             edge_ids=data.graph.edge_ids_fit,
-            features_in="elsewhere",  # how arrays lie here is no matter of whoever reads the files
+            features_in="elsewhere",  # readers of the files do not depend on the storage of the arrays
             graph_in="elsewhere",
         ),
         features=str(data.features.dtype),
@@ -79,7 +82,7 @@ def write_shards(
         size = sum(file.stat().st_size for file in files)
         contents = tuple((file.name, *content_of(file)) for file in files) if digests else ()
         entries.append(ShardEntry(path.name, size, "", shard.bounds, shard.edge_bounds, ghosts, contents))
-        del shard, rows  # before the next is made
+        del shard, rows  # free memory before the next shard
     summary = dataclasses.replace(summary, shards=tuple(entries))
     (folder / SUMMARY).write_text(summary.to_json(), encoding="utf-8")
     return ShardedData(str(folder), summary)

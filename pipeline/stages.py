@@ -1,4 +1,4 @@
-"""Stages on the rows of one interval: compiled once for a fixed number of rows, to which intervals are padded."""
+"""Stages on the rows of one interval, compiled once for a fixed number of rows. Intervals are padded to that number."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ StageFunction = Callable[..., Sequence[Any]]
 
 @final
 class StageSizes:
-    """Rows of each call: `vertices` for all intervals, `edges` for a chunk of in-edges."""
+    """Numbers of rows per call: `vertices` for all intervals, `edges` for a chunk of in-edges."""
 
     def __init__(self, vertices: int, edges: int) -> None:
         self.vertices, self.edges = vertices, edges
 
     def of(self, step: Step) -> int:
-        """Rows of each call of a stage."""
+        """Return the number of rows per call of a stage."""
         return self.vertices if step.space == "vertex" else self.edges
 
 
 def stage_sizes(pieces: Sequence[AnyShard | ShardEntry], edge_chunk: int) -> StageSizes:
-    """Rows of each call of a stage: of the largest interval, and of edges in chunks that are not larger than need be.
+    """Return the rows per call of a stage: vertices of the largest interval, and edges of a chunk no larger than needed.
 
-    Edges are rounded up by at most a quarter: partitions of other seeds then find the same functions compiled.
+    The number of edges is rounded up by at most a quarter, so that partitions with other seeds reuse compiled functions.
     """
     vertices = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.bounds))
     edges = max(last - first for shard in pieces for first, last in itertools.pairwise(shard.edge_bounds))
@@ -49,9 +49,10 @@ def stage_sizes(pieces: Sequence[AnyShard | ShardEntry], edge_chunk: int) -> Sta
 
 
 def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
-    """The jitted function of a stage for this number of rows, compiled; or of a task of the driver (rows do not matter).
+    """Return the jitted function of a stage for this number of rows, or of a driver task (for which `rows` is unused).
 
-    It is called once, on ones, so that no epoch pays for compilation and no two threads compile the same.
+    A stage's function is called once, on ones. No epoch then includes compilation, and no two threads compile the same
+    function.
     """
     if step.space is None:
         return jit(jaxpr_as_fun(plan.program.function_of(step.index)))
@@ -61,24 +62,24 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     for var in plan.program.interfaces[step.index].reads:
         aval = type_of(var)
         operands.append(np.ones([int(size_at(dim, at)) for dim in aval.shape], aval.dtype))
-    with jax.debug_nans(False):  # a NaN of ones is none of the data's
+    with jax.debug_nans(False):  # ones may give NaN although the data do not
         jax.block_until_ready(function(*operands))
     return function
 
 
 def hollow_function(step: Step, rows: int) -> StageFunction:
-    """In the place of `compiled`: gives hollow results of the right shapes, whatever it is given."""
+    """Return a function in place of `compiled` that ignores its arguments and returns abstract arrays."""
     at = {} if step.space is None else {SYMBOLS[step.space]: rows}
     results = [hollow_like(var, at) for var in step.writes]
     return lambda *_: results
 
 
 def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
-    """A hollow array with the shape of a value; of random keys their data.
+    """Return an abstract array with the shape of a value; for random keys, with the shape of their data.
 
     Args:
-        var: the value.
-        at: how many rows there are, by symbol.
+        var: The value.
+        at: Numbers of rows by symbol.
     """
     aval = type_of(var)
     shape = [int(size_at(dim, at)) for dim in aval.shape]
@@ -86,15 +87,15 @@ def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
 
 
 class StageCost(NamedTuple):
-    """What one call of a stage takes.
+    """Cost of one call of a stage.
 
     Attributes:
-        flops: operations.
-        bytes_in: that it reads.
-        bytes_out: that it writes.
-        row_bytes_in: of `bytes_in`, those of rows.
-        requests: transfers of a worker that runs it.
-        elementwise: of `flops`, those that are not of products of matrices.
+        flops: Number of operations.
+        bytes_in: Number of bytes read.
+        bytes_out: Number of bytes written.
+        row_bytes_in: Number of bytes read from rows, included in `bytes_in`.
+        requests: Number of transfers of a worker that runs the stage.
+        elementwise: Number of operations outside matrix products, included in `flops`.
     """
 
     flops: int
@@ -107,7 +108,7 @@ class StageCost(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def stage_cost(step: Step, rows: int) -> StageCost:
-    """The cost of a stage on so many vertices or edges, an estimate."""
+    """Return the estimated cost of a stage on a number of vertices or edges."""
     assert step.space is not None
     at = {SYMBOLS[step.space]: rows}
     return StageCost(
@@ -126,7 +127,7 @@ def stage_cost(step: Step, rows: int) -> StageCost:
 
 @functools.lru_cache(maxsize=4096)
 def stage_effort(step: Step, rows: int) -> int | None:
-    """Operations and bytes of a call for so many rows, real or padding; None if unknown (`Workers.run`)."""
+    """Return the operations plus bytes of a call on `rows` rows including padding; None if unknown (`Workers.run`)."""
     if any(may_go_on(equation) for equation in step.equations):
         return None
     cost = stage_cost(step, rows)
@@ -134,19 +135,19 @@ def stage_effort(step: Step, rows: int) -> int | None:
 
 
 def _requests(step: Step) -> int:
-    """How many transfers a worker asks for: rows, values without rows, results for either server; weights it keeps."""
+    """Return a worker's number of transfers: rows, values without rows, results for either server; weights are cached."""
     read = {source.source for source in step.sources} - {"weights"}
     return len(read) + len({target.target == "sums" for target in step.targets})
 
 
 def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], types: Any) -> list[Any]:
-    """The results of a stage of edges, from those of its chunks.
+    """Combine the results of an edge stage from its chunks.
 
     Args:
-        step: the stage.
-        parts: of each chunk, what the stage writes.
-        counts: real rows of each chunk; a chunk of 0 is there for the results without rows.
-        types: row types of values.
+        step: The stage.
+        parts: Results of each chunk.
+        counts: Number of real rows of each chunk; a chunk of 0 rows supplies the results without rows.
+        types: Row types of values.
     """
     results: list[Any] = []
     for place, var in enumerate(step.writes):

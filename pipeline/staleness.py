@@ -1,6 +1,6 @@
-"""The staleness ledger: which epoch each interval stands in, and who may start which epoch (dorylus.md §4, BPAC).
+"""The staleness ledger: the current epoch of each interval, and the epochs that may start (dorylus.md §4, BPAC).
 
-Decides only. Who is told of what it decides is `progress`'s business, who waits for it the gate's.
+`Ledger` only decides. `progress` broadcasts its decisions to the hosts; `Gate` blocks intervals on them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dorylax.errors import RunError
 
 
 class Allowance(NamedTuple):
-    """What a host knows of the ledger: how far its intervals may go, and how old the rows may be that they read.
+    """The ledger's decisions for a host: the newest epoch that may start, and the age limit of rows.
 
     Attributes:
-        horizon: the newest epoch that may be started now.
-        oldest_rows: the first epoch that has rows: the run's first, or the one before where buffers were restored.
-        staleness: S.
-        fills_ghosts: the synchronous first epoch of a run that restored no buffers; None elsewhere.
-        synchronous_from: this epoch and all later ones are synchronous; None where that is not decided.
+        horizon: Newest epoch that may start now.
+        oldest_rows: First epoch with rows: the run's first epoch, or the previous one if buffers were restored.
+        staleness: Staleness bound S.
+        fills_ghosts: Synchronous first epoch of a run without restored buffers; None with restored buffers.
+        synchronous_from: Epoch from which all epochs are synchronous; None if not decided.
     """
 
     horizon: int
@@ -30,16 +30,16 @@ class Allowance(NamedTuple):
     synchronous_from: int | None
 
     def synchronous(self, epoch: int) -> bool:
-        """Whether an epoch is synchronous."""
+        """Return whether an epoch is synchronous."""
         if self.synchronous_from is not None and epoch >= self.synchronous_from:
             return True
         return epoch == self.fills_ghosts
 
     def required_row_epoch(self, epoch: int) -> int:
-        """The oldest epoch of rows that an interval may read in an epoch.
+        """Return the oldest epoch of rows that an interval may read in an epoch.
 
-        That is the epoch itself where it is synchronous, and `epoch - S - 1` elsewhere, but never an epoch before the
-        first whose rows there are. What is computed once, before training, has the epoch -1.
+        For a synchronous epoch this is the epoch itself. Otherwise it is `epoch - S - 1`, or the first epoch with rows if
+        that is later. Results of the steps before training have epoch -1.
         """
         if epoch < 0:
             return -1
@@ -48,32 +48,33 @@ class Allowance(NamedTuple):
 
 @final
 class Ledger:
-    """Counts the epochs of intervals and bounds how far they may run apart.
+    """Tracks the epochs of all intervals and bounds the distance between them.
 
-    With the staleness S, an interval may start epoch e only while `e ≤ min_epoch + S`, `min_epoch` being the first epoch
-    that not all have finished. Synchronous epochs have S = 0, and rows of that very epoch only. What may be started is
-    one number, the `horizon`; all operations take constant or, with several barriers, logarithmic time.
+    With staleness S, an interval may start epoch e only while `e ≤ min_epoch + S`, where `min_epoch` is the first epoch
+    that not all intervals have finished. Synchronous epochs have S = 0 and read only rows of the same epoch. One number,
+    the `horizon`, determines which epochs may start. All operations run in constant time, or logarithmic time with several
+    barriers.
 
-    An interval may have started several epochs that are not finished: finished means applied by the parameter servers,
-    which it does not wait for.
+    An epoch is finished when the parameter servers have applied its gradient. An interval does not wait for this, so it
+    may have several unfinished epochs.
 
     Args:
-        num_intervals: K ≥ 1.
-        staleness: S ≥ 0.
-        first: the first epoch.
-        first_synchronous: that epoch is synchronous, to fill the ghosts; False where the buffers of the epoch before
-            were brought back.
-        synchronous: all epochs are.
-        synchronous_from: this epoch, not before the first, and all later ones are; None where that is not decided.
+        num_intervals: Number of intervals K ≥ 1.
+        staleness: Staleness bound S ≥ 0.
+        first: First epoch.
+        first_synchronous: Whether the first epoch is synchronous, to fill the ghosts; False if the buffers of the previous
+            epoch were restored.
+        synchronous: Whether all epochs are synchronous.
+        synchronous_from: Epoch, at least `first`, from which all epochs are synchronous; None if not decided.
 
     Attributes:
-        num_intervals: K.
-        staleness: S.
-        min_epoch: the first epoch that not all intervals have finished.
-        newest_started: the newest epoch that any interval has started; `first - 1` before that.
+        num_intervals: Number of intervals K.
+        staleness: Staleness bound S.
+        min_epoch: First epoch that not all intervals have finished.
+        newest_started: Newest epoch that any interval has started; initially `first - 1`.
 
     Raises:
-        ValueError: no interval, or a negative staleness.
+        ValueError: `num_intervals` is below 1, or `staleness` is negative.
     """
 
     def __init__(
@@ -96,21 +97,21 @@ class Ledger:
         self._synchronous_from = first if synchronous else synchronous_from
         self._next = [first] * num_intervals
         self._unfinished = [first] * num_intervals
-        self._standing = Counter({first: num_intervals})  # how many intervals have this as their first unfinished epoch
+        self._standing = Counter({first: num_intervals})  # number of intervals by first unfinished epoch
         self._barriers: list[int] = []  # a heap
         self._held: set[int] = set()
         self._limit: int | None = None
 
     def epoch_of(self, interval: int) -> int:
-        """The first epoch that the interval has not finished."""
+        """Return the first epoch that the interval has not finished."""
         return self._unfinished[interval]
 
     @property
     def horizon(self) -> int:
-        """The newest epoch that may be started now. It never moves back behind an epoch that was started."""
+        """Newest epoch that may start now. It never falls below an epoch that has started."""
         newest = self.min_epoch + self.staleness
         if self._first_synchronous and self.min_epoch == self._first:
-            newest = self._first  # the first fills the ghosts: nobody runs ahead of it
+            newest = self._first  # it fills the ghosts, so no interval may run ahead
         if self._synchronous_from is not None:
             newest = min(newest, max(self.min_epoch, self._synchronous_from - 1))
         if self._limit is not None:
@@ -118,14 +119,14 @@ class Ledger:
         return min(newest, self._barriers[0] - 1) if self._barriers else newest
 
     def may_start(self, interval: int, epoch: int) -> bool:
-        """Whether it is this epoch that the interval starts next, and now."""
+        """Return whether this is the interval's next epoch and may start now."""
         return epoch == self._next[interval] and epoch <= self.horizon
 
     def start(self, interval: int, epoch: int) -> None:
-        """Notes that an interval starts an epoch.
+        """Record the start of an epoch by an interval.
 
         Raises:
-            RunError: it may not.
+            RunError: The interval must not start the epoch.
         """
         if not self.may_start(interval, epoch):
             raise RunError(
@@ -136,13 +137,13 @@ class Ledger:
         self.newest_started = max(self.newest_started, epoch)
 
     def finished(self, interval: int, epoch: int) -> bool:
-        """Notes that an interval has finished an epoch; a repeat changes nothing.
+        """Record that an interval has finished an epoch; a repeat changes nothing.
 
         Returns:
-            Whether `min_epoch` moved on.
+            Whether `min_epoch` increased.
 
         Raises:
-            RunError: the epoch before it is not finished, or it was never started.
+            RunError: The previous epoch is unfinished, or the epoch was never started.
         """
         due = self._unfinished[interval]
         if epoch < due:
@@ -155,7 +156,7 @@ class Ledger:
         self._unfinished[interval] = epoch + 1
         self._standing[epoch] -= 1
         self._standing[epoch + 1] += 1
-        # Those that left are one epoch further at least, so the next non-empty count is the very next.
+        # Intervals that left this epoch are in the next one or later, so the next non-empty count is that of the next epoch.
         if self._standing[epoch] or epoch != self.min_epoch:
             return False
         del self._standing[epoch]
@@ -164,14 +165,14 @@ class Ledger:
         return True
 
     def barrier(self, epoch: int, *, hold: bool = False) -> None:
-        """Lets nobody start this epoch before all have finished the ones before it.
+        """Block this epoch until all intervals have finished the previous ones.
 
         Args:
-            epoch: not started by anyone yet.
-            hold: even then nobody starts it, until `release`.
+            epoch: An epoch that no interval has started.
+            hold: Whether to block the epoch further until `release`.
 
         Raises:
-            RunError: the epoch, or one after it, was started.
+            RunError: An interval has started the epoch or a later one.
         """
         if epoch <= self.newest_started:
             raise RunError(
@@ -184,27 +185,27 @@ class Ledger:
         self._lift()
 
     def limit(self, epoch: int) -> None:
-        """Lets nobody start an epoch after this one until a later limit is set. Nobody waits there for others.
+        """Block all epochs after this one until a later limit is set. Unlike a barrier, a limit synchronizes no intervals.
 
         Args:
-            epoch: not before an earlier limit.
+            epoch: Last epoch that may start; at least the current limit.
 
         Raises:
-            RunError: there is a later limit, which somebody may have come to.
+            RunError: The current limit is later, and intervals may have reached it.
         """
         if self._limit is not None and epoch < self._limit:
             raise RunError(f"the limit cannot go back from epoch {self._limit} to epoch {epoch}")
         self._limit = epoch
 
     def holds(self, epoch: int) -> bool:
-        """Whether nobody starts this epoch until `release`."""
+        """Return whether this epoch is blocked until `release`."""
         return epoch in self._held
 
     def release(self, epoch: int) -> None:
-        """Ends the hold on an epoch: its barrier is then lifted as any other is.
+        """End the hold on an epoch; its barrier then ends as usual.
 
         Raises:
-            RunError: it is not held.
+            RunError: The epoch is not held.
         """
         if epoch not in self._held:
             raise RunError(f"epoch {epoch} is not held: there are holds on {sorted(self._held) or 'none'}")
@@ -212,10 +213,10 @@ class Ledger:
         self._lift()
 
     def drain(self) -> int:
-        """Holds all intervals at the first epoch that nobody has started.
+        """Hold the first epoch that no interval has started.
 
         Returns:
-            That epoch, for `release`.
+            The held epoch, for `release`.
         """
         epoch = self.newest_started + 1
         self.barrier(epoch, hold=True)
@@ -223,14 +224,14 @@ class Ledger:
 
     @property
     def standing(self) -> int | None:
-        """The epoch that all intervals will start next, where none has one in progress; None elsewhere."""
+        """Next epoch of all intervals, if no epoch is in progress; None otherwise."""
         return self.min_epoch if self.min_epoch > self.newest_started else None
 
     def synchronise(self) -> int:
-        """Makes all epochs that nobody has started synchronous. Nobody starts the first before all have finished the others.
+        """Make all epochs synchronous that no interval has started. The first of them waits for all earlier epochs.
 
         Returns:
-            The first of them; that of the first call where there were several.
+            The first synchronous epoch. Repeated calls return the result of the first call.
         """
         if self._synchronous_from is None:
             self._synchronous_from = self.newest_started + 1
@@ -238,12 +239,12 @@ class Ledger:
 
     @property
     def switched(self) -> bool:
-        """Whether all epochs that nobody has started are synchronous."""
+        """Whether all remaining epochs are synchronous."""
         return self._synchronous_from is not None
 
     @property
     def allowance(self) -> Allowance:
-        """What hosts are told now."""
+        """Current allowance of the hosts."""
         return Allowance(
             self.horizon,
             self._first if self._first_synchronous else self._first - 1,
@@ -253,6 +254,6 @@ class Ledger:
         )
 
     def _lift(self) -> None:
-        """Forgets barriers that all have reached."""
+        """Remove barriers that all intervals have reached, unless held."""
         while self._barriers and self._barriers[0] <= self.min_epoch and self._barriers[0] not in self._held:
             heapq.heappop(self._barriers)

@@ -1,4 +1,4 @@
-"""Which epoch the rows of a buffer are of, block by block, and who waits for newer ones."""
+"""Epoch stamps of the blocks of a buffer, and waits for newer rows."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import NamedTuple, final
 import numpy as np
 
 NEVER = -2
-"""The stamp of rows that were never written; -1 is that of what is computed once, before epoch 0."""
+"""Stamp of rows that were never written. Rows from before training have stamp -1."""
 
-_FOREVER = np.iinfo(np.int64).max  # how new rows are where there are none
+_FOREVER = np.iinfo(np.int64).max  # stamp of a buffer without blocks
 
 
 class Quorum(NamedTuple):
-    """How much of what is read has to be new.
+    """Amount of the read rows that must be new.
 
     Attributes:
-        blocks: int64 `[M]`, the blocks that count.
-        weights: int64 `[M]`, how much each of them counts.
-        needed: how much the new ones have to count together, ≤ the sum of `weights`.
+        blocks: int64 `[M]`, the counted blocks.
+        weights: int64 `[M]`, weight of each of these blocks.
+        needed: Minimum total weight of the new blocks, ≤ the sum of `weights`.
     """
 
     blocks: np.ndarray
@@ -28,11 +28,11 @@ class Quorum(NamedTuple):
     needed: int
 
     def missing(self, epochs: np.ndarray, epoch: int) -> int:
-        """How many more blocks have to become new at least, the weightiest first; 0: enough are.
+        """Return the minimum number of further blocks that must become new (heaviest first); 0 if the quorum is met.
 
         Args:
-            epochs: int64 `[count]`, of all blocks.
-            epoch: of which, or later, new ones are.
+            epochs: int64 `[count]`, epochs of all blocks.
+            epoch: First epoch of new blocks.
         """
         old = epochs[self.blocks] < epoch
         lacking = self.needed - int(self.weights[~old].sum())
@@ -43,7 +43,7 @@ class Quorum(NamedTuple):
 
 
 class _Wait(NamedTuple):
-    """Who waits: the number says in which order they came."""
+    """A waiting reader, numbered in order of arrival."""
 
     number: int
     epoch: int
@@ -54,29 +54,29 @@ class _Wait(NamedTuple):
 class Stamps:
     """Epochs of blocks of rows.
 
-    A quorum is looked at again only once so many blocks were written that it may be met: with thousands of blocks, and
-    hundreds who wait, looking each time is most of what a simulation takes.
+    A quorum is checked again only after enough writes that it may be met. With thousands of blocks and hundreds of readers,
+    a check after every write would dominate the time of a simulation.
 
     Args:
-        count: number of blocks.
+        count: Number of blocks.
 
     Attributes:
-        epochs: int64 `[count]`.
+        epochs: Epoch of each block, int64 `[count]`.
     """
 
     def __init__(self, count: int) -> None:
         self.epochs = np.full(count, NEVER, np.int64)
-        self._oldest = NEVER  # as of the last `changed`, as the next
-        self._at_oldest = 0  # how many blocks are of it; 0: not counted
-        self._written = 0  # blocks, ever
+        self._oldest = NEVER  # oldest epoch at the last `changed`
+        self._at_oldest = 0  # number of blocks of this epoch; 0 if not counted
+        self._written = 0  # total number of written blocks
         self._came = 0
         self._waiting: dict[asyncio.Future[None], _Wait] = {}
-        # Of quorums: how many blocks have to be written until one is looked at, and whose it is. Some may wait no more.
+        # Quorums: total of written blocks at which to check one, and its reader, which may have stopped waiting.
         self._looks: list[tuple[int, int, asyncio.Future[None]]] = []
         self.changed(0)
 
     async def wait(self, epoch: int, quorum: Quorum | None = None) -> None:
-        """Until every block, or a quorum of them, is of this epoch or a later one."""
+        """Wait until every block, or a quorum of blocks, is from this epoch or a later one."""
         if self._oldest >= epoch:
             return
         more = 0 if quorum is None else quorum.missing(self.epochs, epoch)
@@ -93,7 +93,7 @@ class Stamps:
             self._waiting.pop(future, None)
 
     def advance(self, block: int, epoch: int) -> None:
-        """Writes the epoch of one block, which has become later, and wakes who waited for it."""
+        """Increase the epoch of one block, and wake its waiting readers."""
         was = self.epochs[block]
         self.epochs[block] = epoch
         self._written += 1
@@ -108,10 +108,10 @@ class Stamps:
             self._wake(before)
 
     def changed(self, blocks: int = 1) -> None:
-        """Wakes who waited for what is there now; to be called on the event loop after epochs were written.
+        """Wake readers whose condition is met; call on the event loop after writing epochs.
 
         Args:
-            blocks: of how many, at most.
+            blocks: Maximum number of blocks written.
         """
         self._written += blocks
         before = self._oldest
@@ -123,7 +123,7 @@ class Stamps:
 
     def _wake(self, before: int) -> None:
         ready = self._met_quorums() if self._looks and self._looks[0][0] <= self._written else []
-        if self._oldest > before:  # with many blocks, hardly ever
+        if self._oldest > before:  # rare with many blocks
             ready += [
                 (one.number, future)
                 for future, one in self._waiting.items()

@@ -1,4 +1,4 @@
-"""What runs a pipeline's tensor tasks: the backend that the configuration names, and a controller for each graph server."""
+"""Execution of a pipeline's tensor tasks: the configured backend, and a controller per graph server."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def make_backend(
     clock: Clock,
     times: TimeModel | None,
 ) -> Backend:
-    """The backend of a run; `Backend.close` ends what it has started.
+    """Create the backend of a run; `Backend.close` stops its workers.
 
     Args:
-        config: of the pipeline.
-        resources: how many slots and workers there are.
-        prepared: has the artefacts of stages.
-        functions: of the stages that run in this process.
-        clock: of the run.
-        times: how long tasks take in virtual time; None on the real clock.
+        config: Settings of the pipeline.
+        resources: Numbers of slots and workers.
+        prepared: The prepared model, with the artefacts of stages.
+        functions: Compiled functions of the stages that run in this process, by task index.
+        clock: Clock of the run.
+        times: Durations of tasks in virtual time; None on the real clock.
 
     Raises:
-        ConfigError: the backend cannot be used on this machine.
+        ConfigError: The backend cannot be used on this machine.
     """
     if config.tensor.backend == "inline":
         return InlineBackend(
@@ -53,8 +53,8 @@ def make_backend(
 
 
 def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepared, clock: Clock) -> Backend:
-    """A backend outside this process."""
-    # Late: runs without workers need no sockets.
+    """Create a backend outside this process."""
+    # Imported late, because runs without workers use no sockets.
     from dorylax.pipeline.invokers import check_descriptors, make_data_server, make_invoker
     from dorylax.serverless.backends.remote import RemoteBackend
     from dorylax.serverless.data.keys import RunKeys
@@ -92,7 +92,7 @@ def _make_remote(config: PipelineConfig, resources: Resources, prepared: Prepare
 
 
 def _publish(tensor: TensorConfig, artefacts: Mapping[str, bytes]) -> Callable[[str], str] | None:
-    """Puts artefacts where the configuration wants them; None: nowhere but at the graph servers."""
+    """Publish artefacts at the configured location and return their locator; None if only graph servers serve them."""
     if tensor.artefacts is None:
         return None
     from dorylax.serverless.backends.aws.make import publish_artefacts
@@ -103,7 +103,7 @@ def _publish(tensor: TensorConfig, artefacts: Mapping[str, bytes]) -> Callable[[
 def make_controller(
     config: PipelineConfig, slots: int, backend: Backend, clock: Clock, on_call: Callable[[Call], None]
 ) -> Controller:
-    """What has the tensor tasks of one graph server run, at first so many at a time."""
+    """Create the controller of one graph server's tensor tasks, with `slots` concurrent tasks at first."""
     tensor = config.tensor
     busy_machine = tensor.backend == "inline" and clock.kind == "real"
     relaunches = 0 if busy_machine else tensor.relaunches
@@ -114,14 +114,14 @@ def make_controller(
         hedging=Hedging(quantile=tensor.hedge_quantile) if relaunches else None,
         relaunches=relaunches,
         attempts=tensor.attempts,
-        # Elsewhere a sandbox that takes too long is ended by whoever called it.
+        # In other backends, the invoker stops a sandbox at its deadline.
         deadline=tensor.deadline if tensor.backend == "inline" else None,
         on_call=on_call,
     )
 
 
 def make_autotuner(config: PipelineConfig, resources: Resources) -> Autotuner | None:
-    """What changes the number of calls at a time as graph tasks queue up; None where it stays."""
+    """Create the controller that adapts the number of concurrent calls to the queue of graph tasks; None if disabled."""
     if not config.tensor.autotune:
         return None
     return Autotuner(start=min(config.intervals, 100, resources.slots), least=1, most=resources.slots)

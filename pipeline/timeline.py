@@ -1,4 +1,4 @@
-"""What ran when: every task of a run, and the lanes in which Perfetto and chrome://tracing show them."""
+"""Timeline of a run: spans of all tasks, and their lanes in Perfetto and chrome://tracing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ class Span(NamedTuple):
     """One task.
 
     Attributes:
-        name: GA, AV, SC, AE, ∇…, what else is done, or what was lost.
-        resource: who was busy.
-        server: the graph server, or the parameter server.
-        interval: its number in the whole graph.
-        epoch: of the interval; -1 before training, and where updates of several epochs may meet.
-        start, end: the clock's seconds.
-        task: the number of the task in the program; None for what is no task of it.
-        version: of the weights that it made; None for what makes none.
-        gate: "open" or "closed" from that version on; None for other tasks, and without a stability gate.
+        name: Label of the task (GA, AV, SC, AE, ∇…), name of other work, or name of the lost server.
+        resource: Busy resource.
+        server: Index of the graph server or parameter server.
+        interval: Number of the interval in the whole graph.
+        epoch: Epoch of the interval; -1 before training, and for updates with gradients of several epochs.
+        start: Clock seconds at the start.
+        end: Clock seconds at the end.
+        task: Index of the task in the program; None for other work.
+        version: Version of the weights that the task creates; None for other tasks.
+        gate: State of the stability gate from that version on, "open" or "closed"; None for other tasks and without a gate.
     """
 
     name: str
@@ -40,25 +41,25 @@ class Span(NamedTuple):
     gate: str | None = None
 
     def later(self, seconds: float) -> Span:
-        """The same, so many seconds later."""
+        """Return the span shifted by some seconds."""
         return self._replace(start=seconds + self.start, end=seconds + self.end)
 
 
 @final
 class Lanes:
-    """Spans as Chrome trace events, as they come: a process per server, a thread per lane of each resource.
+    """Converts a stream of spans to Chrome trace events, with a process per server and a thread per lane of each resource.
 
-    Tasks that overlap on one resource lie in different lanes, as few as are needed where they come in the order in which
-    they ended: each takes the lane that has been free for the shortest time. Times are rounded to nanoseconds, starts and
-    ends alike, so what did not overlap does not do so afterwards.
+    Overlapping tasks on one resource get different lanes. Each task gets the lane that has been free for the shortest time,
+    so the number of lanes is minimal if the tasks arrive in order of their ends. Starts and ends are rounded alike, to
+    nanoseconds, so rounding introduces no overlaps.
 
     Args:
-        names: events that name the lanes that there are already, all of them free.
+        names: Events that name the existing lanes, all free.
     """
 
     def __init__(self, names: Iterable[Mapping[str, Any]] = ()) -> None:
-        # Of each (process, resource) the lanes as (end in nanoseconds, -number), sorted: of those that ended together,
-        # the first is taken first.
+        # Sorted lanes of each (process, resource) as (end in nanoseconds, -number); among lanes with equal ends, the lowest
+        # number is used first.
         self._lanes: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._processes: set[int] = set()
         for event in names:
@@ -69,11 +70,11 @@ class Lanes:
         self.free()
 
     def free(self) -> None:
-        """Forgets what lay in the lanes: every task to come begins after all that came."""
+        """Mark all lanes as free, if every later task starts after all tasks so far."""
         self._lanes = {key: sorted((0, lane) for _, lane in lanes) for key, lanes in self._lanes.items()}
 
     def events(self, span: Span) -> list[dict[str, Any]]:
-        """The event of a span; before it, events that name its lane, where it is the first in it."""
+        """Return the event of a span, preceded by the naming events of a new lane."""
         start, end = nanoseconds(span.start), nanoseconds(span.end)
         resource = _ORDER[span.resource]
         process = span.server + (_PARAMETERS if span.resource == "parameters" else 0)
@@ -117,7 +118,7 @@ class Lanes:
 
 
 def nanoseconds(seconds: float) -> int:
-    """Rounded."""
+    """Return a time in seconds as rounded nanoseconds."""
     return round(seconds * 1e9)
 
 

@@ -1,9 +1,9 @@
-"""Timing only: the same engine on values without numbers, for what a run would take and cost.
+"""Timing runs: the same engine on abstract arrays, to predict the time and cost of a run.
 
-Plan, servers, controllers, autotuners, staleness and parameter servers are those of any run on the virtual clock; no task
-computes anything, so none of them needs a graph's rows or edges, but only how many there are. Times, bills and spans are
-those of the run with numbers, to the last bit, except for the stability gate (`pipeline.stability_gate`): it is always open,
-because the curvature is unknown. Losses are unknown, weights do not change.
+Plan, servers, controllers, autotuners, staleness and parameter servers equal those of any run on the virtual clock. Tasks
+compute no values, so the graph is described only by its numbers of rows and edges. Times, bills and spans equal those of the
+real run to the last bit, except for the stability gate (`pipeline.stability_gate`): it is always open, because the curvature
+is unknown. Losses are unknown, and weights do not change.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ def timed_pipeline(
     loss: RowFunction = cross_entropy,
     seed: int = 0,
 ) -> Pipeline:
-    """A pipeline that takes time and computes nothing.
+    """Return a pipeline that simulates the time of a run without computing values.
 
     Args:
-        parts: the model.
-        data: the data set, or its shapes.
-        shards: what each server holds.
-        config: how to run; on the virtual clock.
-        cluster: what it runs on; None: what `config` names.
-        loss: `(output, labels) -> [V]`.
-        seed: of virtual latencies.
+        parts: The model.
+        data: The data set, or its shapes.
+        shards: Shard of each server.
+        config: Settings of the pipeline, with the virtual clock.
+        cluster: Simulated cluster; None for the cluster named in `config`.
+        loss: Loss per vertex, `(output, labels) -> [V]`.
+        seed: Seed of virtual latencies.
 
     Raises:
-        ConfigError: it runs on the real clock, or not on as many servers as there are shards.
-        SplitError: the model cannot be split.
+        ConfigError: The clock is real, or the number of servers differs from the number of shards.
+        SplitError: The model cannot be split.
     """
     if config.clock != "virtual":
         raise ConfigError.of("pipeline.clock", f"must be virtual where nothing is computed, got {config.clock}")

@@ -1,4 +1,4 @@
-"""The trace of a run, written while it trains: of each epoch once it is finished, and nothing is kept longer."""
+"""Writer of a run's trace: it writes each epoch when the epoch is finished, and keeps no spans in memory after that."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from dorylax.store.trace import Kept, TraceFile
 
 @final
 class TraceWriter:
-    """Takes spans as they come, and writes those of an epoch once every interval has finished it.
+    """Collects spans and writes those of an epoch once every interval has finished it.
 
-    Whatever the disk does, training goes on: after the first error there is one `RunWarning`, the file stays as it was
-    before, and nothing more is traced.
+    A disk error never stops training. The first error issues one `RunWarning`, leaves the file as it was before, and
+    ends tracing.
 
     Args:
-        path: of the file.
-        sampling: which epochs are traced; None: all.
-        epochs: that are finished: the file is cut back to them.
-        continues: whether the clock goes on where it stood then; else times continue after those in the file.
+        path: Path of the trace file.
+        sampling: Selects the traced epochs; None for all epochs.
+        epochs: Number of finished epochs, to which the file is truncated.
+        continues: Whether the clock continues from its value after these epochs. If not, times are shifted past the last
+            time in the file.
     """
 
     def __init__(self, path: Path, sampling: Sampling | None, *, epochs: int, continues: bool) -> None:
@@ -38,8 +39,8 @@ class TraceWriter:
         except OSError as error:
             _warn(path, error)
         self._arrived: list[Span] = []
-        self._names: list[str] = []  # lines that name lanes, to be written
-        self._lines: dict[int, list[str]] = {}  # lines of epochs that are not finished
+        self._names: list[str] = []  # unwritten lines that name lanes
+        self._lines: dict[int, list[str]] = {}  # lines of unfinished epochs
         self._lanes = Lanes(kept.names)
         self._end = round(1000 * kept.marks[-1]["ts"]) if kept.marks else 0  # nanoseconds
         self._later = 0.0 if continues else self._end / 1e9
@@ -49,9 +50,9 @@ class TraceWriter:
 
     @classmethod
     def begin(cls, path: Path, kind: TraceKind, *, epochs: int, continues: bool) -> TraceWriter | None:
-        """The writer of a run that begins, or goes on; None where nothing is to be traced.
+        """Return the writer of a new or resumed run, or None if tracing is off.
 
-        A trace that is there loses in any case what was written after these epochs, since they are done again.
+        Either way, an existing trace is truncated to the finished epochs, because later epochs run again.
         """
         if kind != "off":
             return cls(path, Sampling() if kind == "sample" else None, epochs=epochs, continues=continues)
@@ -62,12 +63,12 @@ class TraceWriter:
         return None
 
     def add(self, span: Span) -> None:
-        """Takes what was done; for what belongs to no epoch, the one decides that is not finished yet."""
+        """Add a span. A span without an epoch is traced if the current epoch is."""
         if self._file is not None and self._wants(self._epochs if span.epoch < 0 else span.epoch):
             self._arrived.append(span)
 
     def flush(self, epochs: int) -> None:
-        """Writes what is known of the epochs before this one."""
+        """Write the spans of all epochs before this one."""
         self._epochs = epochs
         self._take_arrived()
         lines, self._names = self._names, []
@@ -76,13 +77,13 @@ class TraceWriter:
         if self._file is not None and lines:
             self._write(self._file, lines, epochs)
         for epoch in [epoch for epoch in self._lines if not self._wants(epoch)]:
-            del self._lines[epoch]  # the sample has ended, or paused, when some had run ahead
+            del self._lines[epoch]  # sampling ended or paused while some intervals had run ahead
 
     def checkpoint(self, *, settled: bool) -> None:
-        """Puts on disk what a run needs that goes on from here.
+        """Sync the trace to disk for a run that resumes from here.
 
         Args:
-            settled: every task to come will begin after all that came.
+            settled: Whether every later task starts after all tasks so far.
         """
         self.flush(self._epochs)
         if settled:
@@ -94,7 +95,7 @@ class TraceWriter:
             self._stop(error)
 
     def close(self) -> None:
-        """Puts the file on disk. A second call does nothing."""
+        """Sync and close the file. A second call does nothing."""
         file, self._file = self._file, None
         try:
             if file is not None:
@@ -116,7 +117,7 @@ class TraceWriter:
             self._sampling.wrote(epochs, size)
 
     def _take_arrived(self) -> None:
-        """Gives spans their lanes, in the order in which they ended, and writes their lines."""
+        """Assign lanes to the collected spans in order of their ends, and format their lines."""
         arrived = [span.later(self._later) for span in self._arrived] if self._later else self._arrived
         for span in sorted(arrived, key=lambda one: one.end):
             self._end = max(self._end, nanoseconds(span.end))

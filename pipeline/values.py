@@ -1,4 +1,4 @@
-"""What the values of a run are: numbers, or, where only times are of interest, shapes."""
+"""Values of a run: real arrays, or abstract arrays for timing runs."""
 
 from __future__ import annotations
 
@@ -18,40 +18,44 @@ from dorylax.program.model.base import Tree
 
 @runtime_checkable
 class Values(Protocol):
-    """Gives servers what they compute with.
+    """Source of the functions and data of servers.
 
     Attributes:
-        hollow: as of `HostContext`.
+        hollow: Whether values are abstract arrays, see `HostContext`.
     """
 
     @property
     def hollow(self) -> bool:
-        """See the class."""
+        """Whether values are abstract arrays."""
         ...
 
     def functions(self, sizes: StageSizes, *, of_workers: bool) -> Mapping[int, StageFunction]:
-        """Of stages and of the driver's tasks, as of `PreparedPlan.functions`."""
+        """Return the functions of stages and driver tasks, see `PreparedPlan.functions`."""
         ...
 
     def of_intervals(self, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
-        """The data of each interval of a server, as of `interval_data`."""
+        """Return the data of each interval of a server, see `interval_data`."""
         ...
 
     def driver(self, free: Mapping[Var, Any]) -> DrivesEpochs:
-        """What has no rows, with the values of it that stay the same."""
+        """Return the driver.
+
+        Args:
+            free: Constant values without rows.
+        """
         ...
 
 
 @final
 class Numbers:
-    """See `Values`.
+    """Real values, see `Values`.
 
     Args:
-        prepared: the plan and its compiled functions.
-        rows: what lies beside the shard of each server (`own_rows`).
-        num_training: how many vertices are trained on.
-        streams: the model's random streams, as before any epoch.
-        seed: of the run.
+        prepared: The plan and its compiled functions.
+        rows: Rows of the data for the shard of each server (`own_rows`).
+        num_training: Number of training vertices.
+        streams: Random streams of the model before the first epoch.
+        seed: Seed of the run.
     """
 
     hollow = False
@@ -84,10 +88,10 @@ class Numbers:
 
 @final
 class Shapes:
-    """See `Values`: nothing is computed, nothing takes memory.
+    """Abstract values, which use no memory and no computation, see `Values`.
 
     Args:
-        prepared: the plan.
+        prepared: The plan.
     """
 
     hollow = True

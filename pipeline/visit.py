@@ -1,4 +1,4 @@
-"""A visit: one interval in one epoch, and the values that belong to it alone."""
+"""A visit: one interval in one epoch, with its private values."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Visit:
     """One interval in one epoch.
 
     Attributes:
-        interval: its number on its server.
-        number: its number in the whole graph.
-        epoch: of the interval; -1 for what is computed once.
-        version: of the weights that it has pulled; -1 before training.
-        ahead: by how many versions the weights are predicted beyond it.
-        exact: whether it must read rows of its own epoch (`Pulled.exact`).
-        weights: their leaves.
-        free: values without rows: parameters of one version, keys, constants.
-        constants: the interval's rows that stay the same from epoch to epoch.
-        values: what its steps have written so far and later steps read.
-        copies: rows of neighbours as its forward pass has read them, by number of the publication.
-        pending: messages on their way.
+        interval: Number of the interval on its server.
+        number: Number of the interval in the whole graph.
+        epoch: Epoch of the visit; -1 before training.
+        version: Version of the pulled weights; -1 before training.
+        ahead: Number of versions by which the weights are predicted beyond `version`.
+        exact: Whether the visit must read rows of the current epoch (`Pulled.exact`).
+        weights: Leaves of the weights.
+        free: Values without rows: parameters of one version, keys, constants.
+        constants: Rows of the interval that are the same in every epoch.
+        values: Results of the steps so far that later steps read.
+        copies: Rows of neighbors as read by the forward pass, by number of the publication.
+        pending: Messages in flight.
     """
 
     interval: int
@@ -44,12 +44,12 @@ class Visit:
     exact: bool = False
 
     def place(self, server: int, what: str) -> str:
-        """Where something is done for it, for errors and logs."""
+        """Return a description of the visit and of the activity `what`, for errors and logs."""
         when = f"epoch {self.epoch}" if self.epoch >= 0 else "before training"
         return f"graph server {server}, interval {self.number}, {when}, {what}"
 
     def value(self, var: Var) -> Any:
-        """A value that a step reads."""
+        """Return a value that a step reads."""
         for place in (self.values, self.constants):
             if var in place:
                 return place[var]
