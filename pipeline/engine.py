@@ -199,9 +199,8 @@ class Pipeline:
                 if saved.record["synchronous"]:
                     progress.synchronise(parameters.synchronise)
                 seconds_before = _restore(saved, clock, hosts)
-                recorder.go_on(
-                    saved.record, epoch, trace, seconds_before
-                )  # the counters include the steps before training
+                # The restored counters include the steps before training.
+                recorder.go_on(saved.record, epoch, trace, seconds_before)
             for host in hosts:
                 host.begin(driver, epoch)
             return InlineRun(
