@@ -15,11 +15,8 @@ class Gate:
     """Admits a host's intervals to their epochs. Simultaneous waiters are admitted in order of their numbers.
 
     Args:
-        allowance: Initial allowance.
+        allowance: Allowance of the host, which `allow` replaces.
         report: Called with each start before the interval continues.
-
-    Attributes:
-        allowance: Latest allowance of the host.
     """
 
     def __init__(self, allowance: Allowance, report: Callable[[Started], None]) -> None:

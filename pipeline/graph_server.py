@@ -75,7 +75,7 @@ class Job(NamedTuple):
 
 @final
 class GraphServer:
-    """One graph server.
+    """One graph server. Its arguments are attributes too.
 
     Args:
         context: State shared by all servers of a host.
@@ -89,15 +89,6 @@ class GraphServer:
         placement: Decides which stages run on functions; None to run all stages here.
 
     Attributes:
-        context: State shared by all servers of a host.
-        shard: The server's part of the graph.
-        workers: Threads for graph tasks.
-        functions: Compiled functions of the stages and driver tasks that run here, by task index.
-        controller: Submits tensor tasks to workers.
-        autotuner: Adapts the number of concurrent tensor tasks; None for a fixed number.
-        gate: Blocks intervals before their epochs.
-        recorder: Records tasks, messages and reads.
-        placement: Decides which stages run on functions.
         first_interval: Number of the server's first interval in the whole graph.
         address: Address of the server for its peers.
         counts: Counters per epoch.

@@ -33,9 +33,6 @@ class Intervals:
     Args:
         server: The graph server.
         constants: Data of each interval by variable; `prepare` adds the results of the steps before training.
-
-    Attributes:
-        server: The graph server.
     """
 
     def __init__(self, server: GraphServer, constants: Sequence[dict[Var, Any]]) -> None:

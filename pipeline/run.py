@@ -74,7 +74,6 @@ class PipelineRun(ABC):
         saved: State of a resumed run; None for a new run.
 
     Attributes:
-        prices: Cluster whose prices apply; None for a free run.
         epochs_ahead: Number of epochs that some interval started with the stability gate open; None without a gate.
     """
 

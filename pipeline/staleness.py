@@ -68,8 +68,6 @@ class Ledger:
         synchronous_from: Epoch, at least `first`, from which all epochs are synchronous; None if not decided.
 
     Attributes:
-        num_intervals: Number of intervals K.
-        staleness: Staleness bound S.
         min_epoch: First epoch that not all intervals have finished.
         newest_started: Newest epoch that any interval has started; initially `first - 1`.
 

@@ -50,8 +50,6 @@ class ParameterEndpoint:
 
     Attributes:
         address: The address of this server.
-        server: The state of this server.
-        sequencer: The sequencer of server 0; None on the others.
     """
 
     def __init__(

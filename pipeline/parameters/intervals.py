@@ -147,11 +147,8 @@ class Due:
     """The epoch of each interval's first gradient that the newest version lacks.
 
     Args:
-        closed: The earliest epoch at which an interval is due.
+        closed: The first epoch that no step has closed. No interval is due earlier.
         ahead: Interval → epoch, for intervals that are due later.
-
-    Attributes:
-        closed: The first epoch that no step has closed.
     """
 
     def __init__(self, closed: int, ahead: Mapping[int, int] | None = None) -> None:

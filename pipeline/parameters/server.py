@@ -14,15 +14,11 @@ class ParameterServer:
     """One parameter server: the newest version, and the stashes and partial gradients of its intervals.
 
     Args:
-        state: The version to start from.
+        state: The newest version, at first the one to start from.
         stages: The stages that push in every interval and epoch.
         first: The first epoch.
         most_ahead: The number of intervals that may pull weights that lack the step of the previous epoch; None for all.
-        due: The `Sequencer` argument of that name.
-
-    Attributes:
-        state: The newest version.
-        due: The gradients that `state` lacks.
+        due: The `Sequencer` argument of that name; the attribute tells the gradients that `state` lacks.
     """
 
     def __init__(
