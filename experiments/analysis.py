@@ -168,8 +168,8 @@ class Variant:
         runs: The runs.
         planned: Number of runs in the sweep.
         is_baseline: Whether the others of its group are compared with it.
-        finding: None if nothing is compared, or no seed is done on both sides.
-        published: Published numbers by name.
+        finding: Finding on the variant, or None without a comparison or a seed that is done on both sides.
+        published: Published numbers, keyed by measure.
     """
 
     setting: Mapping[str, Any]
@@ -195,7 +195,7 @@ class Group:
         name: The values that they have in common; empty if there are none.
         common: These values by key.
         variants: In the order of the sweep.
-        target: Validation accuracy that is compared at; None if nothing is compared.
+        target: Target validation accuracy, or None without a comparison.
         source: Source of the published numbers, if any.
         metric: The metric of the runs.
         simulated: Whether the runs are simulated instead of trained.

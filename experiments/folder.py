@@ -1,6 +1,6 @@
-"""The folder of a sweep. `sweep.json` describes the sweep, so tables and reports need only the folder.
+"""Output folder of a sweep. `sweep.json` describes the sweep, so tables and reports need only the folder.
 
-DIR/sweep.json         the sweep: name, text of its file, selected conditions, options of the user's own code
+DIR/sweep.json         the sweep: name, text of its file, selected conditions, options of user code
 DIR/runs/KEY/          one directory per run; DIR/seed-0/, … in a sweep of one setting
 DIR/errors/KEY.txt     tracebacks of failed runs
 DIR/results.csv        one row per run (`table`)
@@ -31,20 +31,20 @@ from dorylax.store.run_directory import SCHEMA
 from dorylax.user_code.trust import FolderCode
 
 RESULTS = "results.json"
-"""The file of the results of `dorylax train`."""
+"""File with the results of `dorylax train`."""
 
 _FILE = "sweep.json"
 _LOCKED = (_FILE, "results.csv", "timings.csv", RESULTS)
-"""Files that only the holder of the lock writes; the same holds for all files in errors/."""
+"""Files that only the holder of the lock writes, in addition to all files in errors/."""
 
 
 def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> None:
     """Write `sweep.json`.
 
     Args:
-        folder: The folder of the sweep.
-        sweep: The whole sweep, because readers of the folder expand the whole file.
-        conditions: Conditions that select its runs.
+        folder: Folder of the sweep.
+        sweep: Complete sweep, because readers of the folder expand the complete file.
+        conditions: Conditions that select the runs.
     """
     content = {"schema": SCHEMA, "name": sweep.name, "text": sweep.text, "only": [list(one) for one in conditions]}
     options = {name: options for run in sweep.runs for name, options in run.config.own_options().items()}
@@ -59,11 +59,11 @@ def write_sweep(folder: Path, sweep: Sweep, conditions: Sequence[Condition]) -> 
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder against other sweeps until the body or this process ends.
 
-    A missing folder is made, and removed again if it stays empty.
+    Creates a missing folder, and removes it at the end if it is still empty.
 
     Raises:
-        ConfigError: Another process runs a sweep there.
-        OSError: The folder cannot be made or written.
+        ConfigError: If another process runs a sweep there.
+        OSError: If the folder cannot be created or written.
     """
 
     def refuse(holder: str) -> None:
@@ -78,15 +78,15 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_folder(folder: Path, sweep: Sweep) -> None:
-    """Refuse a folder in which this sweep must not run; the sweep's file may have changed.
+    """Check that this sweep may run in a folder. The sweep's file may have changed since an earlier run.
 
     Raises:
-        ConfigError: The folder holds another sweep, whose tables would be lost, or figures of the user.
-        OSError: `sweep.json` cannot be read.
+        ConfigError: If the folder contains another sweep, whose tables would be lost, or figures of the user.
+        OSError: If `sweep.json` cannot be read.
     """
     try:
         name = _noted(folder).name
-    except ConfigError:  # missing or damaged: written again
+    except ConfigError:  # rewrite a missing or damaged file
         check_figures(folder)
         return
     if name != sweep.name:
@@ -94,10 +94,10 @@ def check_folder(folder: Path, sweep: Sweep) -> None:
 
 
 def check_figures(folder: Path) -> None:
-    """Refuse a folder whose figures a report would replace although neither a sweep nor a report wrote them.
+    """Check that a report would not overwrite figures from other sources.
 
     Raises:
-        ConfigError: The folder has figures, but neither sweep.json nor report.html.
+        ConfigError: If the folder contains figures, but neither sweep.json nor report.html.
     """
     ours = any((folder / name).is_file() for name in (_FILE, "report.html"))
     if (folder / "figures").exists() and not ours:
@@ -107,11 +107,11 @@ def check_figures(folder: Path) -> None:
 
 
 def read_study(folder: Path) -> Study:
-    """Read the sweep of a folder and the outcomes of its runs, without running any code that it names.
+    """Read the sweep of a folder and the outcomes of its runs, without executing user code.
 
     Raises:
-        ConfigError: The folder has no sweep, or a newer version wrote it.
-        OSError: `sweep.json` cannot be read.
+        ConfigError: If the folder contains no sweep, or one written by a newer version.
+        OSError: If `sweep.json` cannot be read.
     """
     noted, source = _noted(folder), str(folder / _FILE)
     code = FolderCode(source, None, options=noted.own_options)
@@ -122,7 +122,7 @@ def read_study(folder: Path) -> Study:
 
 @final
 class _Noted(NamedTuple):
-    """The content of sweep.json."""
+    """Content of sweep.json."""
 
     name: str
     text: str

@@ -1,7 +1,7 @@
-"""Statistics over seeds: means, medians, and ratios and differences paired by seed with 95 % intervals.
+"""Statistics over seeds: means, medians, and 95 % intervals of ratios and differences paired by seed.
 
-Intervals are bootstrap percentiles of resampled pairs from `FEW` seeds on. With fewer seeds these are far too narrow, so
-intervals follow Student's t. A single seed has no interval.
+With at least `FEW` seeds, intervals are percentiles of a bootstrap over pairs. With fewer seeds the bootstrap is far too
+narrow, so intervals follow Student's t. A single seed gives an estimate without an interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 FEW = 5
-"""Intervals of fewer seeds are rough."""
+"""Minimum number of seeds for a bootstrap. Intervals of fewer seeds are rough."""
 
 _RESAMPLES = 10_000
 _Pairs = Sequence[tuple[npt.ArrayLike, npt.ArrayLike]]
@@ -27,13 +27,13 @@ _Statistic = Callable[[np.ndarray, np.ndarray], Any]
 @final
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """An estimate with its 95 % interval.
+    """Estimate with its 95 % interval.
 
     Attributes:
-        estimate: The estimate.
+        estimate: Point estimate.
         low: Lower end; NaN for a single seed, so that every comparison with it is false.
-        high: Upper end, likewise.
-        seeds: Number of seeds; of several groups, the smallest.
+        high: Upper end; NaN for a single seed.
+        seeds: Number of seeds, or the minimum over several groups.
     """
 
     estimate: float
@@ -43,7 +43,7 @@ class Interval:
 
     @property
     def exists(self) -> bool:
-        """Whether there are ends."""
+        """Whether the interval has ends."""
         return self.seeds > 1
 
     @property
@@ -70,28 +70,28 @@ def median(values: Iterable[float | None]) -> float | None:
 
 
 def mean_of_ratios(pairs: _Pairs, seed: int = 0) -> Interval:
-    """Mean over groups of `mean(values) / mean(baseline)`; each group's seeds are resampled on their own.
+    """Estimate the mean over groups of `mean(values) / mean(baseline)`. Each group is resampled separately.
 
     Args:
-        pairs: `values` `[N]` and `baseline` `[N]` of each group, at least one. Run k of both has the same seed, and they are
+        pairs: `values` `[N]` and `baseline` `[N]` of at least one group. Entry k of both has the same seed, and the pair is
             resampled together.
         seed: Seed of the resampling.
 
     Raises:
-        ValueError: Lists have different lengths, or are empty.
+        ValueError: If two lists differ in length or a list is empty.
     """
     groups = _checked(pairs)
     found = _bootstrapped(groups, lambda a, b: a.mean(axis=-1) / b.mean(axis=-1), seed)
     if not found.few:
         return found
-    # Student's t for the logarithm, which keeps the ends above zero.
+    # Student's t on the logarithm keeps the ends above zero.
     residuals = [(a - float(a.mean() / b.mean()) * b) / b.mean() for a, b in groups]
     factor = math.exp(_half_width(residuals) / found.estimate) if found.estimate else 1.0
     return dataclasses.replace(found, low=found.estimate / factor, high=found.estimate * factor)
 
 
 def mean_of_differences(pairs: _Pairs, seed: int = 0) -> Interval:
-    """Mean over groups of the mean of `values - baseline`; arguments and errors as `mean_of_ratios`."""
+    """Estimate the mean over groups of the mean of `values - baseline`; see `mean_of_ratios` for arguments and errors."""
     groups = _checked(pairs)
     found = _bootstrapped(groups, lambda a, b: (a - b).mean(axis=-1), seed)
     if not found.few:
@@ -101,13 +101,13 @@ def mean_of_differences(pairs: _Pairs, seed: int = 0) -> Interval:
 
 
 def band(curves: np.ndarray) -> np.ndarray:
-    """Bootstrap 95 % interval of the mean at each point; the range for fewer than `FEW` curves.
+    """Compute the bootstrap 95 % interval of the mean at each point, or the range for fewer than `FEW` curves.
 
     Args:
-        curves: `[N, P]`, a row per seed.
+        curves: Curves `[N, P]`, with one row per seed.
 
     Returns:
-        `[2, P]`: lower and upper ends.
+        Lower and upper ends `[2, P]`.
     """
     if len(curves) < FEW:
         return np.stack([curves.min(axis=0), curves.max(axis=0)])
@@ -129,7 +129,7 @@ def _checked(pairs: _Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _bootstrapped(groups: Sequence[tuple[np.ndarray, np.ndarray]], of: _Statistic, seed: int) -> Interval:
-    """The mean of a statistic over groups with the percentiles of its resamples; NaN for few seeds."""
+    """Return the mean of a statistic over groups with bootstrap percentiles, which are NaN for few seeds."""
     found = Interval(float(np.mean([of(a, b) for a, b in groups])), math.nan, math.nan, min(len(a) for a, _ in groups))
     if found.few:
         return found
@@ -142,7 +142,7 @@ def _bootstrapped(groups: Sequence[tuple[np.ndarray, np.ndarray]], of: _Statisti
 
 
 def _half_width(groups: Sequence[np.ndarray]) -> float:
-    """Student's t for the mean of the groups' means; NaN if a group has a single value.
+    """Return the half width of the Student's t interval for the mean of group means; NaN if a group has a single value.
 
     Degrees of freedom follow Welch and Satterthwaite.
     """

@@ -1,6 +1,6 @@
-"""Sweeps: their runs, the comparison between them, and the outcomes of runs.
+"""Data model of sweeps: runs, comparisons, and outcomes.
 
-`sweep_file` reads files, `runner` runs runs.
+`sweep_file` reads sweep files, and `runner` executes runs.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CONFIGS = Path(__file__).resolve().parent / "configs"
 """Folder of the built-in sweeps."""
 
 SEED = "train.seed"
-"""The key that `seeds` sets."""
+"""Key set by `seeds`."""
 
 ASKED = ("time", "epochs", "cost", "accuracy")
-"""Values of `compare.asks`: less of what to the target, or as accurate."""
+"""Values of `compare.asks`: the quantity to reduce on the way to the target, or equal accuracy."""
 
 ASKED_OF_SIMULATED = ("time", "cost", "value")
-"""The same of simulated runs: time of an epoch, cost of a run, or value."""
+"""Values of `compare.asks` for simulated runs: time of an epoch, cost of a run, or value."""
 
 Setting = Mapping[str, Any]
 Condition = tuple[str, str]
-"""A key and its required value, as text."""
+"""Pair of a key and its required value, as text."""
 
 
 @final
@@ -42,10 +42,10 @@ class Run:
     """One run of a sweep.
 
     Attributes:
-        config: Its configuration.
-        setting: The keys that vary, with its values; runs that differ only in the seed share it.
-        simulation: Further settings of a simulated run; None for one that trains.
-        labels: Names that the file gives to values, each with the keys whose values it names.
+        config: Configuration of the run.
+        setting: Values of the varying keys. Runs that differ only in the seed share it.
+        simulation: Further settings of a simulated run, or None for a training run.
+        labels: Labels from the sweep file, each with the keys that it covers.
     """
 
     config: RunConfig
@@ -62,7 +62,7 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def dotted(self) -> dict[str, Any]:
-        """Its configuration and simulation by dotted key."""
+        """Return the configuration and the simulation by dotted key."""
         found = self.config.dotted()
         if self.simulation is None:
             return found
@@ -72,16 +72,16 @@ class Run:
 
     @property
     def virtual(self) -> bool:
-        """Whether its times are simulated."""
+        """Whether the run uses a virtual clock, so that its times are simulated."""
         return self.config.pipeline is not None and self.config.pipeline.clock == "virtual"
 
     @property
     def name(self) -> str:
-        """The setting in a few words: `gcn, async S=0 per_epoch`; the model if only seeds vary."""
+        """Short text of the setting, such as `gcn, async S=0 per_epoch`; the model if only seeds vary."""
         return self.named(self.setting or {"model.name": self.config.model.name})
 
     def named(self, setting: Setting) -> str:
-        """Part of the run's setting in a few words; the run's name if the part is empty."""
+        """Return a short text of a part of the run's setting, or the run's name if the part is empty."""
         if not setting:
             return self.name
         used = [(keys, label) for keys, label in self.labels if not setting.keys().isdisjoint(keys)]
@@ -91,27 +91,27 @@ class Run:
 
     @property
     def label(self) -> str:
-        """Name and seed: `gcn, async S=0 per_epoch, seed 0`."""
+        """Name and seed, such as `gcn, async S=0 per_epoch, seed 0`."""
         return f"{self.name}, seed {self.config.train.seed}"
 
     @property
     def varying(self) -> dict[str, Any]:
-        """The setting with the seed, which distinguish it from others."""
+        """Setting and seed, which together distinguish the run from others."""
         return {**self.setting, SEED: self.config.train.seed}
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class RunOutcome:
-    """The outcome of one run.
+    """Outcome of one run.
 
     Attributes:
-        run: The run.
-        status: "done" (it came to its own end), "failed", or "open" (not run, or stopped by a signal).
-        summary: Content of its summary.json; empty unless done.
-        error: Last line of its traceback, which names the user's own line if that is the cause, or the damage of its
+        run: Planned run.
+        status: Status: "done" (ended normally), "failed", or "open" (not run, or stopped by a signal).
+        summary: Content of summary.json; empty unless done.
+        error: Last line of the traceback, including the line of user code that caused it, or the damage of the run
             directory; None unless failed.
-        environment: Content of its environment.json; empty unless done.
+        environment: Content of environment.json; empty unless done.
     """
 
     run: Run
@@ -124,12 +124,12 @@ class RunOutcome:
 @final
 @dataclasses.dataclass(frozen=True)
 class Axis:
-    """Keys whose values go together: one key of the grid, or a block of zip.
+    """Axis of a sweep: one key of the grid, or the keys of a zip block, which vary together.
 
     Attributes:
-        keys: One or more.
-        points: A value for each key.
-        labels: A name for each point, or empty.
+        keys: One or more keys.
+        points: Points of the axis, each with one value per key.
+        labels: One label per point, or empty.
     """
 
     keys: tuple[str, ...]
@@ -138,7 +138,7 @@ class Axis:
 
     @property
     def labelled(self) -> list[tuple[Setting, str]]:
-        """The setting of each point with its label, which may be empty."""
+        """Setting and label of each point. Labels may be empty."""
         labels = self.labels or ("",) * len(self.points)
         return [(dict(zip(self.keys, one, strict=True)), label) for one, label in zip(self.points, labels, strict=True)]
 
@@ -146,17 +146,17 @@ class Axis:
 @final
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The runs that others are compared with.
+    """Comparison of the variants of a sweep with a baseline.
 
     Attributes:
-        keys: Keys in which compared runs differ; in all others and the seed they are equal.
+        keys: Keys in which compared runs differ. All other keys and the seed are equal.
         baseline: Values of these keys in the baseline.
-        margin: Distance of the target below the baseline's mean best validation accuracy, a fraction.
-        target: Validation accuracy, a fraction; None if it follows from the baseline.
-        over: Further averages are over groups that differ in these keys.
-        name: Name of the baseline of simulated runs; None for its values.
-        asks: The question, one of `ASKED`.
-        stated: Whether the file names it; otherwise the first value of the only axis is the baseline.
+        margin: Difference between the baseline's mean best validation accuracy and the target, as a fraction.
+        target: Target validation accuracy as a fraction, or None to derive it from the baseline.
+        over: Keys for additional averages over groups that differ in them.
+        name: Name of the baseline of simulated runs, or None to show its values.
+        asks: Compared quantity, one of `ASKED`.
+        stated: Whether the file sets the baseline. Otherwise it is the first value of the only axis.
     """
 
     keys: tuple[str, ...]
@@ -169,33 +169,33 @@ class Comparison:
     stated: bool = True
 
     def is_baseline(self, run: Run) -> bool:
-        """Whether the run belongs to the baseline."""
+        """Return whether a run belongs to the baseline."""
         return all(run.setting[key] == value for key, value in self.baseline.items())
 
     def group(self, run: Run) -> tuple[tuple[str, Any], ...]:
-        """The values that compared runs have in common besides the seed."""
+        """Return the values shared by compared runs, except the seed."""
         return tuple((key, value) for key, value in run.setting.items() if key not in self.keys)
 
     def pair(self, run: Run) -> tuple[tuple[tuple[str, Any], ...], int]:
-        """The group and the seed of runs that are compared with each other."""
+        """Return the group and the seed, which are equal for runs compared with each other."""
         return self.group(run), run.config.train.seed
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Published numbers.
+    """Numbers from a publication.
 
     Attributes:
-        source: The publication.
-        points: Values of keys that vary, and numbers by name (`measures.PUBLISHED`, `PUBLISHED_OF_TRAINED`).
+        source: Reference of the publication.
+        points: Settings with their numbers, keyed by measure (`measures.PUBLISHED`, `PUBLISHED_OF_TRAINED`).
     """
 
     source: str
     points: tuple[tuple[Setting, Mapping[str, float]], ...]
 
     def of(self, setting: Setting) -> dict[str, float]:
-        """The numbers of a setting; the last point wins."""
+        """Return the numbers of a setting. The last matching point takes precedence."""
         return {name: number for at, numbers in self.points if within(at, setting) for name, number in numbers.items()}
 
 
@@ -207,15 +207,16 @@ class Sweep:
     Attributes:
         name: Name of the file without folder and suffix.
         description: Further text for readers; may be empty.
-        axes: The keys that vary, in order.
-        runs: The runs, seeds fastest.
-        comparison: None if nothing is compared.
+        axes: Varying keys, in order.
+        runs: Runs, with the seed varying fastest.
+        comparison: Comparison with a baseline, or None.
         text: Text of the file.
-        published: Published numbers of its runs, if any.
-        parts: The sweeps that it consists of, if any, each with its own axes and comparison; `runs` has the runs of all.
-        title: Headline of the report; by default the name.
-        question: The question that the report answers; may be empty.
-        file: Path of the file, if it is known.
+        published: Published numbers of the runs, or None.
+        parts: Component sweeps of a combined sweep, each with its axes and comparison; empty for a plain sweep. `runs`
+            contains the runs of all parts.
+        title: Headline of the report; the name if empty.
+        question: Question of the report; may be empty.
+        file: Path of the file, or None if unknown.
     """
 
     name: str
@@ -237,25 +238,30 @@ class Sweep:
 
     @classmethod
     def of_parts(cls, parts: Sequence[Sweep], **texts: Any) -> Sweep:
-        """A sweep that consists of others; `texts` are its name, description, title and question."""
+        """Combine several sweeps.
+
+        Args:
+            parts: Sweeps to combine.
+            texts: Name, description, title, question and other text fields of the combined sweep.
+        """
         axes = dict.fromkeys(key for part in parts for key in part.axes)
         runs = {run.key: run for part in reversed(parts) for run in part.runs}
         order = dict.fromkeys(run.key for part in parts for run in part.runs)
         return cls(axes=tuple(axes), runs=tuple(runs[key] for key in order), parts=tuple(parts), **texts)
 
     def unverified(self) -> Sweep:
-        """The same runs on data whose checksums are not verified."""
+        """Return a copy whose runs do not verify the checksums of their data."""
         runs = tuple(dataclasses.replace(run, config=run.config.unverified()) for run in self.runs)
         return dataclasses.replace(self, runs=runs, parts=tuple(part.unverified() for part in self.parts))
 
 
 class Study(NamedTuple):
-    """A sweep and its outcomes.
+    """Sweep with its outcomes.
 
     Attributes:
-        sweep: The planned runs.
-        outcomes: One per run, in the same order.
-        folder: The folder of the sweep; None if it has none.
+        sweep: Planned runs.
+        outcomes: One outcome per run, in the same order.
+        folder: Folder of the sweep, or None.
     """
 
     sweep: Sweep
@@ -264,7 +270,7 @@ class Study(NamedTuple):
 
     @property
     def parts(self) -> list[Study]:
-        """The parts of a combined sweep, each with its own runs; a plain sweep is its only part."""
+        """Parts of a combined sweep, each with its runs. A plain sweep is its only part."""
         if not self.sweep.parts:
             return [self]
         outcomes = {one.run.key: one for one in self.outcomes}
@@ -275,14 +281,14 @@ class Study(NamedTuple):
 
 
 def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
-    """The part of a sweep whose runs meet all conditions.
+    """Select the runs of a sweep that meet all conditions.
 
     Args:
-        sweep: The whole sweep.
-        conditions: Keys that vary, or `train.seed`, and their values as in a file; conditions on a key are alternatives.
+        sweep: Complete sweep.
+        conditions: Varying keys, or `train.seed`, with values as in a file. Conditions on the same key are alternatives.
 
     Raises:
-        ConfigError: A key does not vary, a value never occurs, or no run meets all conditions.
+        ConfigError: If a key does not vary, a value never occurs, or no run meets all conditions.
     """
     if not conditions:
         return sweep
@@ -314,7 +320,7 @@ def select(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
 
 
 def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
-    """Select from each part; parts without such a run are dropped."""
+    """Select from each part, and drop parts without matching runs."""
     kept, errors = list[Sweep](), list[ConfigError]()
     for part in sweep.parts:
         try:
@@ -328,7 +334,7 @@ def _select_of_parts(sweep: Sweep, conditions: Sequence[Condition]) -> Sweep:
 
 
 def _means(text: str, value: Any) -> bool:
-    """Whether text on the command line means a value, by the rules of a file: `1e-2` is 0.01."""
+    """Return whether text on the command line denotes a value by the rules of a file, such as `1e-2` for 0.01."""
     try:
         return text == value or same(scalar(text), value)
     except ConfigError:
@@ -336,10 +342,10 @@ def _means(text: str, value: Any) -> bool:
 
 
 def within(some: Setting, setting: Setting) -> bool:
-    """Whether a setting has all values of another."""
+    """Return whether `setting` contains all values of `some`."""
     return all(same(setting[key], value) for key, value in some.items())
 
 
 def same(value: Any, other: Any) -> bool:
-    """Whether two values are equal in a file: 1 equals 1.0, but not true."""
+    """Return whether two values are equal in a file: 1 equals 1.0, but not true."""
     return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)

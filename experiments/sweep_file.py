@@ -1,7 +1,7 @@
 """Reads sweep files and expands them to runs.
 
     title: Bounded staleness                    # optional: the report's headline,
-    question: Does it pay?                      # the question that its first sentence answers,
+    question: Does it pay?                      # the question for its first sentence,
     description: details                        # and further text for readers
     base: {train.epochs: 50}                    # keys that all runs share
     grid: {model.name: [gcn, gat]}              # every combination of these, the last key fastest
@@ -15,7 +15,7 @@
                                                 # `asks: cost` the report's first sentence is about the cost
 
     simulate: true                              # simulates the runs instead of training
-    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # published numbers to show beside ours
+    published: {source: …, points: [{at: {…}, dollars: 0.7}]}   # published numbers to compare with ours
     parts: {one: {grid: …}, other: {zip: …}}    # several sweeps; their base adds to that of the file
 
 Everything is checked before anything runs, and each error names file and line.

@@ -1,7 +1,7 @@
-"""The verdict on each variant of a sweep, and the sentence that answers the sweep's question.
+"""Verdicts on the variants of a sweep, and summary sentences for the sweep's question.
 
-A verdict claims a difference only if the whole interval says so. A variant that misses the target where the baseline
-reaches it, in any group, has failed.
+A verdict claims a difference only if the whole interval supports it. A variant fails if, in any group, it misses a target
+that the baseline reaches.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from dorylax.experiments.sweep import Study, Sweep
 from dorylax.settings.errors import shown
 
 SAME_ACCURACY = 0.005
-"""Variants are as accurate if the whole interval of their difference lies within half a point."""
+"""Equivalence margin of half a point. Variants are as accurate if the interval of the difference lies within it."""
 
 WITHIN = 0.3
-"""A published ratio is reproduced if ours deviates from it by at most this fraction."""
+"""Tolerance for reproducing a published ratio: the maximum relative deviation."""
 
 FAILS = "misses the target"
 OPEN = "undecided"
 MIXED = "depends on the group"
 NONE = "not compared"
-_NAMED = 2  # variants that a sentence names
+_NAMED = 2  # maximum number of variants listed in a sentence
 
 _FOUND = "{where}{name} {claim} {base}: {number}{more}."
 _NOT_FOUND = "{where}no variant {claim} {base}{sure}: {name} comes closest with {number}{more}."
 
 
 def verdict(found: Finding) -> str:
-    """One of the words of the question, or `FAILS`, `MIXED`, `OPEN` or `NONE`."""
+    """Return the question's word for the finding, or `FAILS`, `MIXED`, `OPEN` or `NONE`."""
     question, ratio = found.question, found.answer
     if not found.compared:
         return NONE
@@ -48,7 +48,7 @@ def verdict(found: Finding) -> str:
 
 
 def accuracy_verdict(found: Finding) -> str:
-    """`as accurate`, `more accurate`, `less accurate`, or `accuracy undecided`; empty without an interval."""
+    """Return `as accurate`, `more accurate`, `less accurate` or `accuracy undecided`; empty without an interval."""
     difference = found.accuracy
     if difference is None or not difference.exists or not found.compared:
         return ""
@@ -60,17 +60,17 @@ def accuracy_verdict(found: Finding) -> str:
 
 
 def ratio_text(ratio: Interval | None, sign: str = "") -> str:
-    """`0.84 (0.80 to 0.88)`; a dash for None."""
+    """Format a ratio as `0.84 (0.80 to 0.88)`, and None as a dash."""
     return "–" if ratio is None else sign + _text(ratio, _number)
 
 
 def points_text(difference: Interval | None) -> str:
-    """`+0.2 (-0.1 to +0.5)` in points; a dash for None."""
+    """Format a difference in points as `+0.2 (-0.1 to +0.5)`, and None as a dash."""
     return "–" if difference is None else _text(difference, points)
 
 
 def points(value: float) -> str:
-    """A difference of fractions in points, with its sign: one digit, or two if one would show zero."""
+    """Format a difference of fractions in signed points, with one decimal, or two if one would show zero."""
     text = f"{100 * value:+.1f}"
     return text if float(text) else f"{100 * value:+.2f}"
 
@@ -88,16 +88,16 @@ def _text(interval: Interval, number: Callable[[float], str]) -> str:
 
 
 def target_text(group: Group) -> str:
-    """`88.94 % validation accuracy`."""
+    """Format a group's target as `88.94 % validation accuracy`."""
     return f"{100 * (group.target or 0.0):.2f} % validation {group.metric.title}"
 
 
 Analysed: TypeAlias = "Sequence[tuple[Study, Sequence[Group]]]"
-"""Sweeps without parts, with their groups."""
+"""Pairs of a sweep without parts and its groups."""
 
 
 def answers(analysed: Analysed) -> list[str]:
-    """The sentences that answer sweeps: one, or without published numbers one for each sweep."""
+    """Summarize several sweeps: one sentence on published numbers, or otherwise one sentence per sweep."""
     if len(analysed) == 1:
         ((study, groups),) = analysed
         return [text for text in [answer(study.sweep, groups)] if text]
@@ -108,11 +108,11 @@ def answers(analysed: Analysed) -> list[str]:
 
 
 def answer(sweep: Sweep, groups: Sequence[Group]) -> str:
-    """One sentence that answers the sweep's question; empty if only seeds vary.
+    """Summarize a sweep in one sentence; empty if only seeds vary.
 
     Args:
-        sweep: A sweep without parts.
-        groups: Of its runs, by `analyse`.
+        sweep: Sweep without parts.
+        groups: Groups of its runs, from `analyse`.
     """
     if sweep.comparison is None:
         return how_to_ask(sweep)
@@ -133,7 +133,7 @@ def answer(sweep: Sweep, groups: Sequence[Group]) -> str:
 
 
 def how_to_ask(sweep: Sweep) -> str:
-    """The line that tells how to name a baseline; empty if only seeds vary."""
+    """Explain how to choose a baseline; empty if only seeds vary."""
     if not sweep.axes:
         return ""
     key = sweep.axes[0]
@@ -173,7 +173,7 @@ def _sentence(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
 
 
 def _told(found: Finding, groups: Sequence[Group]) -> str:
-    """`0.84 × the simulated time to 88.94 % validation accuracy (95 % interval 0.80 to 0.88, 3 seeds)`."""
+    """Format as `0.84 × the simulated time to 88.94 % validation accuracy (95 % interval 0.80 to 0.88, 3 seeds)`."""
     interval, noun, group = found.answer, found.question.noun, groups[0]
     assert interval is not None
     if noun == "accuracy":
@@ -197,14 +197,14 @@ def _failures(failed: Sequence[Finding]) -> str:
 
 
 def places(found: Finding) -> str:
-    """Where a variant misses the target: on how many seeds, or in how many groups."""
+    """Count the seeds or groups in which a variant misses the target, as text."""
     if len(found.groups) > 1:
         return f"in {len(found.failed)} of {len(found.groups)} groups"
     return f"on {found.seeds - found.reached} of {found.seeds} seeds"
 
 
 def agreement(groups: Sequence[Group]) -> str:
-    """How well the published ratios of some groups are reproduced, as one sentence; empty without any."""
+    """Summarize in one sentence how well the groups reproduce their published ratios; empty without any."""
     factors = [ours / theirs for _, ours, theirs in published_pairs(groups)]
     if not factors:
         return ""
@@ -217,7 +217,7 @@ def agreement(groups: Sequence[Group]) -> str:
 
 
 def published_pairs(groups: Sequence[Group]) -> list[tuple[str, float, float]]:
-    """Name, our value and the published value of every published ratio to a baseline that is known here."""
+    """Return the name, our value and the published value of each published ratio to a measured baseline."""
     return [
         (f"{group.name}: {variant.name}, {measure}".removeprefix(": "), ratio.estimate, theirs)
         for group in groups

@@ -1,4 +1,4 @@
-"""A tensor task: one stage on the rows of one interval, or on a chunk of its edges."""
+"""Tensor tasks: one call of a stage on the rows of an interval or on a chunk of its edges."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dorylax.errors import DorylaxError
 
 
 class TaskKey(NamedTuple):
-    """Which task it is; equal keys are repetitions of one task, and compute the same.
+    """Identity of a task. Tasks with equal keys compute the same values.
 
     Attributes:
-        epoch: of the interval.
-        interval: its number in the whole graph.
-        stage: the number of the task in the program.
-        chunk: which chunk of the interval's edges; 0 for vertices.
+        epoch: Epoch of the interval.
+        interval: Global index of the interval.
+        stage: Index of the stage in the program.
+        chunk: Index of the chunk of the interval's edges; 0 for vertices.
     """
 
     epoch: int
@@ -25,16 +25,16 @@ class TaskKey(NamedTuple):
 
 
 class OperandSource(NamedTuple):
-    """Where an operand comes from, and how its rows lie.
+    """Source of an operand, and the layout of its rows.
 
     Attributes:
-        source: "rows" of the interval; "weights", a leaf of the parameters of the task's version; "free", anything else
-            without rows.
-        axis: of rows: along which axis they lie.
-        factor: of rows: entries of that axis for each row.
-        zero: of rows: padding must be 0, as cotangents of padding are; otherwise it repeats the last real row, since a
-            derivative could be NaN at rows of zeros.
-        leaf: of weights: the number of the leaf.
+        source: Kind of the operand: "rows" of the interval, "weights" for a leaf of the task's parameters, or "free" for any
+            other value without rows.
+        axis: Axis of the rows ("rows" only).
+        factor: Number of entries per row along that axis ("rows" only).
+        zero: Whether padding is 0, as for cotangents ("rows" only). Otherwise padding repeats the last real row, because a
+            derivative at rows of zeros could be NaN.
+        leaf: Index of the leaf ("weights" only).
     """
 
     source: Literal["rows", "free", "weights"]
@@ -45,12 +45,13 @@ class OperandSource(NamedTuple):
 
 
 class ResultTarget(NamedTuple):
-    """Where a result goes, and how its rows lie.
+    """Destination of a result, and the layout of its rows.
 
     Attributes:
-        target: "rows" to the graph server; "sums" over rows (gradients of weights) to the parameter server; "free", which
-            does not depend on the rows, to the graph server.
-        axis, factor: of rows: as in `OperandSource`.
+        target: Kind of the result. "rows" and "free", which does not depend on the rows, go to the graph server. "sums" over
+            rows (gradients of weights) go to the parameter server.
+        axis: Axis of the rows ("rows" only).
+        factor: Number of entries per row along that axis ("rows" only).
     """
 
     target: Literal["rows", "sums", "free"]
@@ -64,23 +65,23 @@ class TensorTask:
     """One call of a stage.
 
     Attributes:
-        key: which one.
-        server: the graph server that asks for it.
-        version: of the weights among its operands; -1 if there are none.
-        weights: all leaves of the parameters of that version, in the order that `OperandSource.leaf` counts.
-        operands: what the stage reads, in order; of rows `count`, or `size` if they are padded already.
-        sources: of each operand.
-        targets: of each result.
-        count: rows that are real; 0 if a stage of edges is called only for values without rows.
-        size: rows of every call of the stage; operands are padded to it.
-        flops: operations, an estimate.
-        bytes_in: bytes that travel to the worker, parameters included.
-        bytes_out: bytes that travel back, gradients included.
-        ahead: how many versions the weights are predicted beyond `version`; 0 for that version itself.
-        row_bytes_in: of `bytes_in`, those of rows.
-        requests: transfers that a worker asks for.
-        elementwise: of `flops`, those that are not of products of matrices.
-        effort: operations and bytes of the call with its padding, an estimate; None: nobody knows.
+        key: Key of the task.
+        server: Index of the requesting graph server.
+        version: Version of the weights among the operands; -1 without weights.
+        weights: All leaves of the parameters of that version, indexed by `OperandSource.leaf`.
+        operands: Operands of the stage, in order. Row operands have `count` rows, or `size` if already padded.
+        sources: Source of each operand.
+        targets: Destination of each result.
+        count: Number of real rows; 0 if an edge stage is called only for values without rows.
+        size: Padded number of rows, the same for every call of the stage.
+        flops: Estimated number of operations.
+        bytes_in: Bytes sent to the worker, including parameters.
+        bytes_out: Bytes returned by the worker, including gradients.
+        ahead: Number of versions beyond `version` for which the weights are predicted; 0 for `version` itself.
+        row_bytes_in: Part of `bytes_in` for rows.
+        requests: Number of transfers requested by the worker.
+        elementwise: Part of `flops` outside matrix products.
+        effort: Estimated operations and bytes of the call, including padding, or None if unknown.
     """
 
     key: TaskKey
@@ -103,14 +104,14 @@ class TensorTask:
 
 
 def parts_of(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]]:
-    """In how many calls of the stage a task is computed.
+    """Divide a task into calls of its stage.
 
     Args:
-        task: any.
-        streaming: in two, on half of the rows each, where there are more than half.
+        task: Task to divide.
+        streaming: Whether to make two calls of half the size, if the real rows exceed one half.
 
     Returns:
-        Rows of each call, and how many of them are real.
+        Padded number of rows per call, and the number of real rows in each call.
     """
     if not streaming:
         return task.size, (task.count,)
@@ -121,11 +122,12 @@ def parts_of(task: TensorTask, *, streaming: bool) -> tuple[int, tuple[int, ...]
 @final
 @dataclasses.dataclass(frozen=True, eq=False)
 class TensorResult:
-    """What a task gives.
+    """Result of a task.
 
     Attributes:
-        values: what the stage writes, in order, NumPy arrays; of rows the first `count` are real.
-        start, end: when it ran, in the clock's seconds.
+        values: NumPy arrays written by the stage, in order. In row results, the first `count` rows are real.
+        start: Start time on the clock in seconds.
+        end: End time on the clock in seconds.
     """
 
     values: tuple[Any, ...]
@@ -135,10 +137,10 @@ class TensorResult:
 
 @final
 class TaskFailedError(DorylaxError):
-    """A worker died, or its answer was lost; the task may run again.
+    """Retryable failure of a task: its worker died, or its result was lost.
 
     Attributes:
-        throttled: Whether the task did not start, since too many calls run. A later retry may succeed.
+        throttled: Whether the task did not start because of too many concurrent calls. A later retry may succeed.
     """
 
     def __init__(self, text: str, *, throttled: bool = False) -> None:

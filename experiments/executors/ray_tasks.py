@@ -1,7 +1,7 @@
-"""Runs of a sweep as tasks of Ray, over all nodes of a cluster.
+"""Executor that runs a sweep as Ray tasks on all nodes of a cluster.
 
-Ray places the tasks, and starts a task again whose process or node is lost. Only this process writes the sweep's folder
-(`ray_worker`). When the sweep is stopped, its tasks save and end, as a single run does.
+Ray places the tasks, and restarts a task after the loss of its process or node. Only this process writes the sweep's folder
+(`ray_worker`). When the sweep is stopped, its tasks save and end, just as a single run does.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from dorylax.user_code.references import is_file, is_reference, place_of
 from dorylax.version import __version__
 
 TRIES = 5
-"""Attempts at a run whose process or node is lost each time."""
+"""Maximum number of attempts at a run, counting losses of its process or node."""
 
 _PASSED_ON = ("DORYLAX_", "JAX_", "XLA_")
 _ON_RAY = "ray"
-_LOOK_SECONDS = 60.0  # for a node to answer the check
-_IDLE_SECONDS = 60.0  # without a running run, before a warning
+_LOOK_SECONDS = 60.0  # timeout of the check of a node
+_IDLE_SECONDS = 60.0  # time without a running run before a warning
 _GRACE_SECONDS = 60.0
 _TURN_SECONDS = 0.2
 
@@ -57,14 +57,14 @@ def ray_tasks(config: RayConfig, runs: Sequence[Run], *, jobs: int | None, cpus:
     """Connect to a cluster, and check that its nodes can run the runs.
 
     Args:
-        config: The cluster, and the time limit of its answer.
-        runs: The runs to do.
-        jobs: Most runs at a time; None for as many as there is room for.
-        cpus: CPUs and threads of each run; None for as many as this machine has, which gives the same bytes as here.
+        config: Address of the cluster and its timeout.
+        runs: Runs to execute.
+        jobs: Maximum number of concurrent runs, or None for the cluster's capacity.
+        cpus: CPUs and threads per run, or None for this machine's core count, which reproduces local results byte by byte.
 
     Raises:
-        ConfigError: There is no such cluster, a run would itself ask for room on it, or no node has enough CPUs or is set up
-            for the sweep.
+        ConfigError: If the cluster cannot be reached, a run would itself use the cluster, no node has enough CPUs, or a node
+            is not set up for the sweep.
     """
     for run in runs:
         pipeline = run.config.pipeline
@@ -91,7 +91,7 @@ def ray_tasks(config: RayConfig, runs: Sequence[Run], *, jobs: int | None, cpus:
 
 
 def named_files(config: RunConfig) -> list[str]:
-    """The files and folders that a configuration names."""
+    """Return the files and folders referenced by a configuration."""
     found = []
     for key, value in config.dotted().items():
         if not isinstance(value, str) or value.startswith("s3://"):
@@ -108,7 +108,7 @@ def named_files(config: RunConfig) -> list[str]:
 
 
 def _cpus(ray: Any) -> dict[str, float]:
-    """CPUs of each live node by its id."""
+    """Return the number of CPUs of each live node, by node id."""
     return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]}
 
 
@@ -119,10 +119,10 @@ def _pinned(node: str) -> Any:
 
 
 def _check_nodes(ray: Any, surroundings: Surroundings) -> None:
-    """Check each node with CPUs.
+    """Check that each node with CPUs can run the sweep.
 
     Raises:
-        ConfigError: A node is not set up for the sweep, or does not answer.
+        ConfigError: If a node is not set up for the sweep or does not respond in time.
     """
     look = ray.remote(num_cpus=0, max_retries=0)(Surroundings.settle)
     names = {node["NodeID"]: node_name(node["NodeManagerHostname"], node["NodeID"]) for node in ray.nodes()}
@@ -151,10 +151,10 @@ def _one_line(error: object) -> str:
 
 @final
 class RayTasks:
-    """See `Executor`; the sweep has a folder. Made by `ray_tasks`; everything happens in the caller's thread.
+    """`Executor` on a Ray cluster, created by `ray_tasks`, for sweeps with a folder. Runs in the caller's thread.
 
     Attributes:
-        at_a_time: Number of runs that there is room for now.
+        at_a_time: Number of concurrent runs that the cluster can hold.
     """
 
     def __init__(self, ray: Any, surroundings: Surroundings, at_a_time: int, most: int) -> None:
@@ -162,14 +162,14 @@ class RayTasks:
         self._ray, self._surroundings, self._most = ray, surroundings, most
         self._came: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()  # key of the run, or "" for events
         self._running: dict[str, tuple[Run, Any]] = {}
-        self._nodes: dict[str, str] = {}  # of runs that have begun
+        self._nodes: dict[str, str] = {}  # node of each started run
         self._stopped: dict[str, int] = {}
         self._stopping = False
 
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
     ) -> Generator[RunOutcome, None, None]:
-        """See `Executor`. While no node has room, runs wait for one."""
+        """Execute runs; see `Executor`. Runs wait while no node has enough free CPUs."""
         assert folder is not None
         ray, self._folder, self._watcher = self._ray, folder, watcher
         self._options = dataclasses.replace(options, kept_in=folder.absolute())
@@ -196,7 +196,7 @@ class RayTasks:
             self._stop()
 
     def _submit(self, run: Run) -> Iterator[RunOutcome]:
-        """Submit a run with the files of an earlier start; yields its failure if they are in use."""
+        """Submit a run with the files of an earlier start. Yields a failure if another process uses them."""
         path, begun = directory(self._folder, run), None
         try:
             if path.is_dir():
@@ -211,13 +211,13 @@ class RayTasks:
         self._hear(run.key, task)
 
     def _hear(self, key: str, reference: Any) -> None:
-        """Queue the result of a reference; `ray.wait` would swallow exceptions of signal handlers."""
+        """Queue the result of a reference when it is ready, since `ray.wait` would swallow exceptions of signal handlers."""
         reference.future().add_done_callback(
             lambda future: self._came.put((key, future.exception() or future.result()))
         )
 
     def _listen(self) -> Iterator[RunOutcome]:
-        """Wait a moment for events and results; yield the outcomes of runs that have ended."""
+        """Wait briefly for events and results, and yield the outcomes of completed runs."""
         with contextlib.suppress(queue.Empty):
             key, came = self._came.get(timeout=_TURN_SECONDS)
             while True:
@@ -226,7 +226,7 @@ class RayTasks:
                 elif key in self._running:
                     run, _ = self._running.pop(key)
                     for outcome in self._ended(run, came):
-                        if key not in self._nodes:  # its events may come later than its end
+                        if key not in self._nodes:  # the events may arrive after the result
                             self._watcher.begins(run)
                         yield outcome
                 key, came = self._came.get_nowait()
@@ -245,13 +245,13 @@ class RayTasks:
                     self._watcher.again(run, f"its process on {self._nodes.get(key, 'its node')} was lost")
                 self._nodes[key] = node
             elif name == "saved":
-                with contextlib.suppress(RunDirectoryError):  # another process reads it; the end brings all files
+                with contextlib.suppress(RunDirectoryError):  # in use by a reader; the final result contains all files
                     self._install(run, *arguments)
             else:
                 getattr(self._watcher, name)(run, *arguments)
 
     def _ended(self, run: Run, came: Any) -> Iterator[RunOutcome]:
-        """The outcome of a task; none for a run that is submitted again or stopped."""
+        """Yield the outcome of a task, or none for a run that is resubmitted or stopped."""
         node = self._nodes.get(run.key, "its node")
         if not isinstance(came, Answer):
             if isinstance(came, self._ray.exceptions.RayTaskError):
@@ -269,7 +269,7 @@ class RayTasks:
             yield found if found.error is None else fail(self._folder, run, found.error)
         elif came.status == "failed":
             yield fail(self._folder, run, came.error or "")
-        elif not self._stopping:  # a signal from elsewhere stopped its process
+        elif not self._stopping:  # an external signal stopped the process
             self._stopped[run.key] = self._stopped.get(run.key, 0) + 1
             if self._stopped[run.key] == TRIES:
                 yield fail(self._folder, run, f"stopped {TRIES} times by a signal, the last time on {node}")
@@ -283,7 +283,7 @@ class RayTasks:
             write_folder(path, lambda new: unpack(packed, new))
 
     def _stop(self) -> None:
-        """Let the runs save and end; a second signal ends at once."""
+        """Let the runs save and end. A second signal ends them immediately."""
         self._stopping = True
         for _, task in self._running.values():
             self._ray.cancel(task, force=False, recursive=False)

@@ -1,7 +1,8 @@
-"""The part of a sweep on Ray that runs on the nodes: the task that runs a run, and the actor that collects its events.
+"""Node side of a sweep on Ray: the task that executes a run, and the actor that collects events.
 
-A run writes into a temporary folder of its node. Only the sweep's process writes the sweep's folder, so nodes need no shared
-files. If a process or node is lost, Ray starts the task again; it continues from the last snapshot that the actor holds.
+A run writes to a temporary folder on its node. Only the sweep's process writes the sweep's folder, so the nodes do not need
+a shared file system. After the loss of a process or node, Ray restarts the task, which resumes from the actor's last
+snapshot.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from dorylax.store.folder_lock import LOCK
 from dorylax.version import __version__
 
 FOLDERS = ("DORYLAX_DATA", "DORYLAX_CACHE")
-"""Variables that name folders, which a node may have elsewhere."""
+"""Environment variables for folders whose paths may differ between nodes."""
 
 _EPOCH_SECONDS = 0.25
 _SNAPSHOT_SECONDS = 60.0
@@ -41,14 +42,14 @@ _Event: TypeAlias = tuple[str, str, tuple[Any, ...]]
 @final
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """What runs need of a node besides its CPUs.
+    """Requirements of runs on a node, except its CPUs.
 
     Attributes:
         version: Version of dorylax.
-        home: Folder in which the sweep was started; relative paths start there.
-        files: Files that configurations name.
-        environment: Variables for the runs.
-        threads: Threads of XLA.
+        home: Working directory of the sweep, the base of relative paths.
+        files: Files referenced by configurations.
+        environment: Environment variables for the runs.
+        threads: Number of XLA threads.
     """
 
     version: str
@@ -58,10 +59,10 @@ class Surroundings:
     threads: int
 
     def settle(self) -> None:
-        """Prepare this process of a node for runs.
+        """Prepare this process on a node for runs.
 
         Raises:
-            RunError: The node lacks something.
+            RunError: If the node has another version of dorylax or lacks a file.
         """
         host = socket.gethostname()
         if self.version != __version__:
@@ -77,7 +78,7 @@ class Surroundings:
         if Path(self.home).is_dir():
             os.chdir(self.home)
             if self.files and self.home not in sys.path:
-                sys.path.append(self.home)  # for imports of the user's own files
+                sys.path.append(self.home)  # for imports of user modules
         for name, value in self.environment.items():
             if name not in FOLDERS or Path(value).is_dir():
                 os.environ[name] = value
@@ -85,7 +86,13 @@ class Surroundings:
 
 
 class Answer(NamedTuple):
-    """The result of a run on a node: its status, its traceback if it failed, and its packed directory if it has one."""
+    """Result of a run on a node.
+
+    Attributes:
+        status: Status of the run.
+        error: Traceback of a failed run, or None.
+        directory: Packed run directory, or None without one.
+    """
 
     status: Literal["done", "failed", "open"]
     error: str | None
@@ -94,7 +101,7 @@ class Answer(NamedTuple):
 
 @final
 class Events:
-    """The actor that holds the events of runs until the sweep's process takes them, and their last snapshots."""
+    """Ray actor that queues the events of runs for the sweep's process and keeps the last snapshot of each run."""
 
     def __init__(self) -> None:
         self._said: list[_Event] = []
@@ -103,20 +110,20 @@ class Events:
         self._snapshots: dict[str, bytes] = {}
 
     async def begin(self, key: str, node: str) -> tuple[int, bytes | None]:
-        """Begin an attempt at a run; return its number, and the last snapshot of the attempts before."""
+        """Start an attempt at a run, and return its number and the last snapshot of earlier attempts."""
         number = self._attempts[key] = self._attempts.get(key, 0) + 1
         self._add((key, "begins", (number, node)))
         return number, self._snapshots.get(key)
 
     async def say(self, key: str, number: int, name: str, *arguments: Any) -> None:
-        """Add an event: a method of the watcher, or `saved` with a snapshot. Events of earlier attempts are dropped."""
+        """Queue an event: a method of the watcher, or `saved` with a snapshot. Drops events of earlier attempts."""
         if number == self._attempts.get(key):
             if name == "saved":
                 (self._snapshots[key],) = arguments
             self._add((key, name, arguments))
 
     async def take(self) -> list[_Event]:
-        """Wait for events; return those since the last call, in order."""
+        """Wait for events, and return all since the last call, in order."""
         await self._some.wait()
         self._some.clear()
         said, self._said = self._said, []
@@ -128,17 +135,17 @@ class Events:
 
 
 def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: Surroundings, events: Any) -> Answer:
-    """The task: run or resume a run.
+    """Start or resume a run, as a Ray task.
 
     Args:
-        run: The run.
-        options: As for `run_one`.
-        begun: Packed directory of a run that has begun.
-        surroundings: Needs of the run.
+        run: Run to execute.
+        options: Options of `run_one`.
+        begun: Packed directory of a run to resume, or None.
+        surroundings: Requirements of the run.
         events: Handle of the `Events` actor.
 
     Raises:
-        RunError: The node is not set up for it.
+        RunError: If the node does not meet the requirements.
     """
     import ray
 
@@ -151,7 +158,7 @@ def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: S
             unpack(packed, path)
         _CACHE.keep_only([run.config.data])
         answer = Answer("open", None, None)
-        # Ray raises it in a cancelled task, and still takes the task's result.
+        # Ray raises KeyboardInterrupt in a cancelled task, but still accepts the task's result.
         with contextlib.suppress(KeyboardInterrupt), _interrupts_heard():
             outcome = run_one(run, folder, RunObserver(_sender(run, number, path, events)), _CACHE, options)
             answer = Answer(outcome.status, outcome.error, None)
@@ -161,16 +168,16 @@ def run_here(run: Run, options: RunOptions, begun: bytes | None, surroundings: S
 
 
 def node_name(host: str, node: str) -> str:
-    """A node's name; several nodes may be on one host."""
+    """Return a node's display name, which is unique even for several nodes on one host."""
     return f"node {host} ({node[:8]})"
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a temporary folder, after removal of those of killed processes; remove it at the end.
+    """Yield a temporary folder and remove it at the end. First remove the leftovers of killed processes.
 
     Raises:
-        OSError: The file system refuses.
+        OSError: If the file system refuses.
     """
     path = Path(tempfile.gettempdir()) / "run"
     remove_leftovers(path.parent, path.name.__eq__)
@@ -179,10 +186,10 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def pack(folder: Path) -> bytes:
-    """All files below a folder as a tar archive, without locks and unfinished files.
+    """Pack all files below a folder into a compressed tar archive, except locks and temporary files.
 
     Raises:
-        OSError: The file system refuses.
+        OSError: If the file system refuses.
     """
 
     def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -196,10 +203,10 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(packed: bytes, folder: Path) -> None:
-    """Write the files of `pack` into a folder, and none outside of it.
+    """Extract an archive from `pack` into a folder. Never writes outside the folder.
 
     Raises:
-        OSError: The file system refuses.
+        OSError: If the file system refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
@@ -208,7 +215,7 @@ def unpack(packed: bytes, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _interrupts_heard() -> Iterator[None]:
-    """Handle SIGINT as Python does by default, which the trainer expects; Ray's parent may ignore it."""
+    """Install Python's default handler of SIGINT, as the trainer expects. Ray's parent process may ignore SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -217,13 +224,13 @@ def _interrupts_heard() -> Iterator[None]:
 
 
 def _sender(run: Run, number: int, path: Path, events: Any) -> Callable[..., None]:
-    """A function that sends events of an attempt, and a snapshot of the run's directory every minute."""
+    """Return a function that sends an attempt's events, and a snapshot of the run's directory every minute."""
     told = sent = time.monotonic()
 
     def say(name: str, *arguments: Any) -> None:
         nonlocal told, sent
         now = time.monotonic()
-        if name == "epoch" and now - sent >= _SNAPSHOT_SECONDS:  # checkpoints of earlier epochs are complete
+        if name == "epoch" and now - sent >= _SNAPSHOT_SECONDS:  # the checkpoints of earlier epochs are complete now
             events.say.remote(run.key, number, "saved", pack(path))
             sent = time.monotonic()
         if name == "epoch" and now - told < _EPOCH_SECONDS:

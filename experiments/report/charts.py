@@ -1,4 +1,4 @@
-"""Charts that several figures share: accuracy curves, forests of estimates, and stacked bars."""
+"""Shared charts: accuracy curves, forest plots of estimates, and stacked bars."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from dorylax.experiments.report.figures import (
 from dorylax.experiments.seed_statistics import FEW, band
 from dorylax.figure_style import INK, MUTED, SERIES, series
 
-_LOG = 20.0  # numbers that differ by more than this factor have a logarithmic axis
-_REACH = 6.0  # how much farther than estimates axes reach for the ends of rough intervals
-_BELOW = 0.24  # rows by which a published point lies below ours
+_LOG = 20.0  # minimum factor between the largest and smallest number for a logarithmic axis
+_REACH = 6.0  # maximum extension of the axis to show interval ends, in spreads of the estimates
+_BELOW = 0.24  # vertical offset of a published point below ours, in rows
 
 
 # Accuracy against time, epochs or dollars.
 
 
 def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -> NamedFigure | None:
-    """Validation accuracy against `epochs`, `time` or `cost`, with the target and bands over the seeds.
+    """Plot validation accuracy against `epochs`, `time` or `cost`, with the target and bands over the seeds.
 
-    None if the metric is no fraction, nothing is done, or a run has no cost.
+    Returns None for simulated runs, if the metric is not a fraction, no run is done, or a run lacks the cost.
     """
     runs = [run for variant in group.variants for run in variant.runs]
     if not group.metric.fraction or not runs or group.simulated:
@@ -73,7 +73,7 @@ def accuracy_figure(group: Group, against: str, name: str, ratio: float = 0.5) -
 
 
 def _curve(variant: Variant, against: str) -> pandas.DataFrame:
-    """Mean over the seeds, as long as all of them run, with its band."""
+    """Compute the mean over the seeds and its band, over the range common to all seeds."""
     curves = []
     for run in variant.runs:
         seconds, records = np.cumsum([record.seconds for record in run.history]), run.evaluated
@@ -94,7 +94,7 @@ def _curve(variant: Variant, against: str) -> pandas.DataFrame:
 
 
 def _around(group: Group) -> str:
-    """Legend of the bands; empty without any."""
+    """Return the legend of the bands; empty without bands."""
     seeds = sorted({len(variant.runs) for variant in group.variants if len(variant.runs) > 1})
     if not seeds:
         return ""
@@ -109,7 +109,7 @@ def _counts(seeds: Sequence[int]) -> str:
 
 
 def _span(runs: Sequence[RunHistory]) -> tuple[float, float]:
-    """Limits of the axis, from where the curves have left their beginning."""
+    """Return the limits of the accuracy axis, which cut off the start of the curves."""
     values = [100 * score for run in runs for score in run.scores]
     if not values:
         return 0.0, 100.0
@@ -124,17 +124,17 @@ def _span(runs: Sequence[RunHistory]) -> tuple[float, float]:
 def forest(
     name: str, title: str, rows: Sequence[Mapping[str, Any]], unit: float = 1.0, source: str | None = None
 ) -> NamedFigure | None:
-    """Estimates with their intervals, and published values: a row each, in panels side by side.
+    """Draw a forest plot: one row per estimate, with its interval and published value, in panels side by side.
 
-    None if no panel has an estimate or a published value.
+    Returns None if no panel has an estimate or a published value.
 
     Args:
-        name: For its files.
+        name: Base name of the figure's files.
         title: Heading.
-        rows: For each mark `panel`, `row`, `bound` (`AT_LEAST`, `AT_MOST` or empty), `estimate`, `low`, `high`, `seeds` and
-            `published` (NaN if unknown), and its `color` (empty: it summarizes the others).
-        unit: The value that stands for no difference.
-        source: Source of the published values.
+        rows: Marks with the fields `panel`, `row`, `bound` (`AT_LEAST`, `AT_MOST` or empty), `estimate`, `low`, `high`,
+            `seeds` and `published` (NaN if unknown), and `color` (empty for a summary of the others).
+        unit: Value that means no difference.
+        source: Source of the published values, or None.
     """
     if not rows:
         return None
@@ -192,7 +192,7 @@ def _draw(axes: Axes, marks: pandas.DataFrame, names: Sequence[str], unit: float
             continue
         if mark.seeds > 1:
             axes.plot([mark.low, mark.high], [row, row], color=color, linewidth=2.4, solid_capstyle="butt")
-        # A bound points to where the true value is.
+        # The marker of a bound points toward the true value.
         shape = {"": "D" if bold else "o", AT_LEAST: ">", AT_MOST: "<"}[mark.bound]
         fill = "none" if mark.bound else "full"
         axes.plot(mark.estimate, row, shape, color=color, markersize=7 if bold else 6, fillstyle=fill)
@@ -226,16 +226,16 @@ def stacked_bars(
     labels: Sequence[str] | None = None,
     text: str = "",
 ) -> NamedFigure:
-    """A horizontal bar for each name, split into parts.
+    """Draw horizontal stacked bars.
 
     Args:
-        name: For the files.
+        name: Base name of the figure's files.
         title: Heading.
-        bars: Name of the bar → name of the part → value.
+        bars: Map from bar to part to value.
         axis: Title of the axis.
-        colors: Name of the part → color, in the order of the parts.
-        labels: Text to the right of each bar.
-        text: Description before the numbers.
+        colors: Map from part to color, in the order of the parts.
+        labels: Text to the right of each bar, or None.
+        text: Description that precedes the numbers.
     """
 
     def draw(width: float) -> Figure:

@@ -1,4 +1,4 @@
-"""Figures of a report: drawn by Matplotlib at any width, written as SVG, PDF and CSV, and inlined in the page's colors."""
+"""Report figures: drawn by Matplotlib at any width, saved as SVG, PDF and CSV, and inlined in the page's colors."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from dorylax.store.durable import write_file
 Draw = Callable[[float], Figure]
 
 WIDE, PHONE = 7.6, 3.7
-"""Widths in inches on a screen and on a phone; text has the same size on both."""
+"""Figure widths in inches for screens and phones. The font size is the same for both."""
 NARROW = 5.0
-"""Inches; below it, legends and panels go one below the other."""
-_BESIDE = 26  # letters of the longest name in a legend beside the axes
-_ROW = 0.19  # inches of a row of a legend
-_LETTER, _HANDLE = 0.075, 0.55  # inches of a letter, and of the line before a name with the room around both
+"""Width in inches below which legends and panels are stacked vertically."""
+_BESIDE = 26  # maximum letters per line for a legend to the right of the axes
+_ROW = 0.19  # height of a legend row in inches
+_LETTER, _HANDLE = 0.075, 0.55  # widths in inches of a letter, and of a legend handle with its padding
 
 
 class NamedFigure(NamedTuple):
-    """A figure.
+    """Figure with its title, description, and data.
 
     Attributes:
-        name: For its files.
+        name: Base name of the figure's files.
         title: Heading.
-        text: Description for readers who cannot see it.
-        draw: Draws it in a width in inches.
-        data: The numbers that it shows.
+        text: Alternative text for screen readers.
+        draw: Function that draws the figure at a width in inches.
+        data: Plotted numbers.
     """
 
     name: str
@@ -46,7 +46,7 @@ class NamedFigure(NamedTuple):
 
 
 def svg(draw: Draw, width: float, **options: Any) -> str:
-    """A figure as SVG without prologue; the same bytes every time."""
+    """Render a figure as SVG without prologue. The output is deterministic."""
     with styled():
         stream = io.StringIO()
         draw(width).savefig(stream, format="svg", metadata={"Date": None}, **options)
@@ -55,10 +55,10 @@ def svg(draw: Draw, width: float, **options: Any) -> str:
 
 
 def write_files(figure: NamedFigure, folder: Path) -> None:
-    """Write NAME.svg and NAME.pdf on white, and the data as NAME.csv.
+    """Write NAME.svg and NAME.pdf with a white background, and the data as NAME.csv.
 
     Raises:
-        OSError: The file system refuses.
+        OSError: If the file system refuses.
     """
     write_file(folder / f"{figure.name}.svg", svg(figure.draw, WIDE, facecolor="white"))
     with styled():
@@ -69,7 +69,7 @@ def write_files(figure: NamedFigure, folder: Path) -> None:
 
 
 def themed(figure: NamedFigure, width: float, prefix: str) -> str:
-    """A figure as SVG whose colors are the page's variables, and whose ids start with `prefix`."""
+    """Render a figure as SVG with the page's CSS variables as colors, and with `prefix` before all ids."""
     image = svg(figure.draw, width, transparent=True)
     for color in ALL:
         image = image.replace(color.light, f"var(--{color.name})")
@@ -86,13 +86,13 @@ def logarithmic(axes: Axes, which: str) -> None:
 
 
 def one_axes(width: float, ratio: float) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes; `ratio` is its height by its width."""
+    """Create a figure with one pair of axes; `ratio` is height / width."""
     figure = Figure((width, max(2.4, width * ratio)), layout="constrained")
     return figure, figure.subplots()
 
 
 def legend(figure: Figure, axes: Axes, width: float) -> None:
-    """Place the legend beside the axes if there is room, else below."""
+    """Place the legend to the right of the axes if it fits, otherwise below them."""
     handles, labels = axes.get_legend_handles_labels()
     if width >= NARROW and max((len(line) for label in labels for line in label.splitlines()), default=0) <= _BESIDE:
         figure.legend(handles, labels, loc="outside right upper")
@@ -101,7 +101,7 @@ def legend(figure: Figure, axes: Axes, width: float) -> None:
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], width: float) -> None:
-    """Place the legend below the axes, in as many columns as fit; the figure grows by its rows."""
+    """Place the legend below the axes in as many columns as fit, and extend the figure by its height."""
     most = int((width - _HANDLE) / _LETTER)
     folded = ["\n".join(fold(line, most) for line in label.splitlines()) for label in labels]
     longest = max((len(line) for label in folded for line in label.splitlines()), default=1)
@@ -112,7 +112,7 @@ def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str], 
 
 
 def fold(text: str, letters: int) -> str:
-    """Break text into lines of at most `letters`, also after `_` and `=` in long names of settings."""
+    """Break text into lines of at most `letters` characters. Long names of settings also break after `_` and `=`."""
     lines = [""]
     for piece in re.findall(rf"[^ _=]{{0,{letters - 1}}}[^ ]? *", text):
         if len((lines[-1] + piece).rstrip()) > letters:
@@ -122,12 +122,12 @@ def fold(text: str, letters: int) -> str:
 
 
 def folded_title(title: str, width: float, share: float = 0.7) -> str:
-    """Fold a title over axes that take a `share` of the width."""
+    """Fold a title above axes that occupy a `share` of the width."""
     return fold(title, int(share * width / _LETTER))
 
 
 def named_rows(axes: Axes, names: Sequence[str], labels: Sequence[str] | None = None) -> None:
-    """Turn the vertical axis into named rows, the first on top, with an optional text to the right of each."""
+    """Turn the vertical axis into named rows, the first on top, with optional labels to their right."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
@@ -146,6 +146,6 @@ def named_rows(axes: Axes, names: Sequence[str], labels: Sequence[str] | None = 
 
 
 def folded_names(names: Sequence[str], width: float) -> tuple[list[str], int]:
-    """Fold names of rows so that most of the width is left for the axes; also return the most lines of a name."""
+    """Fold row names to leave most of the width for the axes. Also returns the maximum number of lines per name."""
     folded = [fold(name, max(20, int(0.3 * width / _LETTER))) for name in names]
     return folded, max((name.count("\n") + 1 for name in folded), default=1)

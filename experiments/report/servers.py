@@ -1,4 +1,4 @@
-"""The load of each server of a pipeline: tables of graph servers and of parameter servers."""
+"""Server load of a pipeline: tables of graph servers and of parameter servers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dorylax.experiments.report.tables import Table
 from dorylax.observers.progress import data_size, duration
 from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 
-_LISTED = 16  # graph servers of a variant in a table
-_LATE = 0.05  # of an epoch, by which a late server waits less than the mean
-_WAITS = ("gate", "rows", "weights")  # for the epoch to be open, for rows and sums of other servers, for weights
+_LISTED = 16  # maximum number of graph servers per variant in a table
+_LATE = 0.05  # a bottleneck waits less than the mean by more than this fraction of an epoch
+_WAITS = ("gate", "rows", "weights")  # for the start of the epoch, for rows and sums of other servers, for weights
 
 
 class Loads(NamedTuple):
-    """The servers of one run, over all epochs in its servers.jsonl.
+    """Server metrics of one run, aggregated over all epochs in its servers.jsonl.
 
     Attributes:
-        graph: A row per graph server: `busy` (share of its threads' time), mean and maximum of `queue` and `calls`; per
-            epoch `messages` and `message_bytes`, and the seconds that an interval waits by name in `_WAITS`; in all epochs
-            `rows_by_lag` and `in_vain` (calls without an answer, by outcome).
-        parameters: A row per parameter server: `busy`, `stashes_max`, and counts per epoch.
-        epoch_seconds: Mean time of an epoch.
+        graph: Table with one row per graph server. `busy` is the share of its threads' time. `queue` and `calls` are means,
+            `queue_max` and `calls_max` maxima. `messages` and `message_bytes` are means per epoch. The columns in `_WAITS`
+            are the seconds per interval and epoch. `rows_by_lag` and `in_vain` (unsuccessful calls by outcome) are totals.
+        parameters: Table with one row per parameter server: `busy`, `stashes_max`, and counts per epoch.
+        epoch_seconds: Mean time of an epoch in seconds.
     """
 
     graph: pandas.DataFrame
@@ -36,18 +36,18 @@ class Loads(NamedTuple):
 
     @property
     def waits(self) -> pandas.Series:
-        """Seconds that an interval of each graph server waits for other graph servers in an epoch."""
+        """Waiting time for other graph servers, in seconds per interval and epoch, of each graph server."""
         return self.graph["gate"] + self.graph["rows"]
 
     @property
     def late(self) -> int | None:
-        """The graph server that the others wait for, because it waits least; None if all wait alike."""
+        """Graph server that the others wait for, identified by the least waiting time; None if all wait alike."""
         waits = self.waits
         return None if waits.mean() - waits.min() <= _LATE * self.epoch_seconds else int(waits.idxmin())
 
     @classmethod
     def of(cls, run: RunHistory, lines: Sequence[ServerMetrics]) -> Loads | None:
-        """From the lines of a run's servers.jsonl; None if there are none."""
+        """Aggregate the lines of a run's servers.jsonl. Returns None without lines."""
         pipeline, epochs = run.run.config.pipeline, {line.epoch for line in lines}
         if not lines or pipeline is None:
             return None
@@ -88,7 +88,7 @@ def _graph_load(part: pandas.DataFrame, seconds: float, intervals: int) -> dict[
 
 
 def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
-    """Tables of graph servers and of parameter servers, by variant."""
+    """Build the tables of graph servers and of parameter servers for all variants."""
     if not loads:
         return []
     graph, parameters = [], []
@@ -126,7 +126,7 @@ def server_tables(loads: Mapping[str, Loads]) -> list[Table]:
 
 
 def _evenness(name: str, found: Loads) -> str:
-    """Which server of a variant is late, and which is busiest."""
+    """Describe the late and the busiest server of a variant."""
     waits, busy = found.waits, found.graph["busy"]
     text = f"{name}: server {found.late} is late" if found.late is not None else f"{name}: no server is late"
     text += (

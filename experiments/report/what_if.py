@@ -204,7 +204,7 @@ def points_table(title: str, search: Search, points: Sequence[Point], picked: Po
 
 
 def _picked(search: Search, picked: Point) -> Section:
-    """Where time and money of the picked point go, beside the ends of the front."""
+    """Build the section on time and cost of the selected point and of the ends of the front."""
     found = search.at(picked)
     split = {part: amount for part, amount in _split(found).items() if amount}
     costs = [

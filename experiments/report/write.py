@@ -1,4 +1,4 @@
-"""Builds a report from the files of one or more sweeps: the answer on top, then the details of each group."""
+"""Report of one or more sweeps: the main finding first, followed by the details of each group."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _HOST = ("dorylax", "python", "machine", "cpu_count", "platform")
 
 
 def write_report(studies: Sequence[Study], folder: Path) -> Path:
-    """Write the report of one sweep, or of several together.
+    """Write a joint report of one or more sweeps.
 
     Args:
-        studies: The sweeps.
-        folder: Folder for report.html, report.md and figures/.
+        studies: Sweeps with their outcomes.
+        folder: Output folder for report.html, report.md and figures/.
 
     Returns:
-        The path of report.html.
+        Path of report.html.
     """
     analysed = [(part, analyse(part)) for study in studies for part in study.parts]
     several = len(analysed) > 1
@@ -86,7 +86,7 @@ def _title(sweep: Sweep) -> str:
 
 
 def _top(analysed: Analysed) -> Section:
-    """The figure and the table that support the answers."""
+    """Build the top section: the figure and the tables that support the main findings."""
     several = len(analysed) > 1
     pairs = {_title(study.sweep): pairs for study, groups in analysed if (pairs := published_pairs(groups))}
     if pairs and (several or analysed[0][0].sweep.simulated):
@@ -103,7 +103,7 @@ def _top(analysed: Analysed) -> Section:
 
 
 def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: str) -> NamedFigure | None:
-    """Accuracy against time with the target; of several groups and of simulations the ratios that are asked about."""
+    """Plot accuracy against time for one group, or the compared ratios for several groups and simulations."""
     if len(compared) > 1:
         return _overview(compared, pool(compared), f"{prefix}overview")
     group = compared[0] if compared else groups[0]
@@ -111,7 +111,7 @@ def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: s
 
 
 def _overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> NamedFigure | None:
-    """The answer in each group and on the mean, a panel per variant."""
+    """Plot the compared measure in each group and its mean over groups, with one panel per variant."""
     question, measure = pooled[0].question, pooled[0].measure
     rows: list[dict[str, Any]] = []
     for place, variant in enumerate(dict.fromkeys(one.name for group in groups for one in group.findings)):
@@ -131,7 +131,7 @@ def _overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> 
 def _mark(
     place: tuple[str, str], found: Finding | None, measure: str, color: str = "", theirs: float | None = None
 ) -> dict[str, Any]:
-    """A row of `forest` in a panel: the ratio of a measure, or the difference of accuracies in points."""
+    """Build a row of `forest`: the ratio of a measure, or the difference of accuracies in points."""
     mark = {
         "panel": place[0],
         "row": place[1],
@@ -149,7 +149,7 @@ def _mark(
 
 
 def _ratio_figure(group: Group, name: str) -> NamedFigure | None:
-    """Ratios to the baseline in one group, a panel per measure."""
+    """Plot the ratios to the baseline in one group, with one panel per measure."""
     if group.baseline is None or not group.findings:
         return None
     titles = {"epochs": "epochs to target, ×", "seconds": "time to target, ×", "dollars": "cost to target, ×"}
@@ -167,7 +167,7 @@ def _ratio_figure(group: Group, name: str) -> NamedFigure | None:
 
 
 def _agreement_figure(pairs: dict[str, list[tuple[str, float, float]]]) -> NamedFigure:
-    """Our ratios over the published ones, a color for each part."""
+    """Plot our ratios against the published ones, with one color per part."""
     data = pandas.DataFrame(
         [
             {"part": part, "number": number, "published": theirs, "ours": ours}
@@ -216,7 +216,7 @@ def _agreement_table(pairs: Mapping[str, Sequence[tuple[str, float, float]]]) ->
 
 
 def _sections(study: Study, groups: Sequence[Group], prefix: str, *, several: bool) -> list[Section]:
-    """A section with pooled details if there are several groups, and one for each group."""
+    """Build one section per group, after a section with pooled details if there are several groups."""
     sweep, sections = study.sweep, list[Section]()
     whose = f"{_title(sweep)}: " * several
     said = [text for text in (sweep.description, answer(sweep, groups)) if text and several]
@@ -240,7 +240,7 @@ def _sections(study: Study, groups: Sequence[Group], prefix: str, *, several: bo
 
 
 def _pools(groups: Sequence[Group], over: Sequence[str]) -> list[tuple[str, list[Group]]]:
-    """Groups that differ only in the keys of `over`, by name."""
+    """Pool the groups that differ only in the keys of `over`. Returns pairs of pool name and groups."""
     found: dict[str, list[Group]] = {}
     for group in groups if over else ():
         name = short_name({key: value for key, value in group.common.items() if key not in over})
@@ -276,7 +276,7 @@ def _section(title: str, sentences: Sequence[str], group: Group, study: Study, n
 
 
 def _inside(group: Group, study: Study) -> tuple[dict[str, Loads], dict[str, tuple[pandas.DataFrame, int]]]:
-    """Server loads of each variant, and the tasks of its trace with the epochs trained, from its first run."""
+    """Read each variant's server loads, and its traced tasks with the number of epochs, from its first run."""
     loads, traces = dict[str, Loads](), dict[str, tuple[pandas.DataFrame, int]]()
     for variant in group.variants:
         if not variant.runs or study.folder is None:
@@ -303,7 +303,7 @@ def _warned() -> Iterator[None]:
 
 
 def command(study: Study) -> str:
-    """The command that runs a sweep again from the current folder."""
+    """Return the shell command that reruns a sweep from the current folder."""
     sweep, folder = study.sweep, os.path.relpath(study.folder or ".")
     words = ["dorylax"] if shutil.which("dorylax") else [Path(sys.executable).name, "-m", "dorylax"]
     if not sweep.axes and not sweep.parts and sweep.file is None:  # made by `dorylax train`
@@ -319,7 +319,7 @@ def command(study: Study) -> str:
 
 
 def _files(sweep: Sweep) -> list[tuple[str, str]]:
-    """The sweep's file, and its first run's configuration with all defaults."""
+    """Return the sweep's file and the first run's configuration with all defaults."""
     first, nested = sweep.runs[0], dict[str, dict[str, Any]]()
     for key, value in first.dotted().items():
         section, _, option = key.partition(".")
@@ -328,7 +328,7 @@ def _files(sweep: Sweep) -> list[tuple[str, str]]:
 
 
 def _environment(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
-    """Seeds, dates, software and hardware of the runs; differing values are all listed."""
+    """Return the seeds, dates, software and hardware of the runs, listing all differing values."""
     done = [one.environment for one in outcomes if one.status == "done"]
     rows = [("seeds", ", ".join(map(str, sorted({one.run.config.train.seed for one in outcomes}))))]
     dates = sorted({str(one["started"])[:10] for one in done if one.get("started")})

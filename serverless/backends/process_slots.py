@@ -1,7 +1,7 @@
-"""Sandboxes in processes, each with a thread of this one that starts it and waits for its answers.
+"""Pool of sandbox processes, with one thread of this process per sandbox.
 
-A process that died, or was ended because it took too long, is replaced when the next event needs one. What such a process
-is, and where, depends on its kind (`local`, `emulator`, `ray`).
+The thread starts its sandbox, sends events, and waits for results. It replaces a dead or timed-out sandbox at the next
+event. The implementations of sandboxes are `local`, `emulator`, and `ray`.
 """
 
 from __future__ import annotations
@@ -21,61 +21,61 @@ from dorylax.serverless.backends.callers import Callers
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES
 
 _GRACE_SECONDS = 2.0
-"""Between asking all processes to end and killing them."""
+"""Grace period in seconds between terminating and killing the processes."""
 
 
 @runtime_checkable
 class Sandboxed(Protocol):
-    """A process, or a few that belong together, in which the handler runs: starting, or waiting for events.
+    """Sandbox: one process, or several related ones, that runs the handler.
 
-    One thread starts it, asks and ends it; another may `terminate`, `kill` or `wait`, and `end` it once that thread has
-    ended. Once a method has raised an InvokeError, it has ended.
+    One thread starts, calls, and ends the sandbox. Other threads may only `terminate`, `kill`, or `wait`, and may `end` it
+    after that thread has ended. A sandbox has ended once a method raises an InvokeError.
     """
 
     @property
     def pid(self) -> int:
-        """Its process id, on its machine."""
+        """Process id on the sandbox's machine."""
         ...
 
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether the sandbox runs."""
         ...
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until events may come.
+        """Wait until the sandbox accepts events.
 
         Raises:
-            InvokeError: it died, could not be set up, or took longer than `timeout` seconds from when it had a place.
+            InvokeError: If the sandbox dies, cannot be set up, or takes longer than `timeout` seconds after its placement.
         """
         ...
 
     def ask(self, event: bytes, timeout: float) -> bytes:
-        """Hands it an event and waits for the answer.
+        """Send an event and wait for the encoded `Answer`.
 
         Raises:
-            InvokeError: it died, gave no valid answer, or took longer than `timeout` seconds.
+            InvokeError: If the sandbox dies, returns invalid data, or takes longer than `timeout` seconds.
         """
         ...
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Request the end of the sandbox, without waiting."""
         ...
 
     def kill(self) -> None:
-        """Ends it."""
+        """Kill the sandbox."""
         ...
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it has ended; says whether it has."""
+        """Wait for the end of the sandbox, and return whether it has ended."""
         ...
 
     def end(self) -> None:
-        """Ends it, if it has not ended, and frees all that it held; a second call does nothing."""
+        """Kill the sandbox if necessary, and release its resources. Idempotent."""
         ...
 
 
 def has_ended(process: subprocess.Popen[bytes] | Forked, timeout: float) -> bool:
-    """Waits until a process has ended; says whether it has."""
+    """Wait for the end of a process, and return whether it has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout)
         return True
@@ -84,13 +84,13 @@ def has_ended(process: subprocess.Popen[bytes] | Forked, timeout: float) -> bool
 
 @final
 class ProcessSlots:
-    """The processes of a pool, one for each thread; knows nothing of the pool, so that it can be dropped.
+    """Sandboxes of a pool, one per thread. Holds no reference to the pool, so the pool can be garbage-collected.
 
     Args:
-        size: how many processes, ≥ 1. They start when they are needed, or with `warm`.
-        start: makes one; it may be starting for as long as `wait_ready` waits.
-        start_seconds: how long one may take to be ready.
-        closed: called once all have been ended.
+        size: Number of sandboxes, ≥ 1. They start on demand or with `warm`.
+        start: Function that creates a sandbox, which may still be starting.
+        start_seconds: Time limit for a sandbox to become ready, in seconds.
+        closed: Callback after the end of all sandboxes.
     """
 
     def __init__(
@@ -98,38 +98,39 @@ class ProcessSlots:
     ) -> None:
         self._make, self._start_seconds, self._closed = start, start_seconds, closed
         self._callers = Callers(size, "the workers")
-        self._of_thread = threading.local()  # its process
-        self._starting = threading.Lock()  # of the set below; held while a process is made, for some milliseconds
+        self._of_thread = threading.local()  # the thread's process
+        self._starting = threading.Lock()  # guards the set below; held for milliseconds while a process is created
         self._processes: set[Sandboxed] = set()
         self._owner = os.getpid()
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of those that run now."""
+        """Process ids of the running sandboxes."""
         with self._starting:
             return tuple(sorted(process.pid for process in self._processes if process.is_alive()))
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:
-        """See `Invoker`. Where all are busy, the event waits, first come first served.
+        """Process an event in a sandbox; see `Invoker`. Events queue in FIFO order while all sandboxes are busy.
 
-        Cancelling it takes the event out of the queue; a process that has begun finishes, and its answer is dropped.
+        Cancelling the call removes a queued event. A sandbox that has started the event finishes it, and the result is
+        dropped.
         """
         if len(event) > MAX_EVENT_BYTES:
             raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
         return await asyncio.wrap_future(self._callers.submit(lambda: self._ask(event, timeout)))
 
     async def warm(self) -> None:
-        """Starts all that do not run, side by side, and waits until they are ready.
+        """Start all missing sandboxes concurrently, and wait until they are ready.
 
         Raises:
-            InvokeError: one could not be started.
+            InvokeError: If a sandbox cannot be started.
         """
         await asyncio.gather(*map(asyncio.wrap_future, self._callers.submit_to_each(lambda: self._ask(None, 0.0))))
 
     def close(self) -> None:
-        """Ends all; events that wait are refused, those that run fail. A second call does nothing."""
+        """End all sandboxes. Queued events are refused, and running events fail. Idempotent."""
         if os.getpid() != self._owner:
-            return  # a fork: the processes are not its own, and threads that it does not have may hold the locks
+            return  # in a fork, the processes belong to the parent, and the parent's threads may hold the locks
         self._callers.refuse()
         with self._starting:
             processes = list(self._processes)
@@ -140,12 +141,12 @@ class ProcessSlots:
             if not process.wait(max(0.0, deadline - time.monotonic())):
                 process.kill()
         self._callers.close()
-        for process in processes:  # whose threads have ended, or are this one
+        for process in processes:  # their threads have ended, or are the current one
             self._end(process)
         self._closed()
 
     def _ask(self, event: bytes | None, timeout: float) -> bytes:
-        """Has this thread's process answer, or a new one where it has ended; without an event, only starts it."""
+        """Send an event to this thread's sandbox, or only start the sandbox for None. Replaces a dead sandbox."""
         process: Sandboxed | None = getattr(self._of_thread, "process", None)
         self._of_thread.process = None
         try:
@@ -165,7 +166,7 @@ class ProcessSlots:
 
     def _start(self) -> Sandboxed:
         with self._starting:
-            # Asked with the lock held: `close` takes it to see all processes that there will ever be.
+            # Check under the lock, so that `close` sees every process that is ever created.
             self._callers.refuse_if_closed()
             process = self._make()
             self._processes.add(process)

@@ -1,7 +1,7 @@
-"""Tasks in sandboxes elsewhere: offers what a task reads, has the handler called, and takes what it puts.
+"""Backend for remote sandboxes: offers a task's operands, invokes the handler, and collects the results.
 
-Rows come from the graph server's endpoint and return to it; weights come from the parameter server's, and gradients go
-there. The `Invoker` only decides where the handler runs.
+Sandboxes exchange rows with the graph server's endpoint. They exchange weights and gradients with the parameter server's
+endpoint. The `Invoker` decides where the handler runs.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from dorylax.serverless.wire.event import Answer, Event
 Arrays = tuple[np.ndarray, ...]
 
 _ARRIVAL_SECONDS = 30.0
-"""For acknowledged results to come from the data thread: milliseconds, unless the machine is very busy."""
+"""Timeout for acknowledged results to arrive from the data thread. They normally take milliseconds."""
 
 
 @final
 class RemoteBackend:
-    """Runs tasks through a handler that fetches and delivers data by itself.
+    """Backend whose handlers fetch and deliver tensors over the network.
 
-    What a task reads stays offered until its last attempt has ended, so that a repetition reads the very same rows and
-    weights. The first complete result counts, whichever attempt it is from.
+    The operands of a task stay available until its last attempt ends, so a retry reads identical rows and weights. The
+    first complete result counts, regardless of the attempt.
 
     Args:
-        run: the id of the run.
-        invoker: calls the handler.
-        data: the endpoints; `close` closes it.
-        references: how each stage calls its artefact, by number of the stage.
-        artefacts: their contents, by SHA-256, for graph servers to offer.
-        locate: gives the URL of an artefact by its SHA-256, if sandboxes should fetch all of them elsewhere.
-        clock: a real one.
-        num_servers: how many graph servers there are.
-        num_parameter_servers: how many parameter servers; interval k belongs to server k mod P.
-        timeout: seconds after which a call is given up.
-        streaming: send rows in two halves.
+        run: Id of the run.
+        invoker: Invoker that calls the handler.
+        data: Data server with the endpoints. `close` closes it.
+        references: Reference from each stage to its artefact, keyed by stage number.
+        artefacts: Artefact contents by SHA-256. The graph servers offer them.
+        clock: Real-time clock.
+        num_servers: Number of graph servers.
+        num_parameter_servers: Number of parameter servers P; interval k belongs to server k mod P.
+        timeout: Time limit per call in seconds.
+        streaming: Whether to send rows in two halves.
+        locate: Function that maps the SHA-256 of an artefact to a URL, or None if sandboxes fetch artefacts from the graph
+            server.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class RemoteBackend:
             for address in self._graph:
                 data.offer(address, names.artefact(sha256), [np.frombuffer(content, np.uint8)])
         self._open: dict[TaskKey, _Exchange] = {}
-        self._weights: dict[tuple[str, str], int] = {}  # (endpoint, name) -> exchanges that need these weights
+        self._weights: dict[tuple[str, str], int] = {}  # (endpoint, name) -> number of exchanges that use these weights
 
     async def run(self, task: TensorTask, attempt: int) -> TensorResult:
         """See `Backend`."""
@@ -88,7 +89,7 @@ class RemoteBackend:
         try:
             error = await self._invoke(task, attempt, exchange)
             if not exchange.complete and error is None:
-                # Acknowledged, so it has arrived: it is only on its way from the thread that took it.
+                # The sandbox had its acknowledgement, so the result is only in transit from the data thread.
                 error = await self._arrival(task, exchange)
             if not exchange.complete:
                 assert error is not None
@@ -107,16 +108,16 @@ class RemoteBackend:
         except InvokeError as error:
             if error.reason != "died":
                 raise
-            # Its node was lost, say: a cluster starts workers there until it knows, and by now it does.
+            # Retry: a cluster may start workers on a lost node until it detects the loss, which it has done by now.
             return await self._invoker.warm()
 
     def close(self) -> None:
-        """Ends sandboxes and endpoints."""
+        """Close the sandboxes and the endpoints."""
         self._invoker.close()
         self._data.close()
 
     async def _invoke(self, task: TensorTask, attempt: int, exchange: _Exchange) -> Exception | None:
-        """Has the handler called; returns what went wrong."""
+        """Call the handler and return its failure, or None after success."""
         event = Event(
             run=self._run,
             key=task.key,
@@ -132,13 +133,13 @@ class RemoteBackend:
             parameters=exchange.parameters,
             artefact=None if self._locate is None else self._locate(self._references[task.key.stage].sha256),
         )
-        encoded = event.encode()  # outside the try: a repetition would fail too
+        encoded = event.encode()  # outside the try, because a retry would fail too
         try:
             answer = Answer.decode(await self._invoker.invoke(encoded, self._timeout))
         except (InvokeError, WireError) as error:
             throttled = isinstance(error, InvokeError) and error.reason == "throttled"
             return TaskFailedError(f"{_named(task)}: {error}", throttled=throttled)
-        problem = " ".join((answer.error or "").split())  # one line, whatever was raised there
+        problem = " ".join((answer.error or "").split())  # join the lines
         if answer.refused:
             return TaskFailedError(f"{_named(task)} was refused by its sandbox: {problem}")
         if (answer.run, answer.key, answer.attempt) != (self._run, task.key, attempt):
@@ -156,7 +157,7 @@ class RemoteBackend:
         return None
 
     def _begin(self, task: TensorTask) -> _Exchange:
-        """Offers what the task reads, and expects what it writes."""
+        """Offer the task's operands and register its expected results."""
         graph = self._graph[task.server]
         parameters = self._parameters[task.key.interval % len(self._parameters)]
         size, parts = parts_of(task, streaming=self._streaming)
@@ -210,7 +211,7 @@ class RemoteBackend:
 @final
 @dataclasses.dataclass(eq=False)
 class _Exchange:
-    """What lies at the endpoints for one task."""
+    """Offers and expected results at the endpoints for one task."""
 
     graph: str
     parameters: str
@@ -232,7 +233,7 @@ class _Exchange:
                 future.set_result(arrays)
 
         def deliver(arrays: Arrays) -> None:
-            with contextlib.suppress(RuntimeError):  # the run has ended meanwhile, and its loop too
+            with contextlib.suppress(RuntimeError):  # the loop has closed with the run
                 self.loop.call_soon_threadsafe(set_result, arrays)
 
         data.expect(address, name, deliver)
@@ -246,10 +247,10 @@ class _Exchange:
             await asyncio.shield(future)
 
     def values(self, task: TensorTask) -> Arrays:
-        """Results in the order of the stage.
+        """Return the results in the order of the stage's outputs.
 
         Raises:
-            TaskFailedError: there are not as many results, or rows, as the stage has.
+            TaskFailedError: If the number of results or rows differs from the stage's.
         """
         kinds = ["sums" if target.target == "sums" else "rows" for target in task.targets]
         for kind, future in self.results.items():

@@ -1,4 +1,4 @@
-"""Decides how many tensor tasks run at a time, which are repeated, and which answer counts."""
+"""Control of tensor tasks: concurrency limits, retries, hedged requests, and throttling."""
 
 from dorylax.serverless.controller.autotuner import Autotuner
 from dorylax.serverless.controller.call import Call

@@ -1,20 +1,20 @@
-"""How many tensor tasks should run at a time, so that their answers come as fast as graph tasks can use them."""
+"""Autotuner of the concurrent tensor tasks: matches the rate of their results to the speed of graph tasks."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, final
 
-_FIRST_STEP = 8  # the first step is 1/8 of the limit
+_FIRST_STEP = 8  # the initial step is 1/8 of the limit
 
 
 class AutotunerState(NamedTuple):
-    """What an autotuner knows.
+    """State of an autotuner.
 
     Attributes:
-        limit: how many tensor tasks may run at a time.
-        seen: the length of the queue when the limit was last confirmed or changed.
-        step: by how much the limit changes next.
-        direction: of the last change: 1 up, -1 down, 0 if there was none.
+        limit: Maximum number of concurrent tensor tasks.
+        seen: Queue length at the last adjustment of the limit.
+        step: Size of the next change.
+        direction: Sign of the last change: 1 for up, -1 for down, 0 before the first change.
     """
 
     limit: int
@@ -25,22 +25,22 @@ class AutotunerState(NamedTuple):
 
 @final
 class Autotuner:
-    """Fewer tensor tasks while the queue of graph tasks grows, more while it drains or is empty.
+    """Lowers the limit of tensor tasks while the queue of graph tasks grows, and raises it while the queue shrinks.
 
-    A growing queue means that answers come faster than graph tasks can use them; an empty one, that graph threads wait for
-    answers. Changes of the queue within 1/8 are noise. The step halves whenever the direction changes, so that the limit
-    settles, and grows by 1 while the direction stays, so that it follows.
+    A growing queue means that tensor results arrive faster than graph tasks can consume them. An empty queue means that
+    graph threads are idle. Changes of the queue within 1/8 count as noise. The step halves at each change of direction, so
+    the limit converges. It grows by 1 while the direction stays the same, so the limit tracks trends.
 
     Args:
-        start: the limit to begin with.
-        least: the limit is never smaller, ≥ 1.
-        most: the limit is never larger.
+        start: Initial limit.
+        least: Minimum limit, ≥ 1.
+        most: Maximum limit.
 
     Raises:
-        ValueError: not 1 ≤ least ≤ start ≤ most.
+        ValueError: Unless 1 ≤ least ≤ start ≤ most.
 
     References:
-        Thorpe et al., "Dorylus", OSDI '21, section 6, "autotuner", which begins with min(intervals, 100).
+        Thorpe et al., "Dorylus", OSDI '21, section 6, "autotuner". Their initial limit is min(intervals, 100).
     """
 
     def __init__(self, *, start: int, least: int = 1, most: int) -> None:
@@ -51,20 +51,20 @@ class Autotuner:
 
     @property
     def limit(self) -> int:
-        """How many tensor tasks may run at a time."""
+        """Maximum number of concurrent tensor tasks."""
         return self._state.limit
 
     def observe(self, queued: int) -> int:
-        """Takes the length of the queue of graph tasks, and adapts the limit.
+        """Adapt the limit to the length of the queue of graph tasks.
 
         Args:
-            queued: graph tasks that wait for a thread, ≥ 0.
+            queued: Number of graph tasks waiting for a thread, ≥ 0.
 
         Returns:
-            The new limit.
+            New limit.
 
         Raises:
-            ValueError: a negative queue.
+            ValueError: If the number is negative.
         """
         if queued < 0:
             raise ValueError(f"a queue holds ≥ 0 tasks, got {queued}")
@@ -72,16 +72,16 @@ class Autotuner:
         return self._state.limit
 
     def lower(self, most: int) -> None:
-        """Lowers the largest limit to this many, ≥ 1, from now on."""
+        """Lower the maximum limit to `most`, but not below the minimum."""
         self._most = max(self._least, min(self._most, most))
         self.restore(self._state)
 
     def state(self) -> AutotunerState:
-        """What it knows, for a checkpoint."""
+        """Return the state for a checkpoint."""
         return self._state
 
     def restore(self, state: AutotunerState | list[int]) -> None:
-        """Continues from what `state` gave; the limit stays between `least` and `most`."""
+        """Restore a state returned by `state`, with its limit clipped to the range from `least` to `most`."""
         limit, seen, step, direction = state
         self._state = AutotunerState(min(max(limit, self._least), self._most), seen, step, direction)
 
@@ -100,7 +100,7 @@ def _next(state: AutotunerState, queued: int, least: int, most: int) -> Autotune
 
 
 def _direction(seen: int, queued: int) -> int:
-    """Which way the limit goes: 1 up, -1 down, 0 nowhere."""
+    """Return the sign of the limit's next change: 1 for up, -1 for down, 0 for none."""
     noise = max(1, seen // 8)
     if queued == 0 or queued < seen - noise:
         return 1

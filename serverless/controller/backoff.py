@@ -1,4 +1,4 @@
-"""Applies what a throttle decides: lowers the cap of a slot limit, to 0 during a pause."""
+"""Backoff after refused calls: applies a throttle's decisions to the cap of a slot limit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _log = logging.getLogger("dorylax.controller")
 
 @final
 class Backoff:
-    """Withholds slots after calls were refused.
+    """Withholds slots after refused calls. The cap is 0 during a pause.
 
     Args:
-        throttle: decides how many and how long.
-        limit: whose cap it sets.
-        clock: on which pauses pass.
+        throttle: Policy for the limit and the pauses.
+        limit: Slot limit whose cap is set.
+        clock: Clock of the pauses.
     """
 
     def __init__(self, throttle: Throttle, limit: SlotLimit, clock: Clock) -> None:
@@ -30,28 +30,28 @@ class Backoff:
         self._told = False
 
     def taken(self, start: float) -> None:
-        """Records that a call begun at `start` was not refused."""
+        """Record an accepted call that started at `start`."""
         if self._throttle.taken(start, self._limit.slots):
             self._limit.cap(self._throttle.limit)
 
     def refused(self, key: TaskKey, start: float, running: int, order: tuple[int, ...]) -> str | None:
-        """Records a refused call, while it holds its slot: once given back, the next call takes it at once.
+        """Record a refused call. Call this before releasing its slot, which the next call would otherwise take.
 
         Args:
-            key: of its task.
-            start: when it began.
-            running: calls that run beside it.
-            order: see `Clock.sleep`.
+            key: Key of its task.
+            start: Start time of the call in seconds.
+            running: Number of other running calls.
+            order: Order of simultaneous events; see `Clock.sleep`.
 
         Returns:
-            Why the task should fail; None while it is worth trying again.
+            Reason why the task should fail, or None if a retry is worthwhile.
         """
         throttle, now = self._throttle, self._clock.now()
         seconds = throttle.refused(key, start, now, running)
         if seconds is not None:
             self._limit.cap(0)
             self._pause = self._clock.spawn(self._end(seconds, order), name="pause of throttled tensor tasks")
-            # As a warning only once: if there are always too many calls, this happens again and again.
+            # Warn only once, because constant overload repeats this often.
             level = logging.INFO if self._told else logging.WARNING
             _log.log(level, "a call beside %d others was throttled: none begins for %.3g s", running, seconds)
             self._told = True
@@ -60,7 +60,7 @@ class Backoff:
         return None
 
     def release(self) -> None:
-        """Ends a pause, if there is one."""
+        """End the current pause, if any."""
         if self._pause is not None:
             self._pause.cancel()
             self._resume()

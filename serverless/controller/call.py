@@ -1,4 +1,4 @@
-"""One call of a backend, for the bill and the trace."""
+"""Record of one call of a backend, for the bill and the trace."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ Outcome = Literal["answered", "late", "failed", "deadline", "throttled"]
 
 
 class Call(NamedTuple):
-    """An attempt of a task, for as long as it held a slot.
+    """Attempt at a task, over the time in which it held a slot.
 
     Attributes:
-        key: of the task.
-        attempt: which repetition of the task it is, from 0.
-        start, end: when it held a slot, in seconds on the clock.
-        outcome: "answered": its answer is the task's; "late": the answer was no longer needed; "failed"; "deadline": there
-            was no answer in time; "throttled": it did not begin, and is not billed.
+        key: Key of the task.
+        attempt: Index of the attempt, from 0.
+        start: Time on the clock at which it acquired the slot, in seconds.
+        end: Time on the clock at which it released the slot, in seconds.
+        outcome: "answered" if its result completed the task, "late" if the result was no longer needed, "failed", "deadline"
+            after its time limit, or "throttled" if it did not start, which is not billed.
     """
 
     key: TaskKey

@@ -1,7 +1,7 @@
-"""The controller: every tensor task is answered once, whatever happens to its calls.
+"""Controller of tensor tasks: retries failed calls, hedges late ones, and returns one result per task.
 
-`slot_limit` counts concurrent calls, `hedging` decides which are late and keeps the attempts of a task, and `throttle`
-reacts to refusals. The backend knows where calls run.
+`slot_limit` limits the concurrent calls. `hedging` detects late calls and tracks the attempts of a task. `throttle` reacts
+to refusals. The backend chooses the machines.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dorylax.serverless.task import TaskFailedError, TaskKey, TensorResult, Tens
 
 _log = logging.getLogger("dorylax.controller")
 
-# At one moment of virtual time answers come first, then deadlines, then relaunches, then ends of pauses: their orders
-# continue the attempt's.
+# Order of events at the same virtual time: results, deadlines, relaunches, ends of pauses. Each number extends the order
+# tuple of the attempt.
 _DEADLINE, _RELAUNCH, _RESUME = 1, 2, 3
 
 
@@ -33,41 +33,41 @@ _DEADLINE, _RELAUNCH, _RESUME = 1, 2, 3
 class Controller:
     """Runs the tensor tasks of a graph server.
 
-    A task takes a slot when it comes, and each of its attempts holds one until it answers, fails, or its deadline passes.
+    Each attempt holds a slot until it returns, fails, or exceeds its deadline.
 
-    - The first answer is the task's. Other attempts continue in the background, hold their slots, and are billed; their
-      answers are dropped.
-    - An attempt that fails is repeated until `attempts` of them have failed.
-    - An attempt whose deadline passes has failed, and gives its slot back. Its answer still counts if it comes before any
-      other; the call has been reported by then.
-    - An attempt that is throttled has not failed: the task queues again. Nothing begins for a while, then fewer attempts at
-      a time, until none is refused any more. If all are refused for too long, the task fails.
-    - A task whose newest attempt is late (`Hedging`) is called again beside it, with the same inputs and weights.
+    - The first result completes the task. Other attempts continue in the background, keep their slots, and are billed;
+      the controller drops their results.
+    - A failed attempt is retried until `attempts` of them have failed.
+    - An attempt that exceeds its deadline counts as failed and releases its slot. Its result still counts if it is the
+      first; the call has been reported by then.
+    - A throttled attempt does not count as failed, and its task queues again. The controller pauses, then resumes with
+      fewer concurrent attempts and raises their number while calls succeed. The task fails after `Throttle.patience`
+      seconds of refusals only.
+    - If the newest attempt is late (`Hedging`), the controller starts a second one with the same inputs and weights.
 
-    Nothing waits for a slot while it holds one: a task whose attempts have all failed queues for its next; beside an
-    attempt that still runs, another begins only in a spare slot, for which nobody queues.
+    A task never waits for a slot while it holds one, which rules out deadlock. If all its attempts have failed, it joins
+    the main queue. A hedged request or a retry alongside a running attempt only uses spare slots.
 
-    Nothing in the background keeps a run from ending: closing the clock ends it. `drain` waits for it instead.
+    Closing the clock cancels background attempts; `drain` waits for them.
 
     Args:
-        backend: runs the attempts.
-        clock: where time comes from.
-        limit: how many attempts run at a time.
-        hedging: Decides which attempts are late, fed by this controller alone; None: tasks are never relaunched.
-        relaunches: how often a task is relaunched at most, besides repetitions of what has failed.
-        attempts: of one task that may fail before the task does, ≥ 1.
-        deadline: seconds that an attempt may take, > 0; None: no limit.
-        on_call: called once for every attempt, when its slot is given back.
-        throttle: decides what follows from throttled attempts; None: a `Throttle` with its defaults.
+        backend: Backend that runs the attempts.
+        clock: Clock of the run.
+        limit: Limit of concurrent attempts.
+        hedging: Detector of late attempts, used by this controller only, or None to disable hedging.
+        relaunches: Maximum number of hedged requests per task, in addition to retries.
+        attempts: Number of failed attempts after which a task fails, ≥ 1.
+        deadline: Time limit per attempt in seconds (> 0), or None for no limit.
+        on_call: Callback for each attempt, invoked when its slot is released.
+        throttle: Policy for throttled attempts, or None for a default `Throttle`.
 
     Attributes:
-        limit: as given; its slots may be changed at any time, its cap is this controller's.
-        hedging: as given.
-        relaunched: how many attempts have been begun because another was late; neither those that never got a slot nor those
-            that were throttled.
+        limit: Limit of concurrent attempts. Callers may change its slots at any time, but only the controller sets its cap.
+        hedging: Detector of late attempts, or None.
+        relaunched: Number of hedged requests that have started, without throttled ones.
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: If a number is out of range.
     """
 
     def __init__(
@@ -107,18 +107,18 @@ class Controller:
             )
 
     async def run(self, task: TensorTask) -> TensorResult:
-        """Runs a task. Cancelling gives its slots back and cancels its attempts.
+        """Run a task. Cancelling the call releases its slots and cancels its attempts.
 
         Args:
-            task: what to run; its inputs are kept until the last attempt has ended.
+            task: Task to run. Its inputs stay in memory until the last attempt ends.
 
         Returns:
-            The first answer.
+            Result of the first successful attempt.
 
         Raises:
-            TaskFailedError: `attempts` of them have failed, or all were throttled for too long; the text holds the last
+            TaskFailedError: If `attempts` attempts fail, or all are throttled for too long. The text includes the last
                 failure.
-            Exception: whatever else an attempt raises, at once.
+            Exception: Any other exception of an attempt, without a retry.
         """
         if self.hedging is None and self._deadline is None:
             return await self._in_place(task)
@@ -135,10 +135,10 @@ class Controller:
         raise outcome
 
     async def drain(self) -> None:
-        """Waits until no attempt holds a slot, and gives up those that have passed their deadline.
+        """Wait until no attempt holds a slot, and cancel attempts that have exceeded their deadline.
 
-        Nothing of this controller is then on the clock: for checkpoints, and for complete bills. Call it when no task waits
-        for its answer. A backend that may never answer needs a deadline.
+        Afterwards the clock runs no tasks of this controller, as checkpoints and complete bills require. Call it when no
+        task is pending. Set a deadline if calls of the backend may hang.
         """
         await self._idle.wait()
         self._backoff.release()
@@ -148,7 +148,7 @@ class Controller:
         await asyncio.gather(*calls, return_exceptions=True)
 
     async def _in_place(self, task: TensorTask) -> TensorResult:
-        """As `run`, where no attempt can be overtaken: each is awaited here, and needs no task on the clock."""
+        """Run a task without hedging and deadlines: await each attempt directly instead of spawning it on the clock."""
         number = failures = 0
         while True:
             await self.limit.acquire()
@@ -177,10 +177,10 @@ class Controller:
             if failures == self._attempts:
                 raise _exhausted(task.key, failures, found) from found
 
-    # Beginnings: the callers of these have a slot, or ask for one.
+    # Starting attempts.
 
     def _begin(self, hedged: HedgedTask, *, relaunch: bool = False) -> None:
-        """Begins an attempt, which takes over the slot that its task has been given."""
+        """Start an attempt, which takes over the slot acquired by its task."""
         number, key = hedged.begun, hedged.task.key
         name = f"{_named(key)}, attempt {number}"
         call = self._clock.spawn(self._call(hedged.task, number), name=name)
@@ -199,11 +199,11 @@ class Controller:
             self._watch(self.hedging, key.stage).add(attempt, (*key, number, _RELAUNCH))
 
     def _ask(self, hedged: HedgedTask, *, spare: bool, relaunch: bool = False) -> None:
-        """Begins an attempt as soon as it gets a slot."""
+        """Start an attempt as soon as a slot is available."""
         if hedged.asking is not None:
             if spare:
                 return
-            hedged.give_up_asking()  # nothing holds a slot any more: it may queue
+            hedged.give_up_asking()  # the task holds no slots, so it may join the main queue
         if self.limit.try_acquire():
             self._begin(hedged, relaunch=relaunch)
         else:
@@ -216,27 +216,27 @@ class Controller:
         self._begin(hedged, relaunch=relaunch)
 
     async def _call(self, task: TensorTask, number: int) -> TensorResult | Exception:
-        """The result of an attempt, or its exception: raised on a clock, that would end the run."""
+        """Return the result of an attempt, or its exception, since an exception raised on the clock would end the run."""
         try:
             return await self._backend.run(task, number)
         except asyncio.CancelledError as error:
             call = asyncio.current_task()
             if call is None or call.cancelling():
                 raise
-            # Nobody asked for that, and the task must not wait for ever.
+            # The backend cancelled itself. Report an error, or the task would wait forever.
             cancelled = RuntimeError(f"{_named(task.key)} was cancelled by its backend")
             cancelled.__cause__ = error
             return cancelled
         except Exception as error:
             return error
 
-    # Ends.
+    # Completing attempts.
 
     def _ended(self, attempt: Attempt, call: asyncio.Task[TensorResult | Exception]) -> None:
-        """An attempt has ended, whether anybody still waits for it or not."""
+        """Process the end of an attempt, including cancelled and overtaken ones."""
         hedged = attempt.hedged
         del self._live[attempt], hedged.live[attempt]
-        if call.cancelled():  # by whoever closes the clock, or gave the task up
+        if call.cancelled():  # the clock has closed, or the task was cancelled
             self._give_back(attempt, "late")
             hedged.outcome.cancel()
             return
@@ -251,7 +251,7 @@ class Controller:
             if self._give_back(attempt, "throttled"):
                 self._throttled(attempt, starved)
         elif isinstance(outcome, TaskFailedError):
-            if self._give_back(attempt, "failed"):  # else it failed before, by its deadline
+            if self._give_back(attempt, "failed"):  # False if the deadline has already counted as a failure
                 self._failed(hedged, outcome)
         else:
             self._give_back(attempt, "failed")
@@ -262,14 +262,14 @@ class Controller:
         self._failed(attempt.hedged, TaskFailedError(f"no answer within {self._deadline:g} seconds"))
 
     def _failed(self, hedged: HedgedTask, error: TaskFailedError) -> None:
-        """Repeats what has failed, unless it has failed too often."""
+        """Retry a failed task, or fail it after too many attempts."""
         hedged.failures += 1
         if hedged.outcome.done():
             return
         _report(hedged.task.key, hedged.failures, self._attempts, error)
         if hedged.failures < self._attempts:
             self._ask(hedged, spare=hedged.holds_slots)
-        elif not hedged.holds_slots:  # else one may still answer
+        elif not hedged.holds_slots:  # otherwise a running attempt may still succeed
             exhausted = _exhausted(hedged.task.key, hedged.failures, error)
             exhausted.__cause__ = error
             hedged.settle(exhausted)
@@ -277,7 +277,7 @@ class Controller:
     def _note(
         self, found: TensorResult | Exception, key: TaskKey, number: int, start: float, *, beside: int
     ) -> TaskFailedError | None:
-        """Tells the backoff of an attempt, before its slot is given back; returns an error if the task should fail."""
+        """Report an attempt to the backoff before releasing its slot. Returns an error if the task should fail."""
         if not (isinstance(found, TaskFailedError) and found.throttled):
             self._backoff.taken(start)
             return None
@@ -289,7 +289,7 @@ class Controller:
         return starved
 
     def _throttled(self, attempt: Attempt, starved: TaskFailedError | None) -> None:
-        """Repeats an attempt that did not begin, unless the task should fail."""
+        """Queue a throttled attempt again, or fail the task with `starved`."""
         hedged = attempt.hedged
         hedged.relaunches -= attempt.relaunch
         self.relaunched -= attempt.relaunch
@@ -300,14 +300,14 @@ class Controller:
             self._ask(hedged, spare=beside, relaunch=attempt.relaunch and beside)
 
     def _abandon(self, hedged: HedgedTask) -> None:
-        """Nobody waits for the task any more. Slots are back at once, not when the attempts have noticed."""
+        """Cancel a task's attempts, and release their slots immediately rather than after the cancellations."""
         hedged.give_up_asking()
         for attempt in hedged.live:
             self._give_back(attempt, "late")
             attempt.call.cancel()
 
     def _give_back(self, attempt: Attempt, outcome: Outcome) -> bool:
-        """Gives an attempt's slot back and reports the call; False if that was done before."""
+        """Release an attempt's slot and report the call. Returns False if the slot was already released."""
         if not attempt.holds_slot:
             return False
         attempt.holds_slot = False
@@ -326,7 +326,7 @@ class Controller:
         if not self._held:
             self._idle.set()
 
-    # Late calls.
+    # Hedging late calls.
 
     def _watch(self, hedging: Hedging, stage: int) -> Watch[Attempt]:
         watch = self._late.get(stage)

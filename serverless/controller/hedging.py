@@ -1,4 +1,4 @@
-"""Hedged requests: a call that takes longer than most recent calls of its stage is repeated; the first answer counts."""
+"""Hedged requests: duplicate a call that is slower than most recent calls of its stage. The first result counts."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from typing import final
 from dorylax.serverless.task import TensorResult, TensorTask
 
 _GAIN = 1.25
-"""Least threshold, as a multiple of the median: calls that take about equally long gain nothing from a second one."""
+"""Minimum threshold as a multiple of the median. Hedging does not help calls of nearly equal duration."""
 
 
 @final
 class Hedging:
-    """The threshold above which a call is repeated, per stage, and a budget for the repetitions.
+    """Latency threshold and hedging budget for each stage.
 
-    The threshold is a quantile of the stage's own last calls, so it follows a run whose calls become slower or faster. If
-    all calls become slow at once, repeating them all would make them slower: the budget allows twice the expected share.
+    The threshold is a quantile of the stage's recent latencies, so it adapts when calls become slower or faster. If all
+    calls slow down together, duplicates would make them even slower. The budget therefore limits hedged requests to twice
+    the expected share.
 
     Args:
-        quantile: Share of the recent calls that a call must exceed, in (0, 1).
-        window: Recent calls of a stage that are remembered, ≥ 1 / (1 − quantile), below which a quantile says nothing.
+        quantile: Quantile of recent latencies that a call must exceed, in (0, 1).
+        window: Number of recent calls per stage, ≥ 1 / (1 − quantile), the minimum for a meaningful quantile.
 
     Raises:
-        ValueError: A number out of range.
+        ValueError: If a number is out of range.
 
     References:
         Dean and Barroso, "The tail at scale", CACM 2013: hedged requests after the 95th percentile.
@@ -45,15 +46,15 @@ class Hedging:
         self._stages: dict[int, _Recent] = {}
 
     def observe(self, stage: int, start: float, end: float) -> None:
-        """Record a call that was answered. Calls that begin before a stage's first answer are cold starts: not counted.
+        """Record a successful call. Calls that start before the stage's first result are cold starts and do not count.
 
         Args:
-            stage: Number of the task in the program.
-            start: Time at which the call began, in seconds.
-            end: Time of its answer, ≥ start.
+            stage: Number of the stage in the program.
+            start: Start of the call in seconds.
+            end: End of the call in seconds, ≥ start.
 
         Raises:
-            ValueError: The duration is negative or not finite.
+            ValueError: If the duration is negative or not finite.
         """
         if not 0 <= (seconds := end - start) < math.inf:
             raise ValueError(f"seconds of a call must be finite and ≥ 0, got {seconds}")
@@ -67,7 +68,7 @@ class Hedging:
         recent.budget = min(recent.budget + self._share, self._share * self._window)
 
     def threshold(self, stage: int) -> float | None:
-        """Return the seconds after which a call is late; None if too few calls are known, or calls take no time."""
+        """Return the threshold in seconds, or None after too few calls or if calls take zero time."""
         recent = self._stages.get(stage)
         if recent is None or len(recent.order) < self._least:
             return None
@@ -76,7 +77,7 @@ class Hedging:
         return max(late, _GAIN * recent.ascending[(count - 1) // 2]) or None
 
     def spend(self, stage: int) -> bool:
-        """Take one repetition from the budget of a stage; False if none is left."""
+        """Spend one hedged request from a stage's budget. Returns False if the budget is exhausted."""
         recent = self._stages.get(stage)
         if recent is None or recent.budget < 1:
             return False
@@ -84,11 +85,11 @@ class Hedging:
         return True
 
     def state(self) -> dict[str, tuple[float, list[float]]]:
-        """Return the budget and the recent seconds of each stage, for a checkpoint."""
+        """Return each stage's budget and recent latencies in seconds, for a checkpoint."""
         return {str(stage): (recent.budget, list(recent.order)) for stage, recent in self._stages.items()}
 
     def restore(self, state: Mapping[str, Sequence[float | list[float]]]) -> None:
-        """Continue from a `state`; forget all that has been observed since."""
+        """Restore a state returned by `state`, replacing all observations."""
         self._stages = {
             int(stage): _Recent(deque(seconds), sorted(seconds), float(budget))  # type: ignore[arg-type]
             for stage, (budget, seconds) in state.items()
@@ -100,10 +101,10 @@ class _Recent:
     """Recent calls of a stage.
 
     Attributes:
-        order: Their seconds, the oldest first.
-        ascending: The same, sorted.
-        budget: Repetitions that may begin.
-        since: Time of the first answer.
+        order: Latencies in seconds, the oldest first.
+        ascending: Sorted latencies.
+        budget: Remaining hedged requests, possibly fractional.
+        since: Time of the first result.
     """
 
     order: deque[float] = dataclasses.field(default_factory=deque)
@@ -115,16 +116,16 @@ class _Recent:
 @final
 @dataclasses.dataclass(eq=False, slots=True)
 class HedgedTask:
-    """A task and the attempts that compete to answer it.
+    """A task and its competing attempts.
 
     Attributes:
-        task: The task.
-        outcome: Its answer, or the exception in its place.
-        begun: Number of attempts that have begun.
-        failures: Number of attempts that have failed.
-        relaunches: Number of attempts that began beside a late one, without throttled ones.
-        live: Attempts that have not ended, whether they hold a slot or not.
-        asking: Waits for the slot of the next attempt.
+        task: Tensor task.
+        outcome: Future of the result or the final exception.
+        begun: Number of started attempts.
+        failures: Number of failed attempts.
+        relaunches: Number of hedged requests, without throttled ones.
+        live: Running attempts, with or without a slot.
+        asking: Pending acquisition of a slot for the next attempt, or None.
     """
 
     task: TensorTask
@@ -141,7 +142,7 @@ class HedgedTask:
         return any(attempt.holds_slot for attempt in self.live)
 
     def settle(self, outcome: TensorResult | Exception) -> None:
-        """Set the outcome, if there is none yet."""
+        """Set the outcome unless it is already set."""
         if not self.outcome.done():
             self.outcome.set_result(outcome)
             self.give_up_asking()
@@ -156,15 +157,15 @@ class HedgedTask:
 @final
 @dataclasses.dataclass(eq=False, slots=True)
 class Attempt:
-    """One call of the backend; it begins with a slot.
+    """One call of the backend. It starts with a slot.
 
     Attributes:
-        hedged: The task and its other attempts.
-        number: Number among the attempts of the task, from 0.
-        start: Time at which it began, in seconds on the clock.
-        call: The call.
-        relaunch: Whether it began beside a late attempt.
-        holds_slot: Whether it still has its slot.
+        hedged: Task of the attempt.
+        number: Index of the attempt within the task, from 0.
+        start: Start time on the clock in seconds.
+        call: asyncio task of the call.
+        relaunch: Whether the attempt is a hedged request.
+        holds_slot: Whether the attempt still holds its slot.
     """
 
     hedged: HedgedTask

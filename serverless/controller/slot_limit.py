@@ -1,4 +1,4 @@
-"""How many calls run at a time: slots, handed out first come, first served, whose number may change."""
+"""Adjustable limit of concurrent calls, with slots granted in FIFO order."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import final
 
 @final
 class SlotLimit:
-    """Slots on one asyncio loop.
+    """Resizable semaphore for one asyncio loop, with a main queue and a spare queue.
 
-    There are two queues. The second, for optional work, gets a slot only while the first is empty. A cap may withhold some
-    of the slots for a while, independently of their number.
+    The spare queue, for optional work, receives slots only while the main queue is empty. A cap can temporarily withhold
+    slots without changing their number.
 
     Args:
-        slots: how many there are, ≥ 1.
+        slots: Number of slots, ≥ 1.
 
     Attributes:
-        slots: how many there are now.
-        taken: how many are in use; more than `slots` for a while after `set` or `cap` has lowered them.
+        slots: Current number of slots.
+        taken: Number of slots in use. It may temporarily exceed `slots` after `set` or `cap` lowers the limit.
 
     Raises:
-        ValueError: fewer than 1 slot.
+        ValueError: If `slots` < 1.
     """
 
     def __init__(self, slots: int) -> None:
@@ -34,17 +34,17 @@ class SlotLimit:
         self._spare_queue: deque[asyncio.Future[None]] = deque()
 
     def try_acquire(self) -> bool:
-        """Takes a slot if one is free; says whether it did."""
-        # Whoever waits has been handed what became free: where a slot is free, nobody can be overtaken.
+        """Take a slot if one is free, and return whether it succeeded."""
+        # Freed slots go to waiting callers directly, so a free slot implies empty queues.
         free = self.taken < self._usable
         self.taken += free
         return free
 
     async def acquire(self, *, spare: bool = False) -> None:
-        """Takes a slot as soon as it is this caller's turn. Cancelling gives up the place in the queue.
+        """Wait for a slot and take it. Cancelling the call leaves the queue.
 
         Args:
-            spare: wait in the second queue.
+            spare: Whether to wait in the spare queue.
         """
         if self.try_acquire():
             return
@@ -54,17 +54,17 @@ class SlotLimit:
         try:
             await turn
         except asyncio.CancelledError:
-            if not turn.cancelled():  # it was handed a slot at the moment it was cancelled
+            if not turn.cancelled():  # a slot was granted just before the cancellation
                 self.release()
             elif turn in queue:
                 queue.remove(turn)
             raise
 
     def release(self) -> None:
-        """Gives a slot back.
+        """Release a slot.
 
         Raises:
-            RuntimeError: none is taken.
+            RuntimeError: If no slot is taken.
         """
         if not self.taken:
             raise RuntimeError("a slot was given back, but none is taken: give each back once")
@@ -72,26 +72,26 @@ class SlotLimit:
         self._hand_out()
 
     def set(self, slots: int) -> None:
-        """Changes the number of slots. None is taken away: if too many are in use, those given back are not handed out.
+        """Change the number of slots. A lower number takes effect as slots are released.
 
         Args:
-            slots: how many from now on, ≥ 1.
+            slots: New number of slots, ≥ 1.
 
         Raises:
-            ValueError: fewer than 1 slot.
+            ValueError: If `slots` < 1.
         """
         _check(slots)
         self.slots = slots
         self._change()
 
     def cap(self, slots: int | None) -> None:
-        """Hands out no more slots than this, whatever their number.
+        """Cap the usable slots without changing their number.
 
         Args:
-            slots: how many may be taken from now on, ≥ 0; None: all.
+            slots: Maximum number of usable slots, ≥ 0, or None to remove the cap.
 
         Raises:
-            ValueError: a negative number.
+            ValueError: If `slots` < 0.
         """
         if slots is not None and slots < 0:
             raise ValueError(f"a limit is capped at ≥ 0 slots or None, got {slots}")
@@ -106,7 +106,7 @@ class SlotLimit:
         for queue in (self._queue, self._spare_queue):
             while queue and self.taken < self._usable:
                 turn = queue.popleft()
-                if not turn.cancelled():  # else its task is about to leave the queue
+                if not turn.cancelled():  # skip callers that are leaving the queue
                     self.taken += 1
                     turn.set_result(None)
 

@@ -1,4 +1,4 @@
-"""How many calls run at a time, and when the next begins, if the cloud refuses some because there are too many."""
+"""Throttling policy: the limit of concurrent calls and the pauses after the cloud refuses calls."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import final
 from dorylax.serverless.task import TaskKey
 
 _DECREASE = 0.7
-"""What a refusal leaves of the calls at a time: CUBIC's factor (RFC 9438, section 4.6). A cloud's limit stays the same for
-minutes; halving, as TCP once did, would leave more of it unused."""
+"""Multiplicative decrease of the limit after a refusal: CUBIC's factor (RFC 9438, section 4.6). A cloud's limit is stable
+for minutes, so halving, as in older TCP, would waste more of it."""
 
-_INCREASES = 16  # rounds that it takes from nothing to all slots
+_INCREASES = 16  # rounds without refusals from zero to all slots
 
 
 @final
 class Throttle:
-    """A limit that follows refusals: lower by a factor with each round that saw one, higher by a constant with each without.
+    """Additive-increase, multiplicative-decrease limit of concurrent calls, with exponential backoff.
 
-    The calls that begin between two pauses are a round: refusals of one burst say the same thing, and count once. After a
-    refusal nothing begins for a while, twice as long as the last time if no call was taken since. The exact time is drawn
-    from the refused task's key: other servers, which have other intervals, resume at other moments, and a repeated run
-    waits as long.
+    A round consists of the calls that start between two pauses. Its first refusal lowers the limit and starts a pause;
+    further refusals of the same burst have no effect. A round without refusals raises the limit by a constant.
+
+    Consecutive pauses double in length until a call is accepted. The task's key seeds the jitter: servers with different
+    intervals resume at different times, and a repeated run pauses equally long.
 
     Args:
-        first: seconds of the first pause, > 0.
-        longest: seconds of the longest pause, ≥ `first`.
-        patience: seconds of nothing but refusals after which a task should fail, > 0.
+        first: Length of the first pause in seconds, > 0.
+        longest: Maximum length of a pause in seconds, ≥ `first`.
+        patience: Seconds of uninterrupted refusals after which a task fails, > 0.
 
     Attributes:
-        patience: as given.
+        patience: Seconds of uninterrupted refusals after which a task fails.
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: If a number is out of range.
 
     References:
         Chiu and Jain, "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks",
-        1989: additive increase and multiplicative decrease share a limit fairly among those that do not know each other.
+        1989: additive increase and multiplicative decrease divide a limit fairly among independent clients.
     """
 
     def __init__(self, *, first: float = 0.2, longest: float = 20.0, patience: float = 300.0) -> None:
@@ -47,27 +48,27 @@ class Throttle:
         self._first, self._longest, self.patience = first, longest, patience
         self._limit: int | None = None
         self._paused = False
-        self._round = 0.0  # when it began
-        self._pauses = 0  # since a call was taken
-        self._refused: float | None = None  # since when nothing else
-        self._taken = 0  # calls since the limit was changed
+        self._round = 0.0  # start time of the round
+        self._pauses = 0  # number of pauses since the last accepted call
+        self._refused: float | None = None  # start time of uninterrupted refusals
+        self._taken = 0  # number of accepted calls since the last change of the limit
 
     @property
     def limit(self) -> int | None:
-        """How many calls may run at a time: 0 in a pause; None while nothing is refused."""
+        """Maximum number of concurrent calls: 0 in a pause, None if no limit applies."""
         return 0 if self._paused else self._limit
 
     def refused(self, key: TaskKey, start: float, now: float, running: int) -> float | None:
-        """Records a refused call.
+        """Record a refused call.
 
         Args:
-            key: of its task.
-            start: when it began, in the clock's seconds.
-            now: the time.
-            running: calls that run beside it.
+            key: Key of its task.
+            start: Start time of the call in seconds.
+            now: Current time in seconds.
+            running: Number of other running calls.
 
         Returns:
-            Seconds for which nothing may begin, until `resume`; None if its round is over already.
+            Length of the pause in seconds, which ends with `resume`; None if the call's round is already over.
         """
         if self._paused or start < self._round:
             return None
@@ -80,15 +81,15 @@ class Throttle:
         return longest * random.Random(f"{tuple(key)} {self._pauses}").uniform(0.5, 1.0)
 
     def resume(self, now: float) -> None:
-        """Ends a pause."""
+        """End the pause and start a new round."""
         self._paused, self._round = False, now
 
     def taken(self, start: float, slots: int) -> bool:
-        """Records a call that was not refused.
+        """Record an accepted call.
 
         Args:
-            start: when it began.
-            slots: calls that may run at a time while nothing is refused.
+            start: Start time of the call in seconds.
+            slots: Maximum number of concurrent calls without throttling.
 
         Returns:
             Whether the limit has changed.
@@ -105,5 +106,5 @@ class Throttle:
         return True
 
     def hopeless(self, now: float, running: int) -> bool:
-        """Whether everything has been refused for too long, although no other call runs."""
+        """Return whether all calls have been refused for `patience` seconds while no other call is running."""
         return running == 0 and self._refused is not None and now - self._refused >= self.patience

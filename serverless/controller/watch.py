@@ -1,4 +1,4 @@
-"""Reports what takes too long, with one timer for all of it."""
+"""Shared timer that reports overdue items."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 @final
 class Watch(Generic[T]):
-    """Items that may all take the same time: the one that began first is due first, so the timer is always for that one.
+    """Watches items with a common time limit. The oldest item is due first, so one timer suffices.
 
-    Thousands of short calls then share a few wake-ups. If the time becomes shorter while the timer runs, items are reported
-    late, by less than the time was before.
+    Thousands of short calls share a few wake-ups. If the limit shrinks while the timer runs, items are reported late, by
+    less than the previous limit.
 
     Args:
-        clock: where time comes from.
-        name: of the timer's task.
-        seconds: how long items may take now; None: not known yet.
-        due: called with an item that has taken that long; it is then no longer watched.
+        clock: Clock of the timer.
+        name: Name of the timer's task.
+        seconds: Function that returns the current time limit in seconds, or None if it is unknown.
+        due: Callback for each overdue item, which is then no longer watched.
     """
 
     def __init__(
@@ -34,25 +34,25 @@ class Watch(Generic[T]):
         self._timer: asyncio.Task[None] | None = None
 
     def add(self, item: T, order: tuple[int, ...]) -> None:
-        """Watches an item, which begins now.
+        """Start to watch an item.
 
         Args:
-            item: not watched yet.
-            order: see `Clock.sleep`.
+            item: Item that is not watched yet.
+            order: Order of simultaneous events; see `Clock.sleep`.
         """
         self._began[item] = self._clock.now(), order
         self.rouse()
 
     def discard(self, item: T) -> None:
-        """Watches an item no longer, if it did."""
+        """Stop watching an item, if it is watched."""
         self._began.pop(item, None)
         if not self._began and self._timer is not None:
-            # Without an item nothing is due, not even in virtual time.
+            # Cancel the idle timer, which would still take part in virtual time.
             self._timer.cancel()
             self._timer = None
 
     def rouse(self) -> None:
-        """Call this when the time has become known."""
+        """Start the timer once the time limit is known."""
         if self._timer is None and self._began and self._seconds() is not None:
             self._timer = self._clock.spawn(self._tell(), name=self._name)
 
@@ -60,7 +60,7 @@ class Watch(Generic[T]):
         while self._began:
             item, (start, order) = next(iter(self._began.items()))
             await self._clock.sleep(max(0.0, self._end(start) - self._clock.now()), order)
-            # In the meantime it may have ended, or the time may have become longer.
+            # Meanwhile, the item may have ended or the limit may have grown.
             if item in self._began and self._clock.now() >= self._end(start):
                 del self._began[item]
                 self._due(item)

@@ -1,4 +1,4 @@
-"""The workers' side of the data plane: gets tensors from servers and puts results there."""
+"""Worker side of the data plane: fetches tensors from servers and delivers results to them."""
 
 from __future__ import annotations
 
@@ -20,26 +20,25 @@ from dorylax.serverless.wire.errors import DataError, NotOfferedError, WireError
 T = TypeVar("T")
 
 SLOWEST = 1e6
-"""Bytes per second of the slowest link: a large message has a second more for each of these."""
+"""Bandwidth of the slowest supported link in bytes per second. Timeouts grow with the size of a message at this rate."""
 
 
 @final
 class DataClient:
-    """Transfers of one worker. It opens connections on demand and keeps them.
+    """Client for one worker's transfers. Opens connections on demand and keeps them open.
 
-    **Threads.** Any thread may call `get` and `put`. Each call blocks its thread and uses one connection exclusively, so an
-    address has as many connections as its peak of concurrent calls. All calls share the link.
+    **Threads.** Any thread may call `get` and `put`. Each call blocks its thread and uses one connection exclusively, so the
+    number of connections per address equals the peak of concurrent calls. All calls share the link.
 
     Args:
         keys: Keys of the run.
-        link: Simulated link; None: full speed.
-        timeout: Seconds without a message after which an attempt counts as lost, besides the time that the message needs at
-            `SLOWEST`.
-        attempts: Attempts per transfer.
+        link: Simulated link, or None for full speed.
+        timeout: Seconds without a message after which an attempt counts as lost, plus the transfer time at `SLOWEST`.
+        attempts: Maximum number of attempts per transfer.
         max_bytes: Limit of one transfer in bytes.
 
     Raises:
-        ValueError: A setting is out of range.
+        ValueError: If a setting is out of range.
     """
 
     def __init__(
@@ -66,12 +65,12 @@ class DataClient:
         self._closed = False
 
     def get(self, address: str, name: str) -> tuple[np.ndarray, ...]:
-        """Return arrays offered by a server, writable and aligned to 64 bytes.
+        """Fetch arrays offered by a server. The arrays are writable and aligned to 64 bytes.
 
         Raises:
-            NotOfferedError: The server has no offer under the name.
-            DataError: All attempts failed, the server refuses, or the arrays exceed `max_bytes`.
-            RuntimeError: The client is closed.
+            NotOfferedError: If the server has no offer under the name.
+            DataError: If all attempts fail, the server refuses, or the arrays exceed `max_bytes`.
+            RuntimeError: If the client is closed.
         """
 
         def act(connection: _Connection) -> tuple[np.ndarray, ...]:
@@ -83,7 +82,7 @@ class DataClient:
         return self._repeat(address, f"{name!r} could not be got", act)
 
     def put(self, address: str, name: str, arrays: Sequence[np.ndarray]) -> None:
-        """Send arrays to a server and wait for its acknowledgement, which also follows late and repeated puts.
+        """Send arrays to a server and wait for the acknowledgement. Servers also acknowledge late and repeated puts.
 
         Args:
             address: Address of the server.
@@ -91,9 +90,9 @@ class DataClient:
             arrays: Arrays of any layout; non-contiguous ones are copied.
 
         Raises:
-            WireError: A dtype is unsupported, or the arrays exceed `max_bytes`.
-            DataError: All attempts failed, or the server refuses.
-            RuntimeError: The client is closed.
+            WireError: If a dtype is unsupported or the arrays exceed `max_bytes`.
+            DataError: If all attempts fail or the server refuses.
+            RuntimeError: If the client is closed.
         """
         tensors = Tensors.of(arrays, self._max_bytes)
 
@@ -105,7 +104,7 @@ class DataClient:
         self._repeat(address, f"{name!r} could not be put", act)
 
     def close(self) -> None:
-        """Close all connections; busy ones close after their calls. A second call does nothing."""
+        """Close all connections. Busy ones close after their calls. Idempotent."""
         with self._lock:
             self._closed = True
             for connections in self._idle.values():
@@ -139,7 +138,7 @@ class DataClient:
             result = act(connection)
             fine = True
         except NotOfferedError:
-            fine = True  # the only reply: no other message is in flight
+            fine = True  # the connection is reusable, since no other message is in flight
             raise
         finally:
             self._give(address, connection, keep=fine)
@@ -158,7 +157,7 @@ class DataClient:
         with self._lock:
             self._busy -= 1
             if keep and not self._closed:
-                # The lock makes it safe to pass sockets between threads.
+                # Sockets may move between threads under the lock.
                 self._idle.setdefault(address, []).append(connection)
                 return
             connection.close()
@@ -168,13 +167,13 @@ class DataClient:
 
 @final
 class _Connection:
-    """A socket, for one transfer at a time. Its state is undefined after an error: close it and create another.
+    """Socket for one transfer at a time. After an error, close it and create another.
 
     Args:
-        context: Context of ZeroMQ.
+        context: ZeroMQ context.
         address: Address of the server.
         keys: Keys of the run.
-        timeout: See `DataClient`.
+        timeout: Timeout in seconds; see `DataClient`.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], address: str, keys: RunKeys, timeout: float) -> None:
@@ -195,11 +194,13 @@ class _Connection:
         self._socket.close()
 
     def get(self, name: str, max_bytes: int) -> tuple[np.ndarray, ...]:
-        """Try once to get arrays.
+        """Make one attempt to fetch arrays.
 
         Raises:
-            ConnectionError, WireError: The attempt failed.
-            NotOfferedError, DataError: See `DataClient.get`.
+            ConnectionError: If the attempt fails.
+            WireError: If the reply is unreadable.
+            NotOfferedError: See `DataClient.get`.
+            DataError: See `DataClient.get`.
         """
         self._ask(messages.GET, name)
         header, contents = self._receive(0)
@@ -217,10 +218,11 @@ class _Connection:
         return messages.decode_tensors(header, contents, max_bytes)
 
     def put(self, name: str, tensors: Tensors) -> None:
-        """Try once to put arrays.
+        """Make one attempt to deliver arrays.
 
         Raises:
-            ConnectionError, WireError: The attempt failed.
+            ConnectionError: If the attempt fails.
+            WireError: If the reply is unreadable.
             DataError: See `DataClient.put`.
         """
         self._ask(messages.PUT, name, tensors)
@@ -241,11 +243,15 @@ class _Connection:
                 self._wait(zmq.POLLOUT, give_up)
 
     def _receive(self, nbytes: int) -> tuple[Header, list[Buffer]]:
-        """Return the next message of this transfer, for which `nbytes` are on their way.
+        """Receive the next message of this transfer.
+
+        Args:
+            nbytes: Bytes in flight, which extend the timeout.
 
         Raises:
-            ConnectionError, WireError: No message arrives, or it is unreadable.
-            DataError: The server refuses the transfer.
+            ConnectionError: If no message arrives.
+            WireError: If the message is unreadable.
+            DataError: If the server refuses the transfer.
         """
         give_up = time.monotonic() + self._timeout + nbytes / SLOWEST
         while True:
@@ -256,14 +262,14 @@ class _Connection:
                 raise ConnectionError(f"got a message of run {header.run!r}")
             if header.kind == messages.REFUSED and header.number in (0, self._number):
                 raise DataError(f"{self._address} refuses: {header.text}")
-            if header.number == self._number:  # otherwise it is left of an earlier transfer
+            if header.number == self._number:  # skip leftovers of earlier transfers
                 return header, [frame.buffer for frame in received[1:]]
 
     def _wait(self, event: int, give_up: float) -> None:
         """Wait until the socket is ready for `event`.
 
         Raises:
-            ConnectionError: The socket is not ready by `give_up`.
+            ConnectionError: If the socket is not ready by `give_up`.
         """
         left = give_up - time.monotonic()
         if left <= 0 or not self._socket.poll(int(left * 1000) + 1, event):

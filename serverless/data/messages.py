@@ -1,16 +1,16 @@
-"""Messages between servers and workers: a header, and the bytes of tensors in frames of at most `PIECE_BYTES`.
+"""Messages between servers and workers: a header, followed by tensor bytes in frames of at most `PIECE_BYTES`.
 
     worker                                    server
     get     name                              coming   sizes, if they exceed a frame
                                               tensors  with their bytes
                                               absent   no such offer
     put     name, with tensors                done     accepted, duplicate or late
-                                              refused  with the reason: a repeat does not help
+                                              refused  with the reason; a retry would fail too
 
 The header is JSON, `{"format": "dorylax data", "version": 2, "run": "9f…", "kind": "put", "number": 3, "text": "result/…",
-"tensors": [{"dtype": "float32", "shape": [2, 3]}]}`. The worker chooses `number`, and every reply repeats it; 0 answers a
-header that cannot be read. Arrays are sent without a copy. There are no checksums: CURVE authenticates each byte over tcp,
-and messages over ipc do not leave the machine's memory.
+"tensors": [{"dtype": "float32", "shape": [2, 3]}]}`. The worker chooses `number`, and every reply repeats it; replies to an
+unreadable header have number 0. Arrays are sent without a copy. There are no checksums: CURVE authenticates each byte over
+tcp, and messages over ipc do not leave the machine's memory.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from dorylax.serverless.wire.tensors import (
 GET, PUT = "get", "put"
 COMING, TENSORS, ABSENT, DONE, REFUSED = "coming", "tensors", "absent", "done", "refused"
 ACCEPTED, DUPLICATE, LATE = "accepted", "duplicate", "late"
-"""The texts of `DONE`."""
+"""Possible texts of a `DONE` reply."""
 
 PIECE_BYTES = 1 << 20
-"""Bytes of a tensor in a frame. ZeroMQ's heartbeats pass between frames, so a slow link does not look dead."""
+"""Maximum bytes of a tensor per frame. ZeroMQ sends heartbeats between frames, so a slow link does not look dead."""
 
 FRAME_BYTES = 1 << 22
-"""Limit of an encrypted frame. ZeroMQ disconnects peers with longer ones before it allocates memory."""
+"""Limit of an encrypted frame in bytes. ZeroMQ disconnects peers that exceed it before it allocates memory."""
 
 MAX_BYTES = 1 << 30
 """Default limit of one transfer in bytes."""
@@ -61,13 +61,13 @@ if sys.byteorder != "little":
 
 
 class Header(NamedTuple):
-    """The first frame of a message.
+    """First frame of a message.
 
     Attributes:
         run: Id of the run.
         kind: Kind of the message.
         number: Number of the request.
-        text: Name of a request; state or reason of a reply.
+        text: Name in a request; state or reason in a reply.
         specs: Specs of the tensors.
     """
 
@@ -79,11 +79,11 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors."""
+        """Total bytes of the tensors."""
         return total_bytes(self.specs)
 
     def encode(self) -> bytes:
-        """Return the frame."""
+        """Encode the header as a frame."""
         document = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -95,12 +95,12 @@ class Header(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """Outgoing arrays. Do not write to them until they have arrived.
+    """Outgoing arrays. Do not write to the arrays before their arrival.
 
     Attributes:
-        specs: Their specs.
-        nbytes: Bytes of all arrays together.
-        frames: Views of their bytes; copies only of arrays that are not contiguous.
+        specs: Specs of the arrays.
+        nbytes: Total bytes of the arrays.
+        frames: Views of the arrays' bytes. Only non-contiguous arrays are copied.
     """
 
     specs: tuple[TensorSpec, ...]
@@ -112,7 +112,7 @@ class Tensors(NamedTuple):
         """Prepare arrays of any layout.
 
         Raises:
-            WireError: A dtype is unsupported, or the arrays exceed a limit.
+            WireError: If a dtype is unsupported or the arrays exceed a limit.
         """
         if len(arrays) > MAX_TENSORS:
             raise WireError(f"at most {MAX_TENSORS} arrays may be sent together, got {len(arrays)}")
@@ -126,7 +126,7 @@ def decode_header(frame: Buffer) -> Header:
     """Decode the header of a message.
 
     Raises:
-        WireError: The frame is not a header of this version.
+        WireError: If the frame is not a header of this version.
     """
     fields = read_object(frame, "header", _MAX_HEADER_BYTES)
     fields.format(_FORMAT, _VERSION)
@@ -142,15 +142,15 @@ def decode_header(frame: Buffer) -> Header:
 
 
 def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> tuple[np.ndarray, ...]:
-    """Return the tensors of a message, writable and aligned to 64 bytes, so that XLA reads them in place.
+    """Decode the tensors of a message as writable arrays aligned to 64 bytes, which XLA reads in place.
 
     Args:
-        header: Its decoded header.
-        frames: Its other frames.
-        max_bytes: Limit of all tensors together, checked before anything is allocated.
+        header: Decoded header of the message.
+        frames: Remaining frames of the message.
+        max_bytes: Limit of the total size in bytes, checked before any allocation.
 
     Raises:
-        WireError: The frames do not match the header, or exceed the limit.
+        WireError: If the frames do not match the header or exceed the limit.
     """
     if header.nbytes > max_bytes:
         raise WireError(f"a transfer must have at most {max_bytes} bytes, got {header.nbytes}")
@@ -173,5 +173,5 @@ def decode_tensors(header: Header, frames: Sequence[Buffer], max_bytes: int) -> 
 
 
 def _pieces(content: memoryview) -> list[memoryview]:
-    """Cut the bytes of an array into frames; none if it is empty."""
+    """Split the bytes of an array into frames (none for an empty array)."""
     return [content[first : first + PIECE_BYTES] for first in range(0, len(content), PIECE_BYTES)]

@@ -1,4 +1,4 @@
-"""Watches the connections of a server through ZeroMQ's events, and closes surplus ones."""
+"""Monitor of a server's connections, based on ZeroMQ's events, that closes surplus connections."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dorylax.serverless.data import admission
 from dorylax.serverless.data.connections import AHEAD, Capacity, Connection, Connections
 from dorylax.serverless.data.refusals import Refusals
 
-_EVENT = struct.Struct("=Hi")  # event, descriptor or error; pyzmq's reader is slower
-_UNREAD_EVENTS = AHEAD - 1_000  # on this side; the rest waits in ZeroMQ
+_EVENT = struct.Struct("=Hi")  # event, and descriptor or error; faster than pyzmq's parser
+_UNREAD_EVENTS = AHEAD - 1_000  # in this socket's queue; ZeroMQ queues the rest
 _CLOSE_MS = 10_000
 
 
 @final
 class Watch:
-    """The events of a server's sockets; used only by the data thread.
+    """Monitor of a server's sockets, used only by the data thread.
 
-    ZeroMQ cannot close a single connection, so the watch shuts down its socket (`shutdown`), and ZeroMQ handles this like a
-    disconnection by the peer. The descriptor may belong to another file by then, so it is first checked on a duplicate.
+    ZeroMQ cannot close a single connection. The monitor calls `shutdown` on its socket instead, and ZeroMQ sees a
+    disconnection by the peer. The descriptor may have been reused by then, so the monitor checks a duplicate of it first.
 
     Args:
-        context: Context of the sockets.
-        capacity: Limits of connections.
-        refusals: Receives refused peers.
+        context: ZeroMQ context of the sockets.
+        capacity: Limits of the connections.
+        refusals: Recorder of refused peers.
     """
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], capacity: Capacity, refusals: Refusals) -> None:
@@ -39,12 +39,12 @@ class Watch:
         self._refusals = refusals
         self._connections = Connections(capacity)
         self._monitors: dict[zmq.Socket[bytes], _Monitor] = {}
-        # Reserved now, because no descriptor may be free later.
+        # Reserve a descriptor now, because the process may have none left later.
         self._nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._duplicate = os.dup(self._nothing)
 
     def start(self, router: zmq.Socket[bytes], label: str, address: str) -> zmq.Socket[bytes]:
-        """Watch a bound socket; return the monitor socket whose events `read` processes."""
+        """Watch a bound socket, and return its monitor socket for `read`."""
         name = f"inproc://monitor {len(self._monitors)}"
         router.monitor(name, admission.EVENTS)
         monitor = self._context.socket(zmq.PAIR)
@@ -57,7 +57,7 @@ class Watch:
         """Process one event.
 
         Raises:
-            zmq.Again: No event is pending.
+            zmq.Again: If no event is pending.
         """
         event, value = _EVENT.unpack(monitor.recv_multipart(zmq.NOBLOCK)[0])
         watched = self._monitors[monitor]
@@ -70,17 +70,17 @@ class Watch:
             self._refusals.add(watched.label, reason)
 
     def heard(self, monitor: zmq.Socket[bytes], frame: zmq.Frame) -> None:
-        """Record a message with this frame on the socket of a monitor."""
+        """Record that a peer has sent this frame to a monitored socket."""
         with contextlib.suppress(zmq.Again):
-            for _ in range(AHEAD):  # the event of its connection is among the pending ones
+            for _ in range(AHEAD):  # the pending events include the one of the peer's connection
                 self.read(monitor)
-        with contextlib.suppress(zmq.ZMQError):  # without a known connection the peer counts as silent
+        with contextlib.suppress(zmq.ZMQError):  # an unknown connection counts as silent
             self._connections.heard(Connection(int(frame.get(zmq.SRCFD)), self._monitors[monitor].address))
 
     def cut_surplus(self) -> None:
         """Close surplus connections."""
         strangers, peers = self._connections.surplus(time.monotonic())
-        for connection in strangers:  # reported by the event of their failed handshake
+        for connection in strangers:  # the event of the failed handshake reports them
             self._cut(connection)
         for connection in peers:
             self._cut(connection)
@@ -91,7 +91,7 @@ class Watch:
     def close(self) -> None:
         """Drain the events of closed sockets, and stop.
 
-        Unread events would block ZeroMQ's thread and the end of its context.
+        Unread events would block ZeroMQ's thread and the termination of its context.
         """
         poller = zmq.Poller()
         for monitor in self._monitors:

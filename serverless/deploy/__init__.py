@@ -1,4 +1,5 @@
-"""Puts the handler into AWS Lambda and takes it away again: settings, what is there, a plan, its effects.
+"""Deployment of the handler to AWS Lambda, and its teardown.
 
-`settings`, `names`, `policies` and `plan` decide and touch nothing; `state` reads, `apply` acts, `image/` makes the image.
+`settings`, `names`, `policies` and `plan` are pure. `state` reads existing resources, `apply` changes them, and `image/`
+builds the image.
 """

@@ -1,4 +1,4 @@
-"""Carries out the steps of a plan. Repeating one does no harm."""
+"""Executes the steps of a plan. Every step is idempotent."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ _INTERFACE_SECONDS = 25 * 60.0
 
 @final
 class Applier:
-    """Carries out steps.
+    """Executes the steps of a plan against AWS.
 
     Args:
-        clients: of the region.
-        names: of the deployment.
-        wanted: what should exist; None for nothing.
-        push: builds the image and pushes it to an address.
-        artefacts: where to delete stages; None: nowhere.
-        now, sleep: the time, and how to wait, in seconds.
+        clients: AWS clients of the region.
+        names: Names of the deployment's resources.
+        wanted: Desired state, or None for a teardown.
+        push: Function that builds the image and pushes it to an address.
+        artefacts: Location of the stages to delete, or None.
+        now: Clock in seconds.
+        sleep: Function that waits for a number of seconds.
     """
 
     def __init__(
@@ -65,14 +66,15 @@ class Applier:
         self._artefacts, self._now, self._sleep = artefacts, now, sleep
 
     def apply(self, actions: Sequence[Action], report: Callable[[Action], None] = lambda _: None) -> None:
-        """Carries out the steps in order.
+        """Execute the steps in order.
 
         Args:
-            actions: of a plan.
-            report: called with each step before it is carried out.
+            actions: Steps of a plan.
+            report: Callback that receives each step before its execution.
 
         Raises:
-            RunError: one failed; the same command continues from there.
+            InputError: If an administrator must act first.
+            RunError: If a step fails. Running the same command again continues from there.
         """
         steps: dict[tuple[str, str], Callable[[Action], None]] = {
             ("ask", "permissions boundary"): self._ask,
@@ -143,7 +145,7 @@ class Applier:
             for image in page["imageDetails"]
             if self._target.tag not in image.get("imageTags", ())
         ]
-        for first in range(0, len(old), 100):  # as many as one request may name
+        for first in range(0, len(old), 100):  # 100 images is the limit per request
             ecr.batch_delete_image(repositoryName=name, imageIds=old[first : first + 100])
 
     def _put_log_group(self, _: Action) -> None:
@@ -172,7 +174,7 @@ class Applier:
             ),
         )
         if created is None:
-            # Before any rights: who deploys may give them only to a role with this boundary.
+            # The boundary must precede any policy: the deployer may add policies only to a role with this boundary.
             iam.put_role_permissions_boundary(RoleName=names.role, PermissionsBoundary=names.boundary_arn)
         wanted = policies.role_policies(names, vpc="vpc" in action.changes)
         for name, document in wanted.items():
@@ -190,7 +192,7 @@ class Applier:
             return
         for name in inline_policies(self._names, self._clients):
             iam.delete_role_policy(RoleName=role, PolicyName=name)
-        # These are not ours, but a role with any cannot be deleted; the policies themselves stay.
+        # IAM refuses to delete a role with attached policies. The policies are not ours, so only detach them.
         for page in iam.get_paginator("list_attached_role_policies").paginate(RoleName=role):
             for policy in page["AttachedPolicies"]:
                 iam.detach_role_policy(RoleName=role, PolicyArn=policy["PolicyArn"])
@@ -216,7 +218,7 @@ class Applier:
     def _update_function(self, action: Action) -> None:
         deployment, names = self._target.deployment, self._names
         function = self._clients("lambda")
-        # Does not wait for an earlier update: one that has failed never succeeds, and this one may repair it.
+        # Do not wait for an earlier update: a failed update never succeeds, and this one may repair it.
         if action.changes & CODE:
             image = self._image()
             self._until_consistent(
@@ -239,7 +241,7 @@ class Applier:
 
     def _wait_for_function(self, _: Action) -> None:
         found = read_function(self._names, self._clients)
-        if found is None or found.state == "Pending":  # one that was idle for weeks is "Inactive", and stays so
+        if found is None or found.state == "Pending":  # a function idle for weeks stays "Inactive"
             self._wait("function_active_v2")
         self._wait("function_updated_v2")
 
@@ -285,7 +287,7 @@ class Applier:
             self._sleep(10.0)
 
     def _image(self) -> str:
-        """The image's address by digest: whatever its tag comes to mean, the function has what was deployed."""
+        """Return the image's address by digest, so that moving the tag cannot change the deployed image."""
         wanted = self._target
         if wanted.tag is None:
             return wanted.image
@@ -312,7 +314,7 @@ def _configuration(deployment: Deployment, names: Names) -> dict[str, Any]:
         "Role": names.role_arn,
         "MemorySize": deployment.memory_mb,
         "Timeout": deployment.timeout_seconds,
-        # Empty lists take a function out of its VPC; leaving the key out would keep it there.
+        # Empty lists detach the function from its VPC. Omitting the key would keep it attached.
         "VpcConfig": {"SubnetIds": list(deployment.subnets), "SecurityGroupIds": list(deployment.security_groups)},
     }
 

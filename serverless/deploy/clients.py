@@ -1,6 +1,6 @@
-"""boto3's clients, made when they are first used, and its errors in plain words.
+"""Lazily created boto3 clients, and the translation of their errors into `RunError` and `InputError`.
 
-boto3 is imported only here, and only for commands that talk to AWS.
+Only this module imports boto3, and only for commands that call AWS.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _UNSIGNED = {
 }
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"}
 _INVOKE = "invoke"
-_INVOKE_SECONDS = 910  # longer than a function may take
+_INVOKE_SECONDS = 910  # longer than Lambda's maximum timeout of 900 s
 
 
 @final
 class Clients:
-    """Clients of one region.
+    """Lazily created boto3 clients for one AWS region.
 
     Args:
-        region: of AWS; None: the environment's or the profile's.
+        region: AWS region, or None for the region of the environment or profile.
 
     Attributes:
-        region: of AWS.
+        region: Name of the AWS region.
 
     Raises:
-        InputError: no region is known, or boto3 is not installed.
+        InputError: If no region is configured or boto3 is not installed.
     """
 
     def __init__(self, region: str | None) -> None:
@@ -52,9 +52,10 @@ class Clients:
         self._made: dict[str, Any] = {}
 
     def __call__(self, service: str) -> Any:
-        """The client of a service: "lambda", "iam", "ecr", "logs", "ec2", "s3", "sts"; or "invoke".
+        """Return the client of a service: "lambda", "iam", "ecr", "logs", "ec2", "s3", "sts", or "invoke".
 
-        "invoke" is Lambda's too, but waits for as long as a function may take, and asks once: a repetition costs.
+        "invoke" is a Lambda client whose read timeout exceeds the longest invocation. It never retries, because every
+        invocation is billed.
         """
         if service not in self._made:
             config = _library("botocore.config").Config(
@@ -69,17 +70,17 @@ class Clients:
         return self._made[service]
 
     def account(self) -> str:
-        """The credentials' account."""
+        """Return the account id of the credentials."""
         return str(self("sts").get_caller_identity()["Account"])
 
     def close(self) -> None:
-        """Closes connections; a second call does nothing."""
+        """Close all connections. Idempotent."""
         while self._made:
             self._made.popitem()[1].close()
 
 
 def unless(codes: set[str], call: Callable[[], T]) -> T | None:
-    """The call's result, or None if AWS answers with one of these error codes."""
+    """Return the result of a call, or None if it fails with one of these AWS error codes."""
     try:
         return call()
     except _library("botocore.exceptions").ClientError as error:
@@ -89,7 +90,13 @@ def unless(codes: set[str], call: Callable[[], T]) -> T | None:
 
 
 def is_refused(codes: set[str], texts: tuple[str, ...], call: Callable[[], object]) -> bool:
-    """Makes a call; whether AWS answers with one of these error codes and a message that contains one of these texts."""
+    """Make a call and return whether AWS refuses it.
+
+    Args:
+        codes: Error codes that count as a refusal.
+        texts: Texts of which the error message must contain at least one.
+        call: Call to make.
+    """
     try:
         call()
     except _library("botocore.exceptions").ClientError as error:
@@ -101,7 +108,7 @@ def is_refused(codes: set[str], texts: tuple[str, ...], call: Callable[[], objec
 
 
 def in_time(wait: Callable[[], object]) -> bool:
-    """Whether a waiter of boto3 succeeds."""
+    """Run a boto3 waiter and return whether it succeeded."""
     try:
         wait()
     except _library("botocore.exceptions").WaiterError:
@@ -111,7 +118,7 @@ def in_time(wait: Callable[[], object]) -> bool:
 
 @contextlib.contextmanager
 def in_plain_words() -> Iterator[None]:
-    """Turn errors of boto3 into `RunError` or `InputError`."""
+    """Translate errors of boto3 into `RunError` or `InputError`."""
     errors = _library("botocore.exceptions")
     try:
         yield
@@ -128,7 +135,7 @@ def in_plain_words() -> Iterator[None]:
 
 def _refused(error: Any) -> str:
     code = error.response["Error"]["Code"]
-    if code in _UNSIGNED:  # without AWS's text, which may quote what was signed: a session token is part of it
+    if code in _UNSIGNED:  # omit AWS's text: it may quote the signed request, including a session token
         return f"AWS refuses {error.operation_name}: {code}: the credentials or this machine's clock are wrong"
     text = f"AWS refuses {error.operation_name}: {code}: {' '.join(error.response['Error'].get('Message', '').split())}"
     if code in _EXPIRED:

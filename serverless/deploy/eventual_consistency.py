@@ -1,4 +1,4 @@
-"""Waits out refusals of AWS that come from its eventual consistency: an earlier change is not known everywhere yet."""
+"""Retries of AWS calls that fail because an earlier change has not propagated yet (eventual consistency)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _AGAIN_SECONDS = 2.0
 
 
 class NotYet(NamedTuple):
-    """A reason to call again.
+    """Temporary refusal that justifies a retry.
 
     Attributes:
-        codes, texts: a refusal counts if it has one of these codes, and one of these texts in its message.
-        seconds: how long to keep trying.
+        codes: Error codes of the refusal.
+        texts: Texts of which the error message contains at least one.
+        seconds: Time limit of the retries in seconds.
     """
 
     codes: set[str]
@@ -29,28 +30,28 @@ PROPAGATING = NotYet(
     ("cannot be assumed", "does not have permission"),
     60.0,
 )
-"""The role, its rights or the repository's policy are new, and not known everywhere yet."""
+"""Refusal while the role, its policies, or the repository's policy are propagating."""
 
 NEW_ROLE = NotYet({"NoSuchEntity"}, ("",), 60.0)
-"""The role is new, and not known to all of IAM."""
+"""Refusal while a new role is propagating in IAM."""
 
 NEW_BOUNDARY = NotYet({"AccessDenied"}, ("iam:PutRolePolicy",), 20.0)
-"""The role's permissions boundary is new, and rights may be given only to a role that has it."""
+"""Refusal while the role's permissions boundary is propagating, since policies require a role with the boundary."""
 
 CHANGING = NotYet({"ResourceConflictException"}, ("cannot be performed at this time",), 300.0)
-"""The function is being created or updated. (One that exists already has the same code and another text.)"""
+"""Refusal while the function is being created or updated. (An existing function has the same code but another text.)"""
 
 
 def until_consistent(
     call: Callable[[], object], *reasons: NotYet, now: Callable[[], float], sleep: Callable[[float], None]
 ) -> None:
-    """Makes a call, and repeats it while AWS refuses it for one of the reasons; the last refusal is raised.
+    """Make a call, and retry it while AWS refuses it for one of the reasons. Raises the last refusal.
 
     Args:
-        call: does nothing where it is refused.
-        reasons: each has its own time.
-        now: the time, in seconds.
-        sleep: waits for a number of seconds.
+        call: Call without effect when refused.
+        reasons: Refusals to retry, each with a separate time limit.
+        now: Clock in seconds.
+        sleep: Function that waits for a number of seconds.
     """
     for reason in reasons:
         call = functools.partial(_while_refused, call, reason, now() + reason.seconds, now, sleep)

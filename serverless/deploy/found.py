@@ -1,4 +1,4 @@
-"""What exists of a deployment in AWS. No effects; `state` reads it."""
+"""Records of a deployment's existing AWS resources. Pure data; `state` reads them from AWS."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ Tags = Mapping[str, str]
 @final
 @dataclasses.dataclass(frozen=True)
 class FoundFunction:
-    """A function.
+    """An existing Lambda function.
 
     Attributes:
-        image: its address, as given.
-        digest: of the image, `sha256:…`; None if AWS does not say.
-        architecture: of its processors.
-        memory_mb, timeout_seconds: its limits.
-        role_arn: of its role.
-        subnets, security_groups: of its VPC, sorted; empty without one.
-        reserved_concurrency: None if none is reserved.
-        state: "Pending", "Active", "Inactive" or "Failed".
-        update: "Successful", "InProgress" or "Failed", of the last update.
-        problem: why either failed.
-        modified: when it was last changed, as AWS writes it.
-        tags: all of them.
+        image: Address of the image, as configured.
+        digest: Digest of the image, `sha256:…`, or None if AWS reports none.
+        architecture: Processor architecture.
+        memory_mb: Memory limit in MB.
+        timeout_seconds: Time limit in seconds.
+        role_arn: ARN of the role.
+        subnets: Subnet ids in the VPC, sorted; empty without a VPC.
+        security_groups: Security group ids in the VPC, sorted; empty without a VPC.
+        reserved_concurrency: Number of reserved concurrent executions, or None if none are reserved.
+        state: Lifecycle state: "Pending", "Active", "Inactive" or "Failed".
+        update: Status of the last update: "Successful", "InProgress" or "Failed".
+        problem: Reason for a failed state or update.
+        modified: Time of the last change, in AWS's format.
+        tags: Tags of the function.
     """
 
     image: str
@@ -51,14 +53,14 @@ class FoundFunction:
 @final
 @dataclasses.dataclass(frozen=True)
 class FoundRole:
-    """A role.
+    """An existing IAM role.
 
     Attributes:
-        trust: who may assume it.
-        policies: its inline policies.
-        attached: ARNs of managed policies; a deployment attaches none.
-        boundary: ARN of its permissions boundary; None without one.
-        tags: all of them.
+        trust: Trust policy.
+        policies: Map from name to inline policy.
+        attached: ARNs of attached managed policies. A deployment attaches none.
+        boundary: ARN of the permissions boundary, or None.
+        tags: Tags of the role.
     """
 
     trust: Policy
@@ -71,11 +73,11 @@ class FoundRole:
 @final
 @dataclasses.dataclass(frozen=True)
 class FoundLogGroup:
-    """A log group.
+    """An existing log group.
 
     Attributes:
-        retention_days: None: for ever.
-        tags: all of them.
+        retention_days: Retention time in days, or None for unlimited.
+        tags: Tags of the log group.
     """
 
     retention_days: int | None
@@ -85,14 +87,14 @@ class FoundLogGroup:
 @final
 @dataclasses.dataclass(frozen=True)
 class FoundRepository:
-    """A repository of images.
+    """An existing image repository.
 
     Attributes:
-        policy: who may pull; None if it has none.
-        images: tags of each image, by digest.
-        scans: whether images are scanned when they are pushed.
-        immutable: whether a tag stays with its image.
-        tags: of the repository.
+        policy: Repository policy, or None.
+        images: Tags of each image, by digest.
+        scans: Whether pushed images are scanned.
+        immutable: Whether image tags are immutable.
+        tags: AWS tags of the repository.
     """
 
     policy: Policy | None
@@ -102,20 +104,24 @@ class FoundRepository:
     tags: Tags
 
     def digest_of(self, tag: str) -> str | None:
-        """The digest of the image with a tag."""
+        """Return the digest of the image with a tag, or None if there is no such image."""
         return next((digest for digest, tags in self.images.items() if tag in tags), None)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Everything with the names of one deployment, whoever owns it.
+    """Existing resources with the names of one deployment, including those of other owners.
 
     Attributes:
-        network_interfaces: how many Lambda still has in the VPC for the function.
-        artefacts: how many stages lie in S3, if the deployment says where.
-        boundary: what the policy says that is to be the role's permissions boundary; None if there is none, or nobody
-            asked. It is an administrator's, not the deployment's.
+        function: Lambda function, or None.
+        role: IAM role, or None.
+        log_group: Log group, or None.
+        repository: Image repository, or None.
+        network_interfaces: Number of network interfaces that Lambda still has in the VPC for the function.
+        artefacts: Number of stages in S3; 0 without an artefact location.
+        boundary: Policy document of the permissions boundary, or None if it is missing or was not requested. An
+            administrator owns it, not the deployment.
     """
 
     function: FoundFunction | None = None
@@ -127,7 +133,7 @@ class Found:
     boundary: Policy | None = None
 
     def foreign(self, names: Names) -> list[str]:
-        """What exists without the deployment's tag, in words."""
+        """Describe the resources that lack the deployment's tag."""
         resources: list[tuple[str, str, Any]] = [
             ("function", names.name, self.function),
             ("role", names.role, self.role),

@@ -1,4 +1,4 @@
-"""Invokes the deployed function without a task: whether it starts, how fast, and whether it is of this release."""
+"""Test invocations of the deployed function without a task, to measure its start and check its version."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MEMORY = re.compile(r"Max Memory Used: ([0-9]+) MB")
 
 @final
 class TimedInvocation(NamedTuple):
-    """One invocation.
+    """Measurement of one invocation.
 
     Attributes:
-        milliseconds: until its answer arrived.
-        init_milliseconds: that AWS took to start a sandbox for it; None if it used one that was there.
-        memory_mb: the sandbox's peak; None if AWS does not say.
+        milliseconds: Time until the response arrived.
+        init_milliseconds: Time to start a new sandbox, or None if a sandbox was reused.
+        memory_mb: Peak memory of the sandbox in MB, or None if AWS reports none.
     """
 
     milliseconds: float
@@ -37,23 +37,23 @@ class TimedInvocation(NamedTuple):
 
 
 def warm_invocation() -> bytes:
-    """An invocation that only makes a sandbox ready, with keys of no run."""
+    """Return an invocation that only warms up a sandbox, with fresh keys."""
     return Invocation(SandboxSettings(RunKeys.make()), None).encode()
 
 
 def invoke_test(
     names: Names, clients: Clients, count: int, now: Callable[[], float] = time.perf_counter
 ) -> list[TimedInvocation]:
-    """Invokes the function several times in a row.
+    """Invoke the function several times in a row.
 
     Args:
-        names: of the deployment.
-        clients: of the region.
-        count: how often, ≥ 1; the first invocation may start a sandbox.
-        now: the time, seconds.
+        names: Names of the deployment's resources.
+        clients: AWS clients of the region.
+        count: Number of invocations, ≥ 1. The first one may start a sandbox.
+        now: Clock in seconds.
 
     Raises:
-        RunError: it failed, or is of another release.
+        RunError: If an invocation fails or the function has another version of dorylax.
     """
     payload = warm_invocation()
     return [_invoke(names, clients, payload, now) for _ in range(count)]

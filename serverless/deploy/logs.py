@@ -1,4 +1,4 @@
-"""Reads the function's log."""
+"""Reader of the function's log."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dorylax.serverless.deploy.names import Names
 
 @final
 class LogLine(NamedTuple):
-    """One line of a log.
+    """Line of the log.
 
     Attributes:
-        milliseconds: when, since 1970.
-        text: without its newline.
-        id: CloudWatch's.
+        milliseconds: Unix time in milliseconds.
+        text: Text without its newline.
+        id: Event id of CloudWatch.
     """
 
     milliseconds: int
@@ -26,10 +26,10 @@ class LogLine(NamedTuple):
 
 
 def lines_since(names: Names, clients: Clients, milliseconds: int) -> list[LogLine]:
-    """The lines of all sandboxes since a time, oldest first.
+    """Return the lines of all sandboxes since a Unix time in milliseconds, oldest first.
 
     Raises:
-        InputError: there is no log.
+        InputError: If there is no log group.
     """
     return list(_events(names, clients, milliseconds))
 

@@ -1,4 +1,4 @@
-"""The names of a deployment's resources. No effects."""
+"""Names of a deployment's AWS resources. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from typing import final
 
 TAG = "dorylax"
-"""The tag's key; its value is the deployment's name. Resources without it belong to somebody else."""
+"""Key of the tag whose value is the deployment's name. Resources without it have another owner."""
 
 
 @final
@@ -15,9 +15,9 @@ class Names:
     """Names and ARNs of one deployment's resources.
 
     Attributes:
-        name: of the deployment, and of its function and repository.
-        account: of AWS, 12 digits.
-        region: of AWS.
+        name: Name of the deployment, its function, and its repository.
+        account: AWS account id, 12 digits.
+        region: AWS region.
     """
 
     name: str
@@ -26,65 +26,65 @@ class Names:
 
     @property
     def tags(self) -> dict[str, str]:
-        """What every resource is tagged with."""
+        """Tags of every resource."""
         return {TAG: self.name}
 
     @property
     def role(self) -> str:
-        """The role's name: roles belong to the account, functions to a region."""
+        """Name of the role. It includes the region, because roles belong to the account and functions to a region."""
         return f"{self.name}-{self.region}"
 
     @property
     def log_group(self) -> str:
-        """The log group's name, which Lambda prescribes."""
+        """Name of the log group, as prescribed by Lambda."""
         return f"/aws/lambda/{self.name}"
 
     @property
     def function_arn(self) -> str:
-        """Of the function."""
+        """ARN of the function."""
         return self._arn("lambda", f"function:{self.name}")
 
     @property
     def role_arn(self) -> str:
-        """Of the role."""
+        """ARN of the role."""
         return f"arn:{self._partition}:iam::{self.account}:role/{self.role}"
 
     @property
     def boundary(self) -> str:
-        """Name of the policy that is the role's permissions boundary."""
+        """Name of the policy for the role's permissions boundary."""
         return f"{self.role}-boundary"
 
     @property
     def boundary_arn(self) -> str:
-        """Of the permissions boundary."""
+        """ARN of the permissions boundary."""
         return f"arn:{self._partition}:iam::{self.account}:policy/{self.boundary}"
 
     @property
     def log_group_arn(self) -> str:
-        """Of the log group, without `:*`."""
+        """ARN of the log group, without `:*`."""
         return self._arn("logs", f"log-group:{self.log_group}")
 
     @property
     def repository_arn(self) -> str:
-        """Of the repository."""
+        """ARN of the repository."""
         return self._arn("ecr", f"repository/{self.name}")
 
     @property
     def registry(self) -> str:
-        """The host that images are pushed to."""
+        """Host of the image registry."""
         suffix = ".cn" if self._partition == "aws-cn" else ""
         return f"{self.account}.dkr.ecr.{self.region}.amazonaws.com{suffix}"
 
     def image(self, tag: str) -> str:
-        """The address in the deployment's own repository that an image is pushed to."""
+        """Return the address of an image in the deployment's repository by tag."""
         return f"{self.registry}/{self.name}:{tag}"
 
     def pinned_image(self, digest: str) -> str:
-        """The address of one image in the deployment's own repository, whatever is pushed to it later."""
+        """Return the address of an image in the deployment's repository by digest, which later pushes cannot change."""
         return f"{self.registry}/{self.name}@{digest}"
 
     def bucket_arn(self, bucket: str) -> str:
-        """Of a bucket; its name is unique in the partition."""
+        """Return the ARN of a bucket. Bucket names are unique in the partition."""
         return f"arn:{self._partition}:s3:::{bucket}"
 
     @property

@@ -1,4 +1,4 @@
-"""The steps from what exists to what is wanted. No effects."""
+"""Pure planner: computes the steps from the existing to the wanted AWS resources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dorylax.serverless.deploy.policies import Policy
 from dorylax.serverless.deploy.settings import Deployment
 
 Verb = Literal["create", "update", "keep", "delete", "wait", "ask"]
-"""`ask`: somebody else has to do it first."""
+"""Operation of a step. `ask` means that an administrator must act first."""
 
 Kind = Literal[
     "permissions boundary",
@@ -32,20 +32,19 @@ Kind = Literal[
 _DIGEST = re.compile(r"(@sha256:[0-9a-f]{12})[0-9a-f]+")
 
 CODE = frozenset({"image", "architecture"})
-"""Changes of a function that are changes of its code."""
+"""Properties of a function that change through a code update rather than a configuration update."""
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What should exist.
+    """Desired state of a deployment.
 
     Attributes:
-        deployment: the settings.
-        names: of its resources.
-        image: address of the function's image: by tag in the deployment's own repository, where it is pushed, or by
-            digest if it is somebody else's.
-        tag: of the image in the deployment's own repository, if it is built there; None if it is somebody else's.
+        deployment: Settings of the deployment.
+        names: Names of its resources.
+        image: Address of the function's image: by tag in the deployment's repository, or by digest if external.
+        tag: Tag of the image in the deployment's repository, or None for an external image.
     """
 
     deployment: Deployment
@@ -54,7 +53,7 @@ class Wanted:
     tag: str | None
 
     def pinned(self, repository: FoundRepository | None) -> str | None:
-        """The image's address by digest, which is what the function gets; None if it is yet to be built."""
+        """Return the image's address by digest, as the function uses it, or None if the image is not built yet."""
         if self.tag is None:
             return self.image
         digest = None if repository is None else repository.digest_of(self.tag)
@@ -64,14 +63,14 @@ class Wanted:
 @final
 @dataclasses.dataclass(frozen=True)
 class Action:
-    """One step.
+    """One step of a plan.
 
     Attributes:
-        verb: what to do.
-        kind: to what.
-        name: what that is called.
-        reason: why.
-        changes: of a function: which properties are updated; of a role: {"vpc"} if it has rights on one.
+        verb: Operation.
+        kind: Kind of the resource.
+        name: Name of the resource.
+        reason: Reason shown to the user.
+        changes: Properties to update, for a function; {"vpc"} for a role with rights on a VPC.
     """
 
     verb: Verb
@@ -82,15 +81,15 @@ class Action:
 
 
 def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
-    """Steps to what is wanted, in order: each needs only what earlier steps have made.
+    """Plan a deployment. Each step depends only on earlier steps.
 
     Raises:
-        InputError: something with one of its names belongs to somebody else.
+        InputError: If a resource with one of the deployment's names lacks its tag.
     """
     names = wanted.names
     _check_ours(found, names)
     function = found.function
-    # Lambda also needs the role's rights to leave a VPC: the first deployment after that takes them away.
+    # Lambda needs the role's rights to leave a VPC, too. The first deployment after that removes them.
     vpc = bool(wanted.deployment.subnets or found.network_interfaces or (function is not None and function.subnets))
     actions = [_boundary(names, found.boundary, vpc=vpc)]
     if wanted.tag is not None:
@@ -107,7 +106,7 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
         actions.append(Action("keep", "log group", names.log_group, "as wanted"))
     role = found.role
     if role is not None and role.trust != policies.trust_policy():
-        # Who deploys may not say who takes an existing role.
+        # The deployer may not change the trust policy of an existing role, so recreate the role.
         actions.append(Action("delete", "role", names.role, "others than Lambda may take it, or Lambda may not"))
         role = None
     actions.append(_role(names, role, vpc=vpc))
@@ -124,16 +123,16 @@ def plan_deploy(wanted: Wanted, found: Found) -> tuple[Action, ...]:
 
 
 def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: str | None = None) -> tuple[Action, ...]:
-    """Steps to nothing, in order.
+    """Plan the deletion of a deployment.
 
     Args:
-        names: of the deployment.
-        found: what exists.
-        wait: keep the role until AWS has deleted the network interfaces that the function had in a VPC.
-        artefacts: where stages were looked for.
+        names: Names of the deployment's resources.
+        found: Existing resources.
+        wait: Whether to keep the role until AWS has deleted the function's network interfaces in a VPC.
+        artefacts: Location of the stages counted in `found`.
 
     Raises:
-        InputError: something with one of its names belongs to somebody else.
+        InputError: If a resource with one of the deployment's names lacks its tag.
     """
     _check_ours(found, names)
     actions: list[Action] = []
@@ -142,7 +141,7 @@ def plan_teardown(names: Names, found: Found, *, wait: bool = True, artefacts: s
             Action("delete", "function", names.name, f"{found.function.memory_mb} MB, {found.function.state}")
         )
     if wait and (found.network_interfaces or (found.function is not None and found.function.subnets)):
-        # Lambda deletes them with the function's role, so the role has to outlast them.
+        # Lambda deletes the interfaces with the function's role, so the role must outlast them.
         actions.append(Action("wait", "network interfaces", names.name, "AWS takes up to 20 minutes to delete them"))
     if found.role is not None:
         actions.append(Action("delete", "role", names.role, "with its inline policies"))
@@ -166,7 +165,7 @@ def _check_ours(found: Found, names: Names) -> None:
 
 
 def _boundary(names: Names, found: Policy | None, *, vpc: bool) -> Action:
-    # One for a VPC does for a deployment without, too: the role is not given those rights.
+    # A boundary for a VPC also suits a deployment without one: the role's own policies omit those rights.
     enough = [policies.boundary_policy(names, vpc=True)] + ([] if vpc else [policies.boundary_policy(names, vpc=False)])
     if found in enough:
         return Action("keep", "permissions boundary", names.boundary, "as wanted")
@@ -225,7 +224,7 @@ def _function(wanted: Wanted, found: FoundFunction | None, image: str | None, *,
         "architecture": (found.architecture, deployment.architecture),
         "memory": (found.memory_mb, deployment.memory_mb),
         "timeout": (found.timeout_seconds, deployment.timeout_seconds),
-        # A role that was deleted and created again has the same ARN, but Lambda treats it as another.
+        # A recreated role keeps its ARN, but Lambda treats it as a different role.
         "role": ("deleted" if role_is_new else found.role_arn, names.role_arn),
         "subnets": (found.subnets, tuple(sorted(deployment.subnets))),
         "security groups": (found.security_groups, tuple(sorted(deployment.security_groups))),

@@ -1,7 +1,7 @@
-"""Who may do what: the function's role, who may pull its image, and the policies for those who train and who deploy.
+"""IAM policy documents: the function's role, access to its image, and the rights of trainers and deployers.
 
-No effects. Each document has the least that its holder needs, on this deployment's resources only. The role has a
-permissions boundary, which an administrator makes once: whatever policies the role is given, it may do no more than that.
+Pure. Each document grants the minimal rights, on this deployment's resources only. An administrator creates the role's
+permissions boundary once. It limits the role regardless of the policies that are added later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NETWORK = "network"
 
 _PULLS = "LambdaPulls"
 
-# AWS Lambda, "Giving Lambda functions access to resources in an Amazon VPC": none can be limited to single resources.
+# AWS Lambda, "Giving Lambda functions access to resources in an Amazon VPC": these actions support no resource limits.
 _NETWORK_ACTIONS = (
     "ec2:CreateNetworkInterface",
     "ec2:DescribeNetworkInterfaces",
@@ -40,18 +40,18 @@ _BOUNDARY_CHANGES = (
 
 
 def trust_policy() -> Policy:
-    """Who may assume the function's role: Lambda."""
+    """Build the role's trust policy, which lets only Lambda assume it."""
     return _document(
         {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"},
     )
 
 
 def role_policies(names: Names, *, vpc: bool) -> dict[str, Policy]:
-    """What the function may do, by name of the inline policy.
+    """Build the map from name to inline policy of the role.
 
     Args:
-        names: of the deployment.
-        vpc: whether it runs in a VPC.
+        names: Names of the deployment's resources.
+        vpc: Whether the function runs in a VPC.
     """
     policies = {LOGS: _document(_logging(names))}
     if vpc:
@@ -60,24 +60,23 @@ def role_policies(names: Names, *, vpc: bool) -> dict[str, Policy]:
 
 
 def boundary_policy(names: Names, *, vpc: bool) -> Policy:
-    """The permissions boundary: the most that the function's role may ever do, which is what it is meant to do.
+    """Build the permissions boundary, which caps the role's rights at those the function needs.
 
-    An administrator makes it, as `names.boundary`; whoever deploys can neither change it nor make the role without it.
+    An administrator creates it as `names.boundary`. A deployer can neither change it nor create the role without it.
 
     Args:
-        names: of the deployment.
-        vpc: whether the function may run in a VPC.
+        names: Names of the deployment's resources.
+        vpc: Whether the function may run in a VPC.
     """
     return _document(_logging(names), *(_network(names) if vpc else ()))
 
 
 def repository_policy(names: Names, others: Sequence[Policy] = ()) -> Policy:
-    """Who may pull the image besides the account: Lambda, for this function.
+    """Build the repository policy, which lets Lambda pull the image for this function.
 
     Args:
-        names: of the deployment.
-        others: statements that the repository's policy has. They stay: Lambda adds its own where it thinks that they are
-            missing.
+        names: Names of the deployment's resources.
+        others: Existing statements of the repository policy. They are kept, because Lambda may have added its own.
     """
     return _document(
         *(statement for statement in others if statement.get("Sid") != _PULLS),
@@ -92,12 +91,12 @@ def repository_policy(names: Names, others: Sequence[Policy] = ()) -> Policy:
 
 
 def trainer_policy(names: Names, *, vpc: bool, artefacts: Location | None = None) -> Policy:
-    """For who trains with the function: to invoke it, to look at the deployment, to read its log.
+    """Build the trainer's policy: invoke the function, inspect the deployment, and read its log.
 
     Args:
-        names: of the deployment.
-        vpc: whether the function runs in a VPC.
-        artefacts: where stages are put; None: nowhere.
+        names: Names of the deployment's resources.
+        vpc: Whether the function runs in a VPC.
+        artefacts: Upload location of the stages, or None.
     """
     statements = [
         _allow(
@@ -112,13 +111,13 @@ def trainer_policy(names: Names, *, vpc: bool, artefacts: Location | None = None
             names.repository_arn,
         ),
         _allow(("logs:FilterLogEvents", "logs:ListTagsForResource"), _log_group(names)),
-        # These name no resource.
+        # These actions support no resource limits.
         _allow(("lambda:GetAccountSettings", "logs:DescribeLogGroups"), "*"),
     ]
     if vpc:
         statements.append(_allow(("ec2:DescribeNetworkInterfaces",), "*"))
     if artefacts is not None:
-        # To get them too: by URLs that who trains has signed, sandboxes have the rights of who trains.
+        # GetObject too: sandboxes download stages through presigned URLs, which carry the trainer's rights.
         statements += _artefacts(names, artefacts, ("s3:PutObject", "s3:GetObject"))
     return _document(*statements)
 
@@ -126,18 +125,18 @@ def trainer_policy(names: Names, *, vpc: bool, artefacts: Location | None = None
 def deployer_policy(
     names: Names, *, subnets: Sequence[str] = (), security_groups: Sequence[str] = (), artefacts: Location | None = None
 ) -> Policy:
-    """For who deploys, looks at it and takes it away.
+    """Build the deployer's policy: create, inspect, and delete the deployment.
 
     Args:
-        names: of the deployment.
-        subnets: those that the function may be attached to; empty without a VPC.
-        security_groups: those that it may have there.
-        artefacts: where stages lie that are deleted with it; None: nowhere.
+        names: Names of the deployment's resources.
+        subnets: Subnets to which the function may be attached; empty without a VPC.
+        security_groups: Security groups that the function may have in those subnets.
+        artefacts: Location of the stages deleted with the deployment, or None.
     """
     bounded = {"StringEquals": {"iam:PermissionsBoundary": names.boundary_arn}}
     attached: Policy = {"Null": {"lambda:VpcIds": "true"}}
     if subnets:
-        # The function can reach whatever is in its subnets. No id at all is right too: so it leaves the VPC.
+        # Limit the subnets, because the function can reach every host in them. An empty list detaches it from the VPC.
         ids = {"lambda:SubnetIds": list(subnets), "lambda:SecurityGroupIds": list(security_groups)}
         attached = {"ForAllValues:StringEquals": ids}
     statements = [
@@ -157,7 +156,7 @@ def deployer_policy(
             ),
             names.function_arn,
         ),
-        # To give the role rights, but none beyond the boundary.
+        # Policies may be added only to a role with the boundary.
         _allow(_of("iam", "CreateRole", "PutRolePermissionsBoundary", "PutRolePolicy"), names.role_arn)
         | {"Condition": bounded},
         _allow(
@@ -214,7 +213,7 @@ def deployer_policy(
             _log_group(names),
         ),
         _allow(_of("logs", "DescribeLogGroups"), "*"),
-        # The deployment's own tag and no other: tags can be what rights hang on.
+        # Allow only the deployment's tag, since other policies may grant rights by tag.
         _allow(
             ["ecr:TagResource", "iam:TagRole", "lambda:TagResource", "logs:TagResource"],
             [names.function_arn, names.role_arn, names.repository_arn, *_log_group(names)],
@@ -225,7 +224,7 @@ def deployer_policy(
                 "ForAllValues:StringEquals": {"aws:TagKeys": [TAG]},
             }
         },
-        # Denied whatever other policies they have: what the boundary stands on, and the role itself.
+        # These denials override all other policies of the deployer. They protect the boundary and the role.
         _deny(_of("iam", *_BOUNDARY_CHANGES), names.boundary_arn),
         _deny(["iam:DeleteRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy", "sts:AssumeRole"], names.role_arn),
     ]
@@ -246,13 +245,13 @@ def _logging(names: Names) -> Policy:
 
 
 def _network(names: Names) -> tuple[Policy, Policy]:
-    """Lambda acts with the function's role when it attaches the function to the VPC; the function's own code must not."""
+    """Let Lambda attach the function to the VPC with the function's role, but deny these actions to the function's code."""
     own_code = {"ArnEquals": {"lambda:SourceFunctionArn": [names.function_arn]}}
     return _allow(_NETWORK_ACTIONS, "*"), _deny(_NETWORK_ACTIONS, "*") | {"Condition": own_code}
 
 
 def _artefacts(names: Names, location: Location, actions: Sequence[str]) -> list[Policy]:
-    """To do something with the objects under a prefix, and to list them."""
+    """Allow listing the objects under a prefix, and some actions on them."""
     bucket, objects = names.bucket_arn(location.bucket), location.key("*")
     listing = _allow(("s3:ListBucket",), bucket)
     if location.prefix:
@@ -261,7 +260,7 @@ def _artefacts(names: Names, location: Location, actions: Sequence[str]) -> list
 
 
 def _log_group(names: Names) -> list[str]:
-    """Actions on a log group are checked against its ARN with `:*`, or without."""
+    """Return both ARNs of the log group, since AWS checks some actions against the ARN with `:*`."""
     return [names.log_group_arn, f"{names.log_group_arn}:*"]
 
 

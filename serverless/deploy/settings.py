@@ -1,4 +1,4 @@
-"""What is to be deployed: one frozen set of numbers and names, checked whole."""
+"""Validated, immutable settings of a deployment."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ RETENTION_DAYS = (
     *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365),
     *(400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653),
 )
-"""The numbers of days that CloudWatch Logs accepts."""
+"""Retention times in days that CloudWatch Logs accepts."""
 
-# Narrower than each of what AWS allows for functions, repositories, roles (with the region appended) and log groups.
+# Stricter than AWS's rules for functions, repositories, roles (with the region appended) and log groups.
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _NAME_LENGTH = (2, 40)
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
@@ -60,7 +60,7 @@ def _artefacts(text: str) -> str:
 
 
 def _ids(kind: str) -> BeforeValidator:
-    """Ids of AWS, as in `sg-0a1b2c3d`, each once."""
+    """Return a validator for a list of AWS ids such as `sg-0a1b2c3d`, which removes duplicates."""
 
     def checked(value: Any) -> tuple[str, ...]:
         example = f"{kind}-0a1b2c3d"
@@ -76,10 +76,10 @@ def _ids(kind: str) -> BeforeValidator:
 
 @final
 class Deployment(Section):
-    """One function in AWS Lambda and what it needs there.
+    """Settings of one AWS Lambda function and its resources.
 
     Raises:
-        ConfigError: a value out of range; names the key.
+        ConfigError: If a value is out of range. The error names the key.
     """
 
     name: Annotated[str, AfterValidator(_name)] = Field(
@@ -126,7 +126,7 @@ class Deployment(Section):
 
     @property
     def location(self) -> Location | None:
-        """Where artefacts lie."""
+        """Location of the artefacts, or None."""
         return None if self.artefacts is None else Location.of(self.artefacts)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Reads what exists of a deployment in AWS; changes nothing."""
+"""Read-only queries of a deployment's existing AWS resources."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dorylax.serverless.deploy.policies import NETWORK, Policy
 from dorylax.store.base import Location
 
 IMMUTABLE = "IMMUTABLE"
-"""What ECR calls tags that stay with their images."""
+"""ECR's setting for immutable image tags."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def read(names: Names, clients: Clients, artefacts: Location | None = None, *, boundary: bool = False) -> Found:
-    """Everything with the deployment's names, whoever owns it.
+    """Read all resources with the deployment's names, including those of other owners.
 
     Args:
-        names: of the deployment.
-        clients: of the region.
-        artefacts: where to count stages; None: nowhere.
-        boundary: read the permissions boundary too, which only who deploys needs to.
+        names: Names of the deployment's resources.
+        clients: AWS clients of the region.
+        artefacts: Location of the stages to count, or None.
+        boundary: Whether to read the permissions boundary, which only a deployment requires.
     """
     function, role = read_function(names, clients), _role(names, clients)
-    # Without a VPC there is nothing to count, and nobody needs the permission.
+    # Count interfaces only with a VPC, since the policies grant the permission only then.
     vpc = (function is not None and function.subnets) or (role is not None and NETWORK in role.policies)
     return Found(
         function=function,
@@ -43,7 +43,7 @@ def read(names: Names, clients: Clients, artefacts: Location | None = None, *, b
 
 
 def read_function(names: Names, clients: Clients) -> FoundFunction | None:
-    """The function."""
+    """Read the function, or return None if it does not exist."""
     content = unless({"ResourceNotFoundException"}, lambda: clients("lambda").get_function(FunctionName=names.name))
     if content is None:
         return None
@@ -70,13 +70,13 @@ def read_function(names: Names, clients: Clients) -> FoundFunction | None:
 
 
 def read_digest(names: Names, clients: Clients, tag: str) -> str:
-    """The digest of the image with a tag in the deployment's own repository."""
+    """Read the digest of a tagged image in the deployment's repository."""
     [image] = clients("ecr").describe_images(repositoryName=names.name, imageIds=[{"imageTag": tag}])["imageDetails"]
     return str(image["imageDigest"])
 
 
 def read_image_tags(names: Names, clients: Clients, digest: str) -> tuple[str, ...]:
-    """The tags of an image in the deployment's own repository; none if it is not there."""
+    """Read the tags of an image in the deployment's repository; empty for a missing image."""
     found = unless(
         {"ImageNotFoundException", "RepositoryNotFoundException"},
         lambda: clients("ecr").describe_images(repositoryName=names.name, imageIds=[{"imageDigest": digest}]),
@@ -85,14 +85,14 @@ def read_image_tags(names: Names, clients: Clients, digest: str) -> tuple[str, .
 
 
 def inline_policies(names: Names, clients: Clients) -> list[str]:
-    """Names of the role's inline policies."""
+    """List the names of the role's inline policies."""
     pages = clients("iam").get_paginator("list_role_policies").paginate(RoleName=names.role)
     return [name for page in pages for name in page["PolicyNames"]]
 
 
 def count_network_interfaces(names: Names, clients: Clients) -> int:
-    """How many network interfaces Lambda has in VPCs for the function."""
-    # Only the description says whose they are; Lambda appends an id to it.
+    """Count Lambda's network interfaces in VPCs for the function."""
+    # Only the description identifies the function. Lambda appends an id to it.
     wanted = [
         {"Name": "description", "Values": [f"AWS Lambda VPC ENI-{names.name}-????????-????-????-????-????????????"]}
     ]
@@ -145,7 +145,7 @@ def _log_group(names: Names, clients: Clients) -> FoundLogGroup | None:
 
 
 def read_repository_policy(names: Names, clients: Clients) -> Policy | None:
-    """Who may pull from the repository; None if it has no policy."""
+    """Read the repository's policy, or return None without one."""
     ecr = clients("ecr")
     found = unless({"RepositoryPolicyNotFoundException"}, lambda: ecr.get_repository_policy(repositoryName=names.name))
     policy: Policy | None = None if found is None else json.loads(found["policyText"])
@@ -153,7 +153,7 @@ def read_repository_policy(names: Names, clients: Clients) -> Policy | None:
 
 
 def artefact_keys(location: Location, clients: Clients) -> Iterator[list[str]]:
-    """Keys of the stages in S3, at most a thousand at a time; whatever else lies there is not ours."""
+    """Yield the keys of the stages in S3, up to 1,000 at a time. Skips all other objects."""
     start = location.key("")
     pages = clients("s3").get_paginator("list_objects_v2").paginate(Bucket=location.bucket, Prefix=start, Delimiter="/")
     for page in pages:

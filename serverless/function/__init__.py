@@ -1,1 +1,1 @@
-"""The handler as a function of a cloud: its entry point, and what it is invoked with."""
+"""The handler as a cloud function: its entry point and the format of invocations."""

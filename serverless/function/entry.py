@@ -1,6 +1,6 @@
-"""The entry point of a function: `python -m awslambdaric dorylax.serverless.function.entry.handler`.
+"""Entry point of the function: `python -m awslambdaric dorylax.serverless.function.entry.handler`.
 
-The function's image needs what is imported here, and Python. Nothing of an invocation is logged.
+The function's image contains Python and the imports of this module. Invocations are never logged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
 from dorylax.serverless.handler.settings import SandboxSettings
 
-jax.devices()  # starts XLA while the sandbox is initialised rather than in the first call
+jax.devices()  # start XLA during the initialization of the sandbox instead of the first call
 
 
 class _NewestSandbox:
-    """The newest run's sandbox: a function outlives runs, but their keys do not."""
+    """Sandbox of the newest run, replaced when the settings change. A function outlives a run and its keys."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,14 +52,14 @@ _newest = _NewestSandbox()
 
 
 def handler(document: object, _context: object) -> dict[str, Any]:
-    """Answers one invocation; one at a time.
+    """Process one invocation at a time.
 
     Args:
-        document: `Invocation`, as the runtime has parsed it.
-        _context: of the runtime.
+        document: `Invocation` as parsed JSON.
+        _context: Context of the runtime, unused.
 
     Raises:
-        WireError: it is not an invocation. What goes wrong with its event is in the answer.
+        WireError: If the document is not an invocation. Failures of the event are reported in the response.
     """
     invocation = Invocation.read(document)
     sandbox = _newest.sandbox(invocation.settings)

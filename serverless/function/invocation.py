@@ -1,7 +1,7 @@
-"""What a function is invoked with, and what it returns: small JSON objects, which any runtime passes on unchanged.
+"""Format of a function's invocations and responses: small JSON objects that any runtime passes on unchanged.
 
-Nobody can know which sandbox will answer, so each invocation carries everything: the settings, which hold the run's keys,
-and the event. It travels encrypted (AWS encrypts invocations in transit and at rest) and must not be logged.
+Any sandbox may process an invocation, so each one carries the settings, including the run's keys, and the event. AWS
+encrypts invocations in transit and at rest. Never log them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dorylax.serverless.wire.fields import Fields, read_object, write_object
 
 VERSION = 1
 MAX_INVOCATION_BYTES = 1024 * 1024
-"""Far above what an event of the largest size and its settings need, far below what AWS lets through (6 MB)."""
+"""Limit of an invocation: far above the largest event with its settings, and far below AWS's limit of 6 MB."""
 
 _INVOCATION = "dorylax invocation"
 _RESPONSE = "dorylax response"
@@ -27,15 +27,15 @@ class Invocation(NamedTuple):
     """One call of a function.
 
     Attributes:
-        settings: of the sandbox; a run's are always the same.
-        event: `wire.Event`, encoded, perhaps damaged on its way; None only makes the sandbox ready.
+        settings: Settings of the sandbox, constant for a run.
+        event: Encoded `wire.Event`, possibly damaged in transit, or None to only warm up the sandbox.
     """
 
     settings: SandboxSettings
     event: bytes | None
 
     def encode(self) -> bytes:
-        """The invocation as JSON, ASCII. It holds keys."""
+        """Encode the invocation as ASCII JSON, which contains the run's keys."""
         event = None if self.event is None else base64.b64encode(self.event).decode("ascii")
         settings = self.settings.to_line().decode("ascii")
         return write_object(
@@ -44,10 +44,10 @@ class Invocation(NamedTuple):
 
     @classmethod
     def read(cls, document: object) -> Invocation:
-        """The invocation in the object that a runtime has parsed.
+        """Read an invocation from the runtime's parsed JSON.
 
         Raises:
-            WireError: it is not an invocation of this version; the text shows no key.
+            WireError: If the object is not an invocation of this version. The text never contains keys.
         """
         if not isinstance(document, Mapping):
             raise WireError(f"an invocation must be an object, got a {type(document).__name__}")
@@ -63,16 +63,16 @@ class Invocation(NamedTuple):
 
 
 def response(answer: bytes | None) -> dict[str, Any]:
-    """What a function returns for an answer, `wire.Answer` encoded; None if it was only made ready."""
+    """Build the response for an encoded `wire.Answer`, or for None after a warm-up."""
     text = None if answer is None else base64.b64encode(answer).decode("ascii")
     return {"format": _RESPONSE, "version": VERSION, "answer": text}
 
 
 def read_response(payload: bytes) -> bytes | None:
-    """The answer in the response to an invocation.
+    """Extract the encoded `wire.Answer` from a response. Returns None after a warm-up.
 
     Raises:
-        WireError: it is not a response of this version.
+        WireError: If the payload is not a response of this version.
     """
     fields = read_object(payload, "response", MAX_INVOCATION_BYTES)
     fields.format(_RESPONSE, VERSION)

@@ -1,4 +1,4 @@
-"""The control plane: an event requests one tensor task from a worker, and an answer reports its outcome.
+"""Control plane: an `Event` requests one tensor task from a worker, and an `Answer` reports its outcome.
 
 Both are small JSON objects that fit a line to a process, an HTTP body, or an invocation of Lambda (whose limit is
 `MAX_EVENT_BYTES`). Tensors travel separately (`dorylax.serverless.data`) under the names of
@@ -24,10 +24,10 @@ _ANSWER = "dorylax answer"
 _RUN = re.compile(r"[0-9a-f]{1,64}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _URL = re.compile(r"https?://[!-~]+\Z")
-_UNREAD = "0"  # not the id of any run
+_UNREAD = "0"  # reserved: never the id of a run
 _MAX_ADDRESS = 1024  # characters
-_MAX_URL = 8 * 1024  # characters; a presigned URL has a session token of up to a few thousand
-_MAX_ERROR = 16 * 1024  # characters of an error; its end is the most specific
+_MAX_URL = 8 * 1024  # characters; a presigned URL includes a session token of up to a few thousand
+_MAX_ERROR = 16 * 1024  # characters; the end of an error is the most specific part
 
 
 @final
@@ -48,11 +48,11 @@ class Event:
         ahead: Number of versions beyond `version` for predicted weights.
         graph: Data address of the graph server.
         parameters: Data address of the parameter server.
-        artefact: http or https URL of the artefact, which may be signed and must not be logged; None: the graph server
-            offers the artefact.
+        artefact: URL (http or https) of the artefact, or None if the graph server offers it. Never log the URL, which may
+            be signed.
 
     Raises:
-        WireError: A field is invalid.
+        WireError: If a field is invalid.
     """
 
     run: str
@@ -84,14 +84,14 @@ class Event:
                     f"got {address[:80]!r}"
                 )
         if self.artefact is not None and not (_URL.match(self.artefact) and len(self.artefact) <= _MAX_URL):
-            # The text omits the URL, which may hold a signature.
+            # Omit the URL, which may contain a signature.
             raise WireError(f"event: 'artefact' must be null or a URL of http or https, at most {_MAX_URL} characters")
 
     def encode(self) -> bytes:
-        """Return the event as JSON, ASCII without newlines.
+        """Encode the event as one line of ASCII JSON.
 
         Raises:
-            WireError: The event exceeds `MAX_EVENT_BYTES` bytes, or a field has a wrong type.
+            WireError: If the event exceeds `MAX_EVENT_BYTES` bytes or a field has the wrong type.
         """
         reference = self.reference
         document = {
@@ -121,10 +121,10 @@ class Event:
 
     @classmethod
     def decode(cls, content: bytes) -> Event:
-        """Return the event of encoded bytes.
+        """Decode an event.
 
         Raises:
-            WireError: The bytes are not an event of this version.
+            WireError: If the bytes are not an event of this version.
         """
         fields = read_object(content, "event", MAX_EVENT_BYTES)
         fields.format(_TASK, VERSION)
@@ -150,18 +150,23 @@ class Event:
 @final
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The outcome of a call, without the results, which the worker sends to the servers.
+    """Outcome of a call. The worker sends the results separately, to the servers.
 
     Attributes:
-        run, key, attempt: Fields of the event; "0" and zeros for an unreadable event (`unread`, `refused`).
-        error: Reason of a failure, cut to its last 16 Ki characters; None after success.
+        run: Id of the run, from the event; "0" for an unreadable event (`unread`, `refused`).
+        key: Key of the task, from the event; zeros for an unreadable event.
+        attempt: Number of the attempt, from the event; 0 for an unreadable event.
+        error: Reason of a failure, truncated to its last 16 Ki characters; None after success.
         retry: Whether the caller may retry after the error.
         cold: Whether this is the first call of the sandbox.
-        pull_seconds, compute_seconds, push_seconds: Times to get operands, to compute, and to put results.
-        bytes_in, bytes_out: Bytes of fetched and delivered tensors.
+        pull_seconds: Time to fetch the operands in seconds.
+        compute_seconds: Time of the computation in seconds.
+        push_seconds: Time to deliver the results in seconds.
+        bytes_in: Bytes of fetched tensors.
+        bytes_out: Bytes of delivered tensors.
 
     Raises:
-        WireError: `run` is not a valid id.
+        WireError: If `run` is not a valid id.
     """
 
     run: str
@@ -181,7 +186,7 @@ class Answer:
 
     @classmethod
     def unread(cls, error: str) -> Answer:
-        """Return the answer to an unreadable event."""
+        """Create the reply to an unreadable event."""
         return cls(_UNREAD, TaskKey(0, 0, 0, 0), 0, error, False, False, 0.0, 0.0, 0.0, 0, 0)
 
     @property
@@ -190,10 +195,10 @@ class Answer:
         return self.run == _UNREAD and self.error is not None
 
     def encode(self) -> bytes:
-        """Return the answer as JSON, ASCII without newlines.
+        """Encode the object as one line of ASCII JSON.
 
         Raises:
-            WireError: A field has a wrong type, or a number is not finite.
+            WireError: If a field has the wrong type or a number is not finite.
         """
         document = {"format": _ANSWER, "version": VERSION, **dataclasses.asdict(self), "key": list(self.key)}
         if self.error is not None:
@@ -202,10 +207,10 @@ class Answer:
 
     @classmethod
     def decode(cls, content: bytes) -> Answer:
-        """Return the answer of encoded bytes.
+        """Decode an `Answer`.
 
         Raises:
-            WireError: The bytes are not an answer of this version.
+            WireError: If the bytes are not an `Answer` of this version.
         """
         fields = read_object(content, "answer", MAX_EVENT_BYTES)
         fields.format(_ANSWER, VERSION)

@@ -1,4 +1,4 @@
-"""What AWS says of a function before it is used: whether it can be invoked, how long and how often at a time. Pure."""
+"""Pure checks of a Lambda function's state, limits, and concurrency, as reported by AWS before a run."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dorylax.errors import RunError
 from dorylax.settings.errors import ConfigError
 
 _LEAST_MEMORY = 512
-"""MB; JAX alone takes 200 to 300."""
+"""Recommended minimum memory in MB. JAX alone uses 200 to 300 MB."""
 
 
 class FunctionName(NamedTuple):
-    """A function, and its version or alias; None: the newest."""
+    """Function name or ARN, and its version or alias (None for the latest version)."""
 
     name: str
     qualifier: str | None
 
     @classmethod
     def of(cls, text: str) -> FunctionName:
-        """From `name`, `name:alias` or an ARN, which may end with an alias too.
+        """Parse `name`, `name:alias`, or an ARN with an optional alias.
 
         Raises:
-            ConfigError: it is not one.
+            ConfigError: If the text has none of these forms.
         """
         parts = text.split(":")
         last = 6 if text.startswith("arn:") else 0  # arn:aws:lambda:region:account:function:name
@@ -34,22 +34,22 @@ class FunctionName(NamedTuple):
 
     @property
     def region(self) -> str | None:
-        """Of an ARN; None of a name."""
+        """Region of an ARN, or None for a plain name."""
         return self.name.split(":")[3] if self.name.startswith("arn:") else None
 
     def parameters(self) -> dict[str, str]:
-        """As parameters of a request."""
+        """Return the parameters for a boto3 request."""
         return {"FunctionName": self.name} | ({} if self.qualifier is None else {"Qualifier": self.qualifier})
 
 
 def state_of(configuration: Mapping[str, Any]) -> Literal["ready", "changing"]:
-    """Whether a function can be invoked.
+    """Return whether a function can be invoked now, or is still changing.
 
     Args:
-        configuration: the `Configuration` that GetFunction gave.
+        configuration: `Configuration` in the response of GetFunction.
 
     Raises:
-        RunError: it never can be.
+        RunError: If the creation or the last update of the function failed.
     """
     name, state = configuration.get("FunctionName"), configuration.get("State", "Active")
     update = configuration.get("LastUpdateStatus", "Successful")
@@ -59,16 +59,16 @@ def state_of(configuration: Mapping[str, Any]) -> Literal["ready", "changing"]:
     if update == "Failed":
         reason = configuration.get("LastUpdateStatusReason", "no reason given")
         raise RunError(f"the function {name} could not be changed ({reason}): dorylax aws deploy")
-    # One that was idle for weeks is "Inactive", and its next invocation sets it up again.
+    # A function idle for weeks is "Inactive". Its next invocation reactivates it.
     return "changing" if state == "Pending" or update == "InProgress" else "ready"
 
 
 def warnings_of(configuration: Mapping[str, Any], deadline: float | None) -> list[str]:
-    """What may surprise the user.
+    """Return warnings about the function's time and memory limits.
 
     Args:
-        configuration: the `Configuration` that GetFunction gave.
-        deadline: seconds that a call may take; None: as long as the function allows.
+        configuration: `Configuration` in the response of GetFunction.
+        deadline: Time limit per call in seconds, or None for the function's own limit.
     """
     found, name = [], configuration.get("FunctionName")
     timeout, memory = configuration.get("Timeout"), configuration.get("MemorySize")
@@ -85,13 +85,15 @@ def warnings_of(configuration: Mapping[str, Any], deadline: float | None) -> lis
 
 
 def reserved_calls(function: Mapping[str, Any]) -> int | None:
-    """Calls at a time that are reserved for a function, which also limit it; None: it shares the account's.
+    """Return the function's reserved concurrency, or None if it shares the account's concurrency.
+
+    The reserved concurrency also limits the function.
 
     Args:
-        function: what GetFunction gave.
+        function: Response of GetFunction.
 
     Raises:
-        RunError: it is 0.
+        RunError: If the reserved concurrency is 0.
     """
     reserved = function.get("Concurrency", {}).get("ReservedConcurrentExecutions")
     if reserved is not None and int(reserved) < 1:
@@ -102,9 +104,9 @@ def reserved_calls(function: Mapping[str, Any]) -> int | None:
 
 
 def shared_calls(account: Mapping[str, Any]) -> int:
-    """Calls at a time of all functions together that have none reserved.
+    """Return the concurrency shared by all functions without a reservation.
 
     Args:
-        account: what GetAccountSettings gave.
+        account: Response of GetAccountSettings.
     """
     return int(account["AccountLimit"]["UnreservedConcurrentExecutions"])

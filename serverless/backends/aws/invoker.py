@@ -1,4 +1,4 @@
-"""`LambdaFunctions`: a deployed function of AWS Lambda, whose sandboxes take events."""
+"""`LambdaFunctions`: the invoker for a deployed AWS Lambda function."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ _log = logging.getLogger("dorylax.aws")
 T = TypeVar("T")
 
 _CHANGING_SECONDS = 300.0
-"""For a function to become ready: AWS takes up to a few minutes for a large image or a VPC."""
+"""Timeout for a function to become ready. AWS needs up to a few minutes for a large image or a VPC."""
 
 _LOOK_AGAIN_SECONDS = 2.0
 _GRACE_SECONDS = 2.0
-"""For calls that run when it is closed: short ones end, the others are abandoned."""
+"""Grace period for active calls when the invoker closes. Longer calls are abandoned."""
 
 
 @final
 class LambdaFunctions:
-    """Invokes a function, and waits for its answers on threads; an `Invoker`.
+    """`Invoker` that calls a Lambda function from a pool of threads.
 
-    A call cannot be stopped. One that is cancelled runs until AWS ends it, costs, and keeps its thread meanwhile. One that
-    takes longer than the client waits is given up: its thread is free, but it still runs and costs.
+    Running calls cannot be stopped. A cancelled call runs until AWS ends it, is billed, and occupies its thread. A call
+    that exceeds the client's read timeout frees its thread, but still runs and is billed.
 
     Args:
-        client: boto3's of Lambda (`clients.lambda_client`), which knows how long a call may take; it is closed with this.
-        function: a name, name:alias, or an ARN.
-        settings: of the sandboxes. They hold the run's keys, and travel with each event.
-        calls: at a time, ≥ 1.
-        deadline: seconds that a call should take at most, for a warning if the function has another limit; None: as long as
-            the function allows.
+        client: Lambda client of boto3 (`clients.lambda_client`), configured with the read timeout. It is closed with the
+            invoker.
+        function: Name, name:alias, or ARN of the function.
+        settings: Settings of the sandboxes, including the run's keys. Each invocation carries them.
+        calls: Maximum number of concurrent calls, ≥ 1.
+        deadline: Time limit per call in seconds, or None for the function's own limit. A different limit of the function
+            causes a warning.
 
     Raises:
-        ConfigError: `function` names none.
+        ConfigError: If `function` is not a valid name or ARN.
     """
 
     def __init__(
@@ -60,24 +61,24 @@ class LambdaFunctions:
             callers.close(_GRACE_SECONDS)
             client.close()
 
-        # Also if nobody closes it.
+        # Also runs if the caller does not close the invoker.
         self._close = weakref.finalize(self, close)
 
     @property
     def calls(self) -> int:
-        """How many may run at a time; `warm` may have lowered it."""
+        """Maximum number of concurrent calls. `warm` may lower it."""
         return self._callers.most
 
     async def invoke(self, event: bytes, timeout: float) -> bytes:
-        """See `Invoker`. While all threads are busy, the event waits, first come first served.
+        """Invoke the function with an event; see `Invoker`. Events queue in FIFO order while all threads are busy.
 
         Args:
-            event: `wire.Event`, encoded.
-            timeout: not used: boto3 sets it for the client, not for a call.
+            event: Encoded `wire.Event`.
+            timeout: Ignored, because boto3 sets the timeout per client, not per call.
 
         Raises:
-            InvokeError: there will be no answer.
-            RunError: a repetition would fail too.
+            InvokeError: If the call fails but a retry may succeed.
+            RunError: If a retry would fail too.
         """
         if len(event) > MAX_EVENT_BYTES:
             raise InvokeError("refused", f"an event must have at most {MAX_EVENT_BYTES} bytes, got {len(event)}")
@@ -88,14 +89,14 @@ class LambdaFunctions:
         return answer
 
     async def warm(self) -> int | None:
-        """Checks that the function is ready and large enough, and starts a sandbox for each call at a time.
+        """Check the function's state and limits, and start one sandbox per concurrent call.
 
         Returns:
-            How many calls AWS lets run at a time, if fewer than were asked for.
+            Maximum number of concurrent calls that AWS allows, or None if it allows the requested number.
 
         Raises:
-            RunError: it does not exist or cannot be used, or this machine's credentials may not read or invoke it.
-            InvokeError: no sandbox could be started, for another reason than throttling.
+            RunError: If the function is missing or unusable, or the credentials may not read or invoke it.
+            InvokeError: If no sandbox starts for a reason other than throttling.
         """
         asked = self.calls
         await self._do(self._check)
@@ -111,10 +112,10 @@ class LambdaFunctions:
             return room
         started, last = len(found) - len(failed), failed[-1]
         if started or all(one.reason == "throttled" for one in failed):
-            # Tasks' calls wait for room and are repeated; one broken connection of a thousand must not end a run.
+            # Calls of tasks are retried, so one broken connection in a thousand must not end the run.
             _log.warning("%d of %d sandboxes were started; of the others the last said: %s", started, len(found), last)
             return room
-        # The cause that waiting would not remove, rather than throttling.
+        # Report a cause other than throttling, which waiting would not resolve.
         last = next(one for one in failed if one.reason != "throttled")
         name = self._function.name
         raise InvokeError(
@@ -122,13 +123,13 @@ class LambdaFunctions:
         )
 
     def close(self) -> None:
-        """Refuses events that wait; sandboxes end by themselves. A second call does nothing."""
+        """Refuse queued events. AWS ends the sandboxes. Idempotent."""
         self._close()
 
     async def _do(self, work: Callable[[], T]) -> T:
         return await asyncio.wrap_future(self._callers.submit(work))
 
-    # On threads.
+    # The following methods run on the pool's threads.
 
     def _call(self, event: bytes | None) -> bytes | None:
         payload = Invocation(self._settings, event).encode()
@@ -167,7 +168,7 @@ class LambdaFunctions:
         )
 
     def _ready(self) -> dict[str, Any]:
-        """What AWS says of the function, as soon as it can be invoked."""
+        """Wait until the function can be invoked, and return the response of GetFunction."""
         end = time.monotonic() + _CHANGING_SECONDS
         while True:
             function = self._ask("get_function", **self._function.parameters())
@@ -184,6 +185,6 @@ class LambdaFunctions:
         try:
             answer: dict[str, Any] = getattr(self._client, operation)(**parameters)
         except Exception as error:
-            # Without the cause: its text, or a debugger's view of it, may quote the request.
+            # Drop the cause: its text, or a debugger's view of it, may quote the request.
             raise problem_of(error) from None
         return answer

@@ -1,4 +1,4 @@
-"""What a run on AWS needs, from a few settings."""
+"""Factory of the invoker and the artefact store for a run on AWS."""
 
 from __future__ import annotations
 
@@ -19,48 +19,48 @@ from dorylax.store.aws import s3_client
 def make_functions(
     keys: RunKeys, *, function: str, region: str | None, calls: int, deadline: float | None
 ) -> LambdaFunctions:
-    """The invoker of a deployed function.
+    """Create the invoker of a deployed function.
 
     Args:
-        keys: of the run.
-        function: a name, name:alias, or an ARN.
-        region: where it is; None: the ARN's, or as boto3 finds it (`dorylax.store.aws.region_of`).
-        calls: at a time, of all graph servers together, ≥ 1.
-        deadline: seconds that a call may take; None: as long as the function allows.
+        keys: Keys of the run.
+        function: Name, name:alias, or ARN of the function.
+        region: AWS region, or None for the ARN's or boto3's region (`dorylax.store.aws.region_of`).
+        calls: Maximum number of concurrent calls over all graph servers, ≥ 1.
+        deadline: Time limit per call in seconds, or None for the function's own limit.
 
     Raises:
-        RunError: boto3 is not installed, or there is no region.
-        ConfigError: `function` names none.
+        RunError: If boto3 is not installed or no region is configured.
+        ConfigError: If `function` is not a valid name or ARN.
     """
-    named = FunctionName.of(function)  # before anything is made
+    named = FunctionName.of(function)  # validate before creating a client
     client = lambda_client(region or named.region, calls=calls, seconds=min(deadline or LONGEST_CALL, LONGEST_CALL))
     settings = SandboxSettings(keys, jax=jax_settings())
     return LambdaFunctions(client, function, settings=settings, calls=calls, deadline=deadline)
 
 
 def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    """The invoker of a run (`catalogue.BackendEntry.invoker`)."""
+    """Create the invoker of a run from its settings (`catalogue.BackendEntry.invoker`)."""
     return make_functions(keys, function=tensor.function, region=tensor.region, calls=workers, deadline=tensor.deadline)
 
 
 def publish_artefacts(artefacts: Mapping[str, bytes], location: str, *, region: str | None) -> Callable[[str], str]:
-    """Puts those artefacts to S3 that are not there yet.
+    """Upload missing artefacts to S3.
 
     Args:
-        artefacts: contents, by SHA-256.
-        location: `s3://bucket/prefix`.
-        region: of the bucket; None: as boto3 finds it (`dorylax.store.aws.region_of`).
+        artefacts: Contents by SHA-256.
+        location: Location in the form `s3://bucket/prefix`.
+        region: Region of the bucket, or None for boto3's region (`dorylax.store.aws.region_of`).
 
     Returns:
-        The URL of each by its SHA-256, for `RemoteBackend`.
+        Function that maps a SHA-256 to the artefact's URL, for `RemoteBackend`.
 
     Raises:
-        RunError: S3 refuses, or cannot be reached.
-        ConfigError: `location` is not one.
+        RunError: If S3 refuses or cannot be reached.
+        ConfigError: If `location` is invalid.
     """
     store = S3Artefacts(s3_client(region), location)
     try:
         store.upload(artefacts)
     finally:
-        store.close()  # signing needs no connection
+        store.close()  # signing URLs works without a connection
     return store.url

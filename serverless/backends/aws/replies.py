@@ -1,10 +1,10 @@
-"""The result of invoking a function: an answer, a call to be made again, or an error that a repetition would meet too.
+"""Classification of Lambda invocations: a response, a retryable error, or a permanent error.
 
-Whatever AWS cannot do just now counts as throttled: a pause helps, as in boto3's own retries, and an outage of a minute
-ends no run.
+Temporary AWS failures count as throttling, because a pause helps, as in boto3's retries. A run therefore survives an outage
+of a minute.
 
-Pure: errors are known by the names of their classes and codes, without botocore. AWS's texts are passed on if they help and
-cannot hold what was sent: those about a signature quote the request's headers, including a session token.
+The functions are pure and identify errors by class names and codes, without botocore. Error texts from AWS are passed on
+only if they cannot contain request data: texts about signatures quote the headers, including a session token.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dorylax.serverless.function.invocation import read_response
 from dorylax.serverless.wire.errors import WireError
 from dorylax.store.aws import class_names, lasting_problem
 
-_SHOWN = 500  # characters of a text of AWS's that an error shows
+_SHOWN = 500  # maximum characters of AWS's text in an error
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 _DEPLOY = "dorylax aws deploy"
 _POLICY = "the policy of whoever trains must allow it (docs/aws.md)"
 _MORE_MEMORY = "it may need more memory: dorylax aws deploy with a larger memory_mb"
 
-# Of the function itself (`errorType`).
+# Values of `errorType` in the function's response.
 _BROKEN = (
     *("Runtime.ImportModuleError", "Runtime.HandlerNotFound", "Runtime.MalformedHandlerName"),
     *(
@@ -39,7 +39,7 @@ _BROKEN = (
 )
 _OTHER_RELEASE = ("VersionError", "WireError")
 
-# Of the service (error codes of Invoke: AWS Lambda, API reference).
+# Error codes of the Invoke operation (AWS Lambda, API reference).
 _THROTTLED = frozenset(
     {
         *(
@@ -54,7 +54,7 @@ _THROTTLED = frozenset(
             "BandwidthLimitExceeded",
             "SlowDown",
         ),
-        # A VPC's addresses: one sandbox fewer needs one fewer.
+        # Shortage of VPC addresses, which fewer sandboxes relieve.
         *("EC2ThrottledException", "ENILimitReachedException", "SubnetIPAddressLimitReachedException"),
     }
 )
@@ -78,7 +78,7 @@ _ADVICE = {
     "KMSInvalidStateException": "the key that encrypts the function's settings cannot be used",
     "KMSNotFoundException": "the key that encrypts the function's settings is gone",
 }
-# Classes of botocore's errors that never reached the service; the first that matches counts.
+# Classes of botocore's connection errors. The first match counts.
 _CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
     ("ReadTimeoutError", "timeout", "the function has not answered in time"),
     ("ConnectTimeoutError", "throttled", "AWS could not be reached in time"),
@@ -92,15 +92,15 @@ _CONNECTION: tuple[tuple[str, InvokeReason, str], ...] = (
 
 
 def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
-    """The answer in a response to Invoke; None if the sandbox was only made ready.
+    """Extract the encoded `Answer` from a response to Invoke. Returns None after a warm-up without an event.
 
     Args:
-        payload: its body.
-        function_error: its header X-Amz-Function-Error, if it had one.
+        payload: Body of the response.
+        function_error: Value of the header X-Amz-Function-Error, or None.
 
     Raises:
-        InvokeError: the sandbox died, or AWS ended it because it took too long.
-        RunError: the function cannot work at all.
+        InvokeError: If the sandbox died or exceeded its time limit.
+        RunError: If the function cannot start or has another version of dorylax.
     """
     if function_error is not None:
         raise _of_function(payload)
@@ -111,7 +111,7 @@ def answer_of(payload: bytes, function_error: str | None) -> bytes | None:
 
 
 def problem_of(error: Exception) -> InvokeError | RunError:
-    """What an exception of a request to AWS means."""
+    """Translate an exception of a request to AWS."""
     if (lasting := lasting_problem(error, region=REGION_SETTING)) is not None:
         return lasting
     response = getattr(error, "response", None)
@@ -121,7 +121,7 @@ def problem_of(error: Exception) -> InvokeError | RunError:
     for name, reason, text in _CONNECTION:
         if name in names:
             return InvokeError(reason, text)
-    # Their texts may show what was sent (ParamValidationError does).
+    # Omit the text, which may quote the request (as in ParamValidationError).
     return RunError(f"a request to AWS could not be made: {names[0]}")
 
 
@@ -138,7 +138,7 @@ def _of_function(payload: bytes) -> InvokeError | RunError:
 
 
 def _function_error(payload: bytes) -> tuple[str, str]:
-    """Type and message of a function's error, in whatever form."""
+    """Parse the type and message of a function's error. Accepts malformed payloads."""
     try:
         document: Any = json.loads(payload)
     except (ValueError, RecursionError):

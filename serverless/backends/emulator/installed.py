@@ -1,4 +1,4 @@
-"""What the emulator needs on this machine, and what to do if it is missing."""
+"""Detection of the installed Lambda emulator and its runtime."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _WHERE = "docs/serverless.md says where to get it"
 
 
 def find_emulator(environment: Mapping[str, str]) -> Path:
-    """AWS's Runtime Interface Emulator: the file that DORYLAX_RIE names, else `aws-lambda-rie` on PATH.
+    """Find AWS's Runtime Interface Emulator: the file in DORYLAX_RIE, or else `aws-lambda-rie` on PATH.
 
     Args:
-        environment: of this process.
+        environment: Environment variables of this process.
 
     Raises:
-        ConfigError: it is missing, or AWS's runtime for Python, which it runs, is.
+        ConfigError: If the emulator or AWS's runtime for Python is missing.
     """
     found = environment.get(VARIABLE) or shutil.which(_PROGRAM, path=environment.get("PATH", os.defpath))
     if not found:

@@ -1,4 +1,4 @@
-"""`emulated_functions`: a pool of sandboxes of AWS's Runtime Interface Emulator."""
+"""Pool of sandboxes in AWS's Runtime Interface Emulator."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 RUNTIME = (sys.executable, "-m", "awslambdaric", "dorylax.serverless.function.entry.handler")
-"""The command of a function's image."""
+"""Command of a function's image."""
 
 _START_SECONDS = 120.0
-"""For a sandbox to start, besides its cold start: it takes 1 to 2 on an idle machine."""
+"""Time limit for a sandbox to start, excluding its simulated cold start. A start takes 1 to 2 s on an idle machine."""
 
 
 def emulated_functions(
@@ -35,23 +35,24 @@ def emulated_functions(
     threads: int = 1,
     settings: Mapping[str, JaxSetting] | None = None,
 ) -> Pool:
-    """Calls the handler in functions that AWS's emulator runs on this machine; `Pool.pids` are those of their supervisors.
+    """Create a pool that calls the handler in emulated functions on this machine.
 
-    Its ports are on loopback, where other users of the machine can reach them: it is for trials, not for secrets.
+    `Pool.pids` are the process ids of the supervisors. The emulator's loopback ports are open to other users of the machine,
+    so use it for trials, not for secrets.
 
     Args:
-        keys: of the run.
-        workers: how many sandboxes, ≥ 1.
-        timeout: the function's: seconds after which the emulator ends a call, > 0. Unlike Lambda, it counts the start of a
-            runtime to the first call, and so gets no less than that may take; the `timeout` of `invoke` is exact.
-        link: how much each one's network is slowed down; None: not at all.
-        cold_start_seconds: added to the start of each, ≥ 0.
-        threads: of XLA in each, ≥ 1.
-        settings: of JAX in each, by name; None: those of this process (`jax_settings`).
+        keys: Keys of the run.
+        workers: Number of sandboxes, ≥ 1.
+        timeout: Time limit of the function in seconds, > 0. Unlike Lambda, the emulator includes the start of the runtime in
+            the first call, so its limit is at least the start limit. The `timeout` of `invoke` is exact.
+        link: Simulated network link of each sandbox, or None for full speed.
+        cold_start_seconds: Simulated cold start added to each start, in seconds (≥ 0).
+        threads: Number of XLA threads per sandbox, ≥ 1.
+        settings: JAX settings of the sandboxes, keyed by setting, or None for this process's (`jax_settings`).
 
     Raises:
-        ValueError: a number out of range.
-        ConfigError: the emulator or AWS's runtime is missing.
+        ValueError: If a number is out of range.
+        ConfigError: If the emulator or AWS's runtime is missing.
     """
     if not timeout > 0:
         raise ValueError(f"timeout must be > 0 seconds, got {timeout}")
@@ -63,7 +64,7 @@ def emulated_functions(
 
 
 def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    """The sandboxes of a run (`catalogue.BackendEntry.invoker`)."""
+    """Create the sandboxes of a run from its settings (`catalogue.BackendEntry.invoker`)."""
     return emulated_functions(
         keys,
         workers=workers,

@@ -1,6 +1,6 @@
-"""One emulated sandbox: the emulator, the runtime that it runs, and the HTTP connection to it.
+"""One emulated sandbox: the Lambda emulator, its runtime, and an HTTP connection to them.
 
-The emulator crashes when a call comes while another is in flight, so a single thread makes them all.
+The emulator crashes on concurrent calls, so a single thread makes all calls.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _log = logging.getLogger("dorylax.emulator")
 _HOST = "127.0.0.1"
 _PATH = "/2015-03-31/functions/function/invocations"
 _LISTENING_SECONDS = 0.005
-"""How often to look whether it listens yet; it takes 17 to 47 ms."""
+"""Polling interval for the emulator's port in seconds. The emulator listens after 17 to 47 ms."""
 
 _GRACE_SECONDS = 5.0
-"""For the supervisor to end all below it: milliseconds, unless the machine is very busy."""
+"""Grace period in seconds for the supervisor to kill its descendants. It normally takes milliseconds."""
 
 _DYING_SECONDS = 0.002
-"""How often to look whether all that was killed is gone: the system takes a moment to free a process's memory."""
+"""Polling interval in seconds for the end of killed processes, whose memory takes a moment to be freed."""
 
 _LAST_LINES = 20
 
 
 @final
 class EmulatedProcess:
-    """A sandbox that is starting or waits for events; see `Sandboxed`.
+    """`Sandboxed` function in AWS's Runtime Interface Emulator.
 
     Args:
-        emulator: AWS's Runtime Interface Emulator.
-        runtime: the command that it runs, and restarts when it has ended.
-        settings: of the sandbox; they come with each invocation.
-        environment: environment variables of both.
+        emulator: Path of the Runtime Interface Emulator.
+        runtime: Command of the runtime, which the emulator restarts after its end.
+        settings: Settings of the sandbox, sent with each invocation.
+        environment: Environment variables of the emulator and the runtime.
 
     Raises:
-        InvokeError: the operating system refuses.
+        InvokeError: If the operating system cannot start the process.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class EmulatedProcess:
             for _ in range(2):
                 self._reserved.append(_reserve_port())
             port, api_port = (one.getsockname()[1] for one in self._reserved)
-            # In a session of its own, by which `kill` knows what belongs to it; Ctrl-C in a terminal does not reach it.
+            # Start a new session, so that `kill` can identify its processes and Ctrl-C in a terminal does not reach them.
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-I", "-S", supervisor.__file__, str(emulator), "--log-level", "warn"),
@@ -86,24 +86,24 @@ class EmulatedProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of its supervisor."""
+        """Process id of the supervisor."""
         return self._process.pid
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where the emulator listens, or will."""
+        """Host and port of the emulator, which may not listen yet."""
         return self._connection.host, self._connection.port
 
     def is_alive(self) -> bool:
-        """Whether the emulator runs; it restarts a runtime that has died."""
+        """Return whether the emulator runs. The emulator restarts a dead runtime."""
         return self._process.poll() is None
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until it listens, and calls it without an event, so that the runtime starts and imports everything.
+        """Wait for the emulator to listen, then invoke it without an event to start the runtime and its imports.
 
         Raises:
-            InvokeError: it took longer than `timeout` seconds ("timeout"), or could not be set up ("refused"); its last
-                lines are logged.
+            InvokeError: With "timeout" after `timeout` seconds, or "refused" if the setup fails. The last lines of the
+                output are logged.
         """
         deadline = time.monotonic() + timeout
         try:
@@ -115,26 +115,26 @@ class EmulatedProcess:
         self._release_ports()
 
     def ask(self, event: bytes, timeout: float) -> bytes:
-        """Invokes the function with an event; see `Sandboxed`."""
+        """Invoke the function with an event; see `Sandboxed`."""
         answer = self._call(event, time.monotonic() + timeout, timeout, "computing")
         if answer is None:
             raise self._failed(InvokeError("died", f"emulated sandbox {self.pid} was ended: it took an event for none"))
         return answer
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Send SIGTERM to the supervisor."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """Ends it."""
+        """Kill all processes of the session."""
         _kill_session(self._process)
 
     def wait(self, timeout: float) -> bool:
-        """Waits until it has ended; says whether it has."""
+        """Wait for the end of the supervisor, and return whether it has ended."""
         return has_ended(self._process, timeout)
 
     def end(self) -> None:
-        """Ends it, if it has not ended, and frees all that it held; a second call does nothing."""
+        """Kill the processes if necessary, and release all resources. Idempotent."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -144,7 +144,7 @@ class EmulatedProcess:
         self._release_ports()
         process.terminate()
         if not self.wait(_GRACE_SECONDS) or process.returncode < 0:
-            # It could not end all below it: the emulator dies with it, but a busy runtime does not.
+            # The supervisor did not kill its descendants. The emulator dies with it, but a busy runtime survives.
             deadline = time.monotonic() + _GRACE_SECONDS
             while _kill_session(process) and time.monotonic() < deadline:
                 time.sleep(_DYING_SECONDS)
@@ -174,7 +174,7 @@ class EmulatedProcess:
             connection.sock.settimeout(_left(deadline))
             connection.request("POST", _PATH, Invocation(self._settings, event).encode())
             connection.sock.settimeout(_left(deadline))
-            # The emulator writes the whole reply when the call has ended.
+            # The emulator buffers the reply until the call ends.
             with connection.getresponse() as response:
                 status, body = response.status, response.read()
         except TimeoutError:
@@ -188,7 +188,7 @@ class EmulatedProcess:
             raise self._failed(InvokeError(error.reason, text)) from None
 
     def _died(self, doing: str) -> InvokeError:
-        # Connections break a moment before the supervisor has ended.
+        # Connections break shortly before the supervisor ends.
         self.wait(timeout=1.0)
         code = self._process.poll()
         how = "was ended: its connection broke" if code is None else f"ended with exit status {code}"
@@ -203,8 +203,8 @@ class EmulatedProcess:
         return error
 
     def _told(self) -> str:
-        """The end of an error's text: the last line that emulator and runtime have printed; several go to the log."""
-        # The runtime writes a traceback with carriage returns and spaces that do not break.
+        """Return the printed line as a suffix for an error's text; log multiple lines instead."""
+        # The runtime prints tracebacks with carriage returns and non-breaking spaces.
         text = self._printed.decode("utf-8", "replace").replace("\N{NO-BREAK SPACE}", " ")
         lines = [line for line in text.splitlines()[-_LAST_LINES:] if line.strip()]
         if len(lines) > 1:
@@ -218,14 +218,14 @@ class EmulatedProcess:
 
 
 def _left(deadline: float) -> float:
-    """Seconds until then, as a socket takes them: > 0, which would mean not to wait, and at most a day."""
+    """Return the seconds left as a socket timeout: at least 1 ms, since 0 means non-blocking, and at most one day."""
     return min(max(deadline - time.monotonic(), 0.001), 86400.0)
 
 
 def _reserve_port() -> socket.socket:
-    """Holds a free port without listening: the emulator, which sets SO_REUSEADDR too, may listen on it.
+    """Bind a free port without listening on it. The emulator can still listen on it, since it sets SO_REUSEADDR, too.
 
-    Nobody else gets it meanwhile, so no sandbox ever calls the emulator of another that starts at the same time.
+    The reservation keeps other sandboxes that start at the same time from using the same port.
     """
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -234,11 +234,11 @@ def _reserve_port() -> socket.socket:
 
 
 def _kill_session(leader: subprocess.Popen[bytes]) -> bool:
-    """Kills all processes of the session that a process was started in; says whether there were any."""
-    gone = leader.poll() is not None  # asked first: it may end during the search for the others
+    """Kill all processes in the leader's session, and return whether there were any."""
+    gone = leader.poll() is not None  # poll first: the leader may end during the search for the others
     members = [one.pid for one in supervisor.running() if one.session == leader.pid and not one.ended]
     if gone and leader.pid in members:
-        return False  # the session has ended, and its number is another's
+        return False  # the session has ended, and another one has reused its id
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""What the emulator's reply to an invocation means. Pure.
+"""Pure classification of the emulator's replies.
 
-Lambda marks a function's errors by a header; the emulator does not. With the status of a success it sends a line of text
-for a call that took too long, and JSON for an error of the handler. A runtime that ended is a 502.
+Lambda marks a function's errors with a header, but the emulator does not. It reports a timeout as a line of text and a
+handler error as JSON, both with a success status. A dead runtime causes status 502.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dorylax.serverless.wire.errors import WireError
 
 _TIMED_OUT = re.compile(rb"Task timed out after [0-9.]+ seconds")
 _ENDED = ("Runtime.ExitError", "Function.ResponseSizeTooLarge")
-_SHOWN = 500  # characters of a text that an error shows; a function's errors hold no keys
+_SHOWN = 500  # maximum characters of a text in an error; a function's errors never contain keys
 
 
 def answer_of(status: int, body: bytes) -> bytes | None:
-    """The answer in a reply; None if the function was only made ready.
+    """Extract the encoded `Answer` from a reply. Returns None after a warm-up without an event.
 
     Args:
-        status: of HTTP.
-        body: all of it.
+        status: HTTP status.
+        body: Complete body.
 
     Raises:
-        InvokeError: there is none: the call took too long ("timeout"), the runtime ended or gave no valid response
-            ("died"), the function or the emulator refused the call ("refused").
+        InvokeError: With "timeout" if the call took too long, "died" if the runtime ended or returned an invalid response,
+            or "refused" if the function or the emulator refused the call.
     """
     kind, text = _error(body)
     if status == HTTPStatus.BAD_GATEWAY or (status == HTTPStatus.OK and kind in _ENDED):
@@ -47,7 +47,7 @@ def answer_of(status: int, body: bytes) -> bytes | None:
 
 
 def _error(body: bytes) -> tuple[str | None, str]:
-    """Type and message of the error that a body is; None and its beginning if it is none."""
+    """Parse the type and message of an error. For other bodies, return None and the start of the body."""
     try:
         document: Any = json.loads(body)
     except (ValueError, RecursionError):

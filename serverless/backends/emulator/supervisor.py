@@ -1,10 +1,10 @@
-"""Runs a command and lets nothing of it survive: `python supervisor.py COMMAND…`, with the standard library alone.
+"""Supervisor that runs a command and kills all its descendants: `python supervisor.py COMMAND…`. Standard library only.
 
-Its parent holds the other end of its standard input. When that closes, the command ends or SIGTERM comes, it kills every
-process below it, writes the last of what they printed to its standard output, and exits as the command did.
+The supervisor stops when its standard input closes, the command ends, or SIGTERM arrives. It then kills all descendants,
+writes the tail of their output to its standard output, and exits with the command's status.
 
-Process groups would not do: the emulator gives its runtime one of its own, and a runtime whose emulator has died keeps
-computing. Here orphans become children of this process instead of init's (PR_SET_CHILD_SUBREAPER), so it finds them all.
+A process group is not enough: the emulator starts its runtime in a separate group, and an orphaned runtime keeps computing.
+The supervisor is a subreaper (PR_SET_CHILD_SUBREAPER), so it adopts orphans instead of init and finds all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LAST_BYTES = 8192
-"""How much of what is printed is kept; less than a pipe takes while nobody reads."""
+"""Size of the retained tail of the output in bytes. It fits into a pipe without a reader."""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 
 
 class Running(NamedTuple):
-    """A process of this machine: its id, its parent's and its session's, and whether it is a zombie."""
+    """Process on this machine.
+
+    Attributes:
+        pid: Process id.
+        parent: Process id of the parent.
+        session: Session id.
+        ended: Whether the process is a zombie.
+    """
 
     pid: int
     parent: int
@@ -35,34 +42,34 @@ class Running(NamedTuple):
 
 
 def running() -> Iterator[Running]:
-    """All processes, zombies included."""
+    """Yield all processes of the machine, including zombies."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:
-                # After the name, which may hold spaces and brackets: state, parent, group, session.
+                # The fields after the name, which may contain spaces and parentheses: state, parent, group, session.
                 fields = file.read().rpartition(")")[2].split()
                 yield Running(int(name), int(fields[1]), int(fields[3]), fields[0] in "ZX")
 
 
 def main(command: list[str]) -> int:
-    """Runs a command; returns its exit status."""
+    """Run a command and return its exit status."""
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)  # where it is stopped, so that it sees its input end
+    prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)  # a stopped supervisor resumes and detects the closed input
     signals, wakes = os.pipe()
     printed, prints = os.pipe()
     for descriptor in (signals, wakes, printed):
         os.set_blocking(descriptor, False)
     signal.set_wakeup_fd(wakes)
     for number in (signal.SIGCHLD, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: None)  # else they would not wake
+        signal.signal(number, lambda _number, _frame: None)  # without a handler, the signal would not wake the loop
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=prints,
             stderr=prints,
-            # In case this process is killed: nobody below would notice.
+            # Kill the command if the supervisor is killed.
             preexec_fn=lambda: prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509  (there is one thread)
         )
     except OSError as error:
@@ -79,7 +86,7 @@ def main(command: list[str]) -> int:
             if printed in ready:
                 more = _read(printed)
                 last = (last + more)[-LAST_BYTES:]
-                if not more:  # nobody can print any more, and the pipe would be ready for ever
+                if not more:  # at the end of the output, the pipe would stay readable forever
                     selector.unregister(printed)
             ending = (signals in ready and signal.SIGTERM in _read(signals)) or (0 in ready and not _read(0))
             ending = ending or process.poll() is not None

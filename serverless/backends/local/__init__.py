@@ -1,1 +1,1 @@
-"""`local`: worker processes on this machine, each a sandbox that stands for a container of a cloud."""
+"""`local` backend: worker processes on this machine, each a sandbox in place of a cloud container."""

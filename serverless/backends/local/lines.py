@@ -1,7 +1,7 @@
-"""What a worker and its pool say to each other: events and answers, each as one line of base64.
+"""Line protocol between a worker and its pool: each `Event` or `Answer` is one line of base64.
 
-Base64, because an event comes from elsewhere and may be anything: a damaged one must reach the handler, which refuses it,
-and must not break the lines.
+Events come from other processes and may be damaged. Base64 lets a damaged event reach the handler, which refuses it,
+without breaking the lines.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import base64
 import binascii
 
 READY = b"dorylax worker is ready\n"
-"""The first line of a worker that can take events; lines before it are what others print."""
+"""Line that marks a worker as ready. Libraries may print other lines before it."""
 
 
 def line_of(content: bytes) -> bytes:
-    """An event or an answer as a line."""
+    """Encode the bytes of an `Event` or an `Answer` as a line."""
     return base64.b64encode(content) + b"\n"
 
 
 def content_of(line: bytes) -> bytes:
-    """The event or answer of a line, with or without its newline.
+    """Decode a line, with or without its newline.
 
     Raises:
-        ValueError: it is not base64.
+        ValueError: If the line is not base64.
     """
     try:
         return base64.b64decode(line.removesuffix(b"\n"), validate=True)

@@ -1,4 +1,4 @@
-"""`local_workers`: a pool of worker processes."""
+"""Pool of worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dorylax.serverless.data.link import Link
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 _START_SECONDS = 120.0
-"""For a worker to start, besides its cold start: it takes 1 to 2 on an idle machine."""
+"""Time limit for a worker to start, excluding its simulated cold start. A start takes 1 to 2 s on an idle machine."""
 
 
 def local_workers(
@@ -28,18 +28,18 @@ def local_workers(
     threads: int = 1,
     settings: Mapping[str, JaxSetting] | None = None,
 ) -> Pool:
-    """Calls the handler in processes of this machine.
+    """Create a pool that calls the handler in processes on this machine.
 
     Args:
-        keys: of the run.
-        workers: how many processes, ≥ 1.
-        link: how much each one's network is slowed down; None: not at all.
-        cold_start_seconds: added to the start of each, ≥ 0.
-        threads: of XLA in each, ≥ 1.
-        settings: of JAX in each, by name; None: those of this process (`jax_settings`).
+        keys: Keys of the run.
+        workers: Number of processes, ≥ 1.
+        link: Simulated network link of each worker, or None for full speed.
+        cold_start_seconds: Simulated cold start added to each start, in seconds (≥ 0).
+        threads: Number of XLA threads per worker, ≥ 1.
+        settings: JAX settings of the workers, keyed by setting, or None for this process's (`jax_settings`).
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: If a number is out of range.
     """
     given = SandboxSettings(keys, link, cold_start_seconds, jax_settings() if settings is None else settings)
     start = functools.partial(WorkerProcess, given.to_line(), worker_environment(os.environ, threads))
@@ -47,6 +47,6 @@ def local_workers(
 
 
 def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int) -> Invoker:
-    """The workers of a run (`catalogue.BackendEntry.invoker`)."""
+    """Create the workers of a run from its settings (`catalogue.BackendEntry.invoker`)."""
     link = Link(tensor.latency, tensor.bandwidth, tensor.latency_sigma)
     return local_workers(keys, workers=workers, link=link, cold_start_seconds=tensor.cold_start)

@@ -1,4 +1,4 @@
-"""One worker process and the two pipes to it."""
+"""One worker process and its two pipes."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ _MODULE = "dorylax.serverless.backends.local.worker"
 _PRELOAD = (_MODULE, *(f"dorylax.serverless.handler.{name}" for name in ("handle", "open")))
 _READ_BYTES = 64 * 1024
 _MAX_LINE_BYTES = 2 * MAX_EVENT_BYTES
-"""Limit of an answer, which is at most as long as an event, and a third longer in base64."""
+"""Maximum length of a line. An answer is at most as long as an event, plus a third for base64."""
 
 
 @final
 class WorkerProcess:
-    """A worker that is starting or waits for events; see `Sandboxed`.
+    """`Sandboxed` worker process on this machine.
 
     Args:
-        settings: the first line for the worker.
-        environment: environment variables of the worker.
+        settings: Encoded settings, the first line sent to the worker.
+        environment: Environment variables of the worker.
 
     Raises:
-        InvokeError: the operating system refuses.
+        InvokeError: If the operating system cannot start the process.
     """
 
     def __init__(self, settings: bytes, environment: Mapping[str, str]) -> None:
         try:
-            # In another session: Ctrl-C in a terminal never reaches it, not even while it starts.
+            # The process starts in a new session, so Ctrl-C in a terminal never reaches it.
             self._process = start(_MODULE, environment, preload=_PRELOAD)
         except OSError as error:
             raise InvokeError("refused", f"a worker process cannot be started: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
-        # So that nobody waits for a process that has stopped reading.
+        # Avoid blocking on a process that has stopped reading.
         os.set_blocking(self._input, False)
         os.set_blocking(self._output, False)
         self._greeting = settings
@@ -58,22 +58,22 @@ class WorkerProcess:
         return self._process.pid
 
     def is_alive(self) -> bool:
-        """Whether the worker runs."""
+        """Return whether the worker runs."""
         return self._process.poll() is None
 
     def wait_ready(self, timeout: float) -> None:
-        """Send the settings and wait until the worker takes events.
+        """Send the settings and wait until the worker accepts events.
 
         Raises:
-            InvokeError: it died, or took longer than `timeout` seconds; "refused", if it could not be set up.
+            InvokeError: If the worker dies or takes longer than `timeout` seconds; with "refused" if its setup fails.
         """
         deadline = time.monotonic() + timeout
         line = self._exchange(self._greeting, deadline, timeout, "starting")
-        while line != READY:  # somebody has printed
+        while line != READY:  # skip lines printed by libraries
             line = self._exchange(b"", deadline, timeout, "starting")
 
     def ask(self, event: bytes, timeout: float) -> bytes:
-        """Send an event and wait for the answer; see `Sandboxed`."""
+        """Send an event and wait for the result; see `Sandboxed`."""
         line = self._exchange(line_of(event), time.monotonic() + timeout, timeout, "computing")
         try:
             return content_of(line)
@@ -81,7 +81,7 @@ class WorkerProcess:
             raise self._failed("died", f"worker process {self.pid} was ended: {error}") from None
 
     def terminate(self) -> None:
-        """Ask the worker to end."""
+        """Send SIGTERM to the worker."""
         self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -89,11 +89,11 @@ class WorkerProcess:
         self._process.kill()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for its end; says whether it has ended."""
+        """Wait for the end of the worker, and return whether it has ended."""
         return has_ended(self._process, timeout)
 
     def end(self) -> None:
-        """Kill the worker and close its pipes; a second call does nothing."""
+        """Kill the worker and close its pipes. Idempotent."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -108,13 +108,13 @@ class WorkerProcess:
             poll.register(self._output, select.POLLIN)
             if left:
                 poll.register(self._input, select.POLLOUT)
-            # Rounded up, else the last millisecond would be spent in a busy loop. At most a day, which poll can count.
+            # Round up to avoid a busy loop in the last millisecond. Limit to one day, because `poll` takes an int.
             seconds = min(deadline - time.monotonic(), 86400.0)
             if seconds <= 0:
                 raise self._failed("timeout", f"worker process {self.pid} was ended: {doing} took over {timeout:g} s")
             for descriptor, _ in poll.poll(int(seconds * 1000) + 1):
                 if descriptor == self._input:
-                    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # its output ends too, if it has died
+                    with contextlib.suppress(BlockingIOError, BrokenPipeError):  # a dead worker also closes its output
                         left = left[os.write(self._input, left) :]
                 elif not (received := os.read(self._output, _READ_BYTES)):
                     raise self._died(doing)
@@ -127,7 +127,7 @@ class WorkerProcess:
         return found
 
     def _died(self, doing: str) -> InvokeError:
-        # Its output closes a moment before its exit status is known.
+        # The output closes shortly before the exit status is available.
         self.wait(timeout=1.0)
         code = self._process.poll()
         if code is not None and code > 0 and doing == "starting":

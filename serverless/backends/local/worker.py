@@ -1,9 +1,8 @@
-"""A worker process of `pool.local_workers`: a fork, or `python -m dorylax.serverless.backends.local.worker`.
+"""Worker process of `pool.local_workers`: a fork, or `python -m dorylax.serverless.backends.local.worker`.
 
-The worker reads its settings and then events from its standard input, a line each, and answers each event with a line on its
-standard output. The end of the input ends the worker, whatever it computes. On Linux the end of its parent kills it too,
-even while it is stopped or hangs. A new Python imports the modules that need JAX after the first line, which holds JAX's
-settings.
+The worker reads its settings and then events from its standard input, one per line, and writes one line per event to its
+standard output. It exits when its input closes, even during a computation. On Linux, the death of its parent kills it, even
+if it is stopped or hangs. A new Python process imports JAX only after the first line, which contains JAX's settings.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from dorylax.serverless.handler.settings import SandboxSettings
 
 
 class Streams(NamedTuple):
-    """The pipes to and from the pool."""
+    """Pipes from and to the pool."""
 
     requests: BinaryIO
     answers: BinaryIO
 
 
 def private_streams() -> Streams:
-    """Take standard input and output for the pool alone.
+    """Reserve standard input and output for the pool.
 
-    From now on Python and libraries print to the standard error and read nothing.
+    Afterwards, prints of Python and libraries go to the standard error, and their reads return end-of-file.
     """
     streams = Streams(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     sys.stdout.flush()
@@ -42,11 +41,11 @@ def private_streams() -> Streams:
 
 
 def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQueue[bytes]:
-    """Read lines in a thread, which sees the end of the input at once.
+    """Read lines in a thread, which detects the end of the input immediately.
 
     Args:
-        requests: the input.
-        at_end: called at the end, in that thread.
+        requests: Input stream.
+        at_end: Callback in that thread at the end of the input.
     """
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
@@ -61,7 +60,7 @@ def read_lines(requests: BinaryIO, at_end: Callable[[], None]) -> queue.SimpleQu
 
 def main() -> None:
     """Serve until the input ends."""
-    # Its parent decides when it ends; Ctrl-C in a terminal goes to all processes.
+    # Ignore Ctrl-C, which a terminal sends to all processes: the parent ends the worker.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent()
     call_this_process("dorylax worker")
@@ -69,7 +68,7 @@ def main() -> None:
     lines = read_lines(streams.requests, _exit)
     settings = SandboxSettings.from_line(lines.get())
 
-    # Late: these take a second to import, and the end of the input must be seen meanwhile.
+    # Import late: these modules take a second, during which the thread must already detect the end of the input.
     from dorylax.serverless.handler.handle import handle
     from dorylax.serverless.handler.open import open_sandbox
 
@@ -88,7 +87,7 @@ def _say(answers: BinaryIO, line: bytes) -> None:
 
 
 def _exit() -> None:
-    # At once, without waiting for threads: one may be in the middle of a computation or a transfer.
+    # Exit without joining threads, which may be in the middle of a computation or a transfer.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""One worker on a Ray cluster: its actor, and the waiting for its answers."""
+"""Client of one worker on a Ray cluster: creates its actor and waits for its results."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _WORKER = "dorylax.serverless.backends.ray.worker:Worker"
 
 @final
 class WorkerActor:
-    """A worker that is starting or waits for events; see `Sandboxed`.
+    """`Sandboxed` worker in a Ray actor.
 
-    Nothing here waits for Ray without a limit: what Ray does not say in time, or at all, is a failure.
+    Every wait for Ray has a timeout, and a missing reply counts as a failure.
 
     Args:
-        ray: the module, connected.
-        config: what to ask the cluster for.
-        settings: `SandboxSettings.to_line`.
+        ray: Connected `ray` module.
+        config: Resources per worker and timeouts.
+        settings: Encoded settings (`SandboxSettings.to_line`).
 
     Raises:
-        InvokeError: the connection to the cluster has ended.
+        InvokeError: If the connection to the cluster has ended.
     """
 
     def __init__(self, ray: Any, config: RayConfig, settings: bytes) -> None:
@@ -43,7 +43,7 @@ class WorkerActor:
         environment = computing_environment(threads) | {CORES: str(threads)}
         self._refuse_if_disconnected()
         try:
-            # Spread: a node that is lost takes few of them with it.
+            # Spread the workers, so that the loss of a node ends few of them.
             self._actor = make_actor(
                 ray,
                 _WORKER,
@@ -58,18 +58,18 @@ class WorkerActor:
 
     @property
     def pid(self) -> int:
-        """Its process id, on its node; 0 while it has none."""
+        """Process id on the worker's node; 0 before the worker starts."""
         return 0 if self._place is None else self._place.pid
 
     def is_alive(self) -> bool:
-        """Whether it runs, as far as Ray has heard."""
+        """Return whether the worker runs, according to Ray."""
         return self._place is not None and not self._life.done() and not self._given_up.done()
 
     def wait_ready(self, timeout: float) -> None:
-        """Waits until the cluster has started it, for `ray.timeout`, and then until events may come; see `Sandboxed`.
+        """Wait up to `ray.timeout` for the actor to start, then up to `timeout` for its initialization; see `Sandboxed`.
 
         Raises:
-            InvokeError: "throttled", where it has not started, for want of room or of time: there may be some later.
+            InvokeError: With "throttled" if the actor does not start in time, for example because the cluster is full.
         """
         place = self._result(self._actor.place.remote, self._config.timeout, "starting", late=self._not_started)
         self._place = Place(*place)
@@ -78,28 +78,28 @@ class WorkerActor:
         self._result(lambda: self._actor.ask.remote("initialise", self._settings), timeout, "starting")
 
     def ask(self, event: bytes, timeout: float) -> bytes:
-        """Hands it an event and waits for the answer; see `Sandboxed`."""
+        """Send an event and wait for the reply; see `Sandboxed`."""
         answer: bytes = self._result(lambda: self._actor.ask.remote("answer", event), timeout, "computing")
         return answer
 
     def terminate(self) -> None:
-        """Has Ray end it: at once, and after some seconds where it is stopped."""
+        """Let Ray kill the actor: immediately, or after some seconds if its process is stopped."""
         if not self._given_up.done():
-            with contextlib.suppress(Exception):  # the connection has ended, and the actor with it
+            with contextlib.suppress(Exception):  # the connection and its actors have ended
                 self._ray.kill(self._actor)
 
     def kill(self) -> None:
-        """Waits for it no longer."""
+        """Kill the actor, and stop waiting for it."""
         self.terminate()
-        with contextlib.suppress(Exception):  # it is given up already
+        with contextlib.suppress(Exception):  # already set
             self._given_up.set_result(None)
 
     def wait(self, timeout: float) -> bool:
-        """Waits until Ray says that it has ended; says whether it has."""
+        """Wait until Ray reports the end of the actor, and return whether it has ended."""
         return bool(wait([self._life], timeout).done)
 
     def end(self) -> None:
-        """Has Ray end it, and does not wait for that: its node may be lost. A second call does nothing."""
+        """Kill the actor without waiting for its end, since its node may be lost. Idempotent."""
         self.kill()
 
     @property
@@ -109,7 +109,7 @@ class WorkerActor:
     def _result(
         self, call: Callable[[], Any], timeout: float, doing: str, *, late: Callable[[], InvokeError] | None = None
     ) -> Any:
-        """The answer to a call of the actor; on whatever else happens that is ended, and an InvokeError raised."""
+        """Return the result of a call to the actor. On any failure, kill the actor and raise an InvokeError."""
         end = time.monotonic() + min(timeout, threading.TIMEOUT_MAX)
         self._refuse_if_disconnected()
         try:
@@ -143,7 +143,7 @@ class WorkerActor:
         )
 
     def _refuse_if_disconnected(self) -> None:
-        if not self._ray.is_initialized():  # else Ray would start a cluster of its own
+        if not self._ray.is_initialized():  # otherwise Ray would start a new local cluster
             raise InvokeError("refused", "the connection to the Ray cluster has ended")
 
     def _failed(self, reason: InvokeReason, text: str) -> InvokeError:

@@ -1,4 +1,4 @@
-"""`ray_workers`: a pool of workers on a Ray cluster."""
+"""Pool of workers on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from dorylax.serverless.data.keys import RunKeys
 from dorylax.serverless.handler.settings import JaxSetting, SandboxSettings
 
 _START_SECONDS = 120.0
-"""For a worker to be initialised, where there is room for it: it takes 1 to 2 on an idle machine."""
+"""Time limit for the initialization of a started worker. It takes 1 to 2 s on an idle machine."""
 
 
 def ray_workers(
     keys: RunKeys, config: RayConfig, *, workers: int, settings: Mapping[str, JaxSetting] | None = None
 ) -> Pool:
-    """Calls the handler in actors on a Ray cluster, to which this process is connected until the pool is closed.
+    """Create a pool that calls the handler in Ray actors. This process stays connected to the cluster until the pool closes.
 
     Args:
-        keys: of the run.
-        config: which cluster, and what to ask it for.
-        workers: how many actors, ≥ 1.
-        settings: of JAX in each, by name; None: those of this process (`jax_settings`).
+        keys: Keys of the run.
+        config: Address of the cluster, resources per worker, and timeouts.
+        workers: Number of actors, ≥ 1.
+        settings: JAX settings of the workers, keyed by setting, or None for this process's (`jax_settings`).
 
     Raises:
-        ValueError: fewer than 1 worker.
-        ConfigError: Ray is not installed, or there is no such cluster.
+        ValueError: If `workers` < 1.
+        ConfigError: If Ray is not installed or the cluster cannot be reached.
     """
     given = SandboxSettings(keys, jax=jax_settings() if settings is None else settings)
     with contextlib.ExitStack() as unfinished:
@@ -44,5 +44,5 @@ def ray_workers(
 
 
 def of_settings(tensor: TensorConfig, keys: RunKeys, workers: int, ray: RayConfig) -> Invoker:  # noqa: ARG001
-    """The workers of a run (`catalogue.BackendEntry.invoker`)."""
+    """Create the workers of a run from its settings (`catalogue.BackendEntry.invoker`)."""
     return ray_workers(keys, ray, workers=workers)

@@ -1,4 +1,4 @@
-"""What lives in an actor: the handler's sandbox."""
+"""Ray actor that holds the handler's sandbox."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dorylax.serverless.handler.settings import SandboxSettings
 
 @final
 class Worker:
-    """A worker: it is initialised, and then answers one event at a time. JAX is loaded when it is initialised."""
+    """Worker that processes one event at a time. Its initialization imports JAX."""
 
     def __init__(self) -> None:
         self._sandbox: Any = None
 
     def initialise(self, settings: bytes) -> None:
-        """Makes the sandbox of `SandboxSettings.to_line`."""
+        """Create the sandbox from settings encoded by `SandboxSettings.to_line`."""
         from dorylax.serverless.handler.open import open_sandbox
 
         self._sandbox = open_sandbox(SandboxSettings.from_line(settings))
 
     def answer(self, event: bytes) -> bytes:
-        """Has the handler answer an event."""
+        """Process an event, and return the encoded `Answer`."""
         from dorylax.serverless.handler.handle import handle
 
         return handle(event, self._sandbox)

@@ -1,1 +1,1 @@
-"""The function's image: what is in it, its Dockerfile and build context, and ways to build it."""
+"""The function's image: its contents, Dockerfile, build context, and builders."""

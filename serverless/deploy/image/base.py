@@ -1,4 +1,4 @@
-"""The base image by digest: a tag names whatever was pushed last, a digest one image for ever."""
+"""Resolution of the base image to a digest. A tag may move to another image, but a digest never does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dorylax.errors import InputError
 _PINNED = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 _BY_TAG = re.compile(r"(?P<host>[^/\s@]*[.:][^/\s@]*)/(?P<name>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>[\w][\w.-]{0,127}))?")
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-# Indices first: such an image is for several platforms, of which a build may need two.
+# Indices first: they cover several platforms, and a build may need two.
 _KINDS = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
@@ -24,17 +24,17 @@ _KINDS = (
     "application/vnd.docker.distribution.manifest.v2+json",
 )
 _SECONDS = 30.0
-_MAX_BYTES = 4 * 2**20  # of a manifest, by the specification of registries
+_MAX_BYTES = 4 * 2**20  # limit of a manifest in the registry specification
 
 
 @final
 class Answer(NamedTuple):
-    """What a registry answers.
+    """HTTP response of a registry.
 
     Attributes:
-        status: of HTTP.
-        headers: by lower-case name.
-        body: the content.
+        status: HTTP status.
+        headers: Headers, keyed by lower-case name.
+        body: Content of the response.
     """
 
     status: int
@@ -43,36 +43,36 @@ class Answer(NamedTuple):
 
 
 class Fetch(Protocol):
-    """Gets a URL."""
+    """Function that fetches a URL."""
 
     def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
-        """The answer, whatever its status.
+        """Fetch a URL, and return the response for any HTTP status.
 
         Raises:
-            OSError: there is none.
+            OSError: If there is no response.
         """
         ...
 
 
 def is_pinned(address: str) -> bool:
-    """Whether an image is named by digest."""
+    """Return whether an address contains a digest."""
     return _PINNED.fullmatch(address) is not None
 
 
 def is_base(address: str) -> bool:
-    """Whether an image is named with its registry, by tag or by digest."""
+    """Return whether an address contains a registry, and a tag or a digest."""
     return is_pinned(address) or _BY_TAG.fullmatch(address) is not None
 
 
 def pinned(base: str, fetch: Fetch | None = None) -> str:
-    """An image's address by digest, which its registry is asked for if the address has none.
+    """Resolve an image's address to one by digest, by querying its registry if necessary.
 
     Args:
-        base: `HOST/NAME:TAG` or `HOST/NAME@sha256:…` (`is_base`).
-        fetch: gets a URL (default: over HTTPS, as the environment says).
+        base: Address `HOST/NAME:TAG` or `HOST/NAME@sha256:…` (`is_base`).
+        fetch: Function that fetches a URL (default: HTTPS with the proxies of the environment).
 
     Raises:
-        InputError: the registry does not say, or wants a login.
+        InputError: If the registry does not provide the digest or requires a login.
     """
     if is_pinned(base):
         return base
@@ -89,7 +89,7 @@ def pinned(base: str, fetch: Fetch | None = None) -> str:
         raise _unknown(base, " ".join(str(error).split())) from None
     if answer.status != 200:
         raise _unknown(base, f"its registry answers {answer.status}")
-    # The digest is that of what was sent, whatever the registry calls it.
+    # Compute the digest from the content, instead of trusting the registry's header.
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     if answer.headers.get("docker-content-digest", digest) != digest:
         raise _unknown(base, "its registry's answer is not what it calls it")
@@ -97,7 +97,7 @@ def pinned(base: str, fetch: Fetch | None = None) -> str:
 
 
 def _token(refusal: Answer, fetch: Fetch) -> str:
-    """What anybody gets who asks where the registry says."""
+    """Request an anonymous token from the registry's token server."""
     challenge = dict(_CHALLENGE.findall(refusal.headers.get("www-authenticate", "")))
     query = urllib.parse.urlencode({key: challenge[key] for key in ("service", "scope") if key in challenge})
     if not challenge["realm"].startswith("https://"):

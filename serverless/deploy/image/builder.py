@@ -1,4 +1,4 @@
-"""Builds and pushes the image with docker, podman or buildah, whichever there is."""
+"""Builds and pushes the image with the first available engine: docker, podman or buildah."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LAST_LINES = 5
 
 
 class RunCommand(Protocol):
-    """Runs a command, with bytes for its standard input and variables added to its environment."""
+    """Function that runs a command with bytes as standard input and additional environment variables."""
 
     def __call__(self, command: Sequence[str], content: bytes | None, environment: Mapping[str, str]) -> None:
-        """Runs it.
+        """Run a command.
 
         Raises:
-            RunError: it failed.
+            RunError: If the command fails.
         """
         ...
 
@@ -36,17 +36,17 @@ class RunCommand(Protocol):
 @final
 @dataclasses.dataclass(frozen=True)
 class Login:
-    """What a registry asks for. The password is only ever written to an engine's standard input."""
+    """Credentials of a registry. The password is only written to an engine's standard input."""
 
     user: str
     password: str = dataclasses.field(repr=False)
 
 
 def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
-    """The first engine that is installed.
+    """Find the first installed engine.
 
     Raises:
-        InputError: none is.
+        InputError: If no engine is installed.
     """
     for name in ENGINES:
         if which(name):
@@ -58,32 +58,32 @@ def find_engine(which: Callable[[str], str | None] = shutil.which) -> str:
 
 
 def build_and_push(engine: str, context: Context, address: str, login: Login, run: RunCommand | None = None) -> str:
-    """Builds an image and pushes it.
+    """Build an image and push it.
 
     Args:
-        engine: one of `ENGINES`.
-        context: what to build.
-        address: registry, repository and tag.
-        login: to the registry.
-        run: runs commands.
+        engine: Container engine, one of `ENGINES`.
+        context: Build context.
+        address: Address of the image: registry, repository and tag.
+        login: Credentials of the registry.
+        run: Function that runs commands (default: `run_command`).
 
     Returns:
-        The base that it was built from, by digest.
+        Address of the base image by digest.
 
     Raises:
-        RunError: the engine failed.
-        InputError: the base's digest is not known.
+        RunError: If the engine fails.
+        InputError: If the digest of the base image cannot be found.
     """
     run, context = run or run_command, context.pinned()
     registry = address.partition("/")[0]
     build_platform = _MACHINES.get(platform.machine(), "linux/amd64")
     with tempfile.TemporaryDirectory(prefix="dorylax-image-") as folder:
         context.write(Path(folder) / "context")
-        # For podman and buildah the login is this one file, gone with the folder; docker has to be logged out.
+        # podman and buildah store the login in this file, which is deleted with the folder. docker needs a logout.
         secret = str(Path(folder) / "auth.json")
         form = [] if engine == "docker" else ["--format", "docker"]
         options = ["--platform", PLATFORMS[context.architecture], "--build-arg", f"BUILD_PLATFORM={build_platform}"]
-        # Attestations make an index of an image, which Lambda refuses.
+        # Attestations turn an image into an index, which Lambda rejects.
         environment = {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
         run([engine, "build", *form, *options, "-t", address, str(Path(folder) / "context")], None, environment)
         auth = [] if engine == "docker" else ["--authfile", secret]
@@ -101,10 +101,10 @@ def build_and_push(engine: str, context: Context, address: str, login: Login, ru
 
 
 def run_command(command: Sequence[str], content: bytes | None, environment: Mapping[str, str]) -> None:
-    """Runs a command quietly; what it said last is in the error.
+    """Run a command without output. An error contains the last lines.
 
     Raises:
-        RunError: it failed.
+        RunError: If the command fails.
     """
     done = subprocess.run(
         list(command),

@@ -1,4 +1,4 @@
-"""What the function's image holds: the modules that its entry point imports, and the distributions that those need."""
+"""Contents of the function's image: the modules imported by its entry point, and their distributions."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ HANDLER = f"{ENTRY}.handler"
 
 DISTRIBUTIONS = (
     "awslambdaric",
-    "flatbuffers",  # of jax.export, which does not name it
+    "flatbuffers",  # undeclared dependency of jax.export
     "jax",
     "jaxlib",
     "ml_dtypes",
     "numpy",
     "opt_einsum",
     "pyzmq",
-    "simplejson",  # of awslambdaric, as is the next
+    "simplejson",  # this and the next are dependencies of awslambdaric
     "snapshot-restore-py",
 )
-"""All that is installed. JAX names SciPy too, and imports it for LAPACK alone."""
+"""Installed distributions. SciPy is excluded: JAX declares it, but imports it only for LAPACK."""
 
 LAPACK = "scipy"
 
 LEFT_OUT_FOLDERS = ("tests", "include", "__pycache__")
 LEFT_OUT_SUFFIXES = (".pyi", ".pxd", ".h", ".a")
-"""Parts of distributions that nothing imports when a program runs."""
+"""File suffixes excluded from the image. Like `LEFT_OUT_FOLDERS`, these files are never imported at run time."""
 
 
 @final
 class Closure(NamedTuple):
-    """What an entry point imports, whenever it does.
+    """Transitive imports of an entry point, including those inside functions.
 
     Attributes:
-        modules: its own package's files, by their path in the image; sorted.
-        foreign: top-level names of other packages, without Python's own; sorted.
+        modules: Source files of dorylax by their path in the image, sorted.
+        foreign: Top-level names of third-party packages, sorted.
     """
 
     modules: dict[str, Path]
@@ -50,12 +50,12 @@ class Closure(NamedTuple):
 
 
 def closure(entry: str = ENTRY) -> Closure:
-    """What a module imports, directly or not, read off its source: nothing is run.
+    """Collect the transitive imports of a module by parsing its source, without running it.
 
-    Imports inside functions count, those for type checkers do not.
+    Imports inside functions count; imports under `TYPE_CHECKING` do not.
 
     Raises:
-        RunError: a module has no source file.
+        RunError: If the source of the entry point cannot be found.
     """
     modules: dict[str, Path] = {}
     foreign: set[str] = set()
@@ -66,7 +66,7 @@ def closure(entry: str = ENTRY) -> Closure:
             foreign.add(name.partition(".")[0])
             continue
         found = _source(name)
-        if found is None:  # a name in a module, not a module
+        if found is None:  # an attribute of a module
             continue
         if found.place in modules:
             continue
@@ -80,24 +80,24 @@ def closure(entry: str = ENTRY) -> Closure:
 
 
 def requirements(*, lapack: bool) -> tuple[str, ...]:
-    """The distributions of the image as `name==version`, in the versions that are installed here; sorted.
+    """List the distributions of the image as `name==version`, sorted, in the versions installed here.
 
     Args:
-        lapack: with SciPy.
+        lapack: Whether to include SciPy.
 
     Raises:
-        InputError: one is not installed.
+        InputError: If a distribution is not installed.
     """
     return tuple(f"{name}=={_version(name)}" for name in distributions(lapack=lapack))
 
 
 def distributions(*, lapack: bool) -> tuple[str, ...]:
-    """Names of the distributions of the image."""
+    """Return the sorted names of the distributions of the image."""
     return tuple(sorted((*DISTRIBUTIONS, LAPACK) if lapack else DISTRIBUTIONS))
 
 
 def left_out(parts: Sequence[str]) -> bool:
-    """Whether a file of a distribution is left out, by the parts of its path."""
+    """Return whether the image excludes a distribution's file, given the parts of its path."""
     return bool(set(parts[:-1]) & set(LEFT_OUT_FOLDERS)) or parts[-1].endswith(LEFT_OUT_SUFFIXES)
 
 
@@ -107,14 +107,14 @@ class _Source(NamedTuple):
 
 
 def _folders() -> list[str]:
-    """Where the package lies. Its root, which names everything in it, is not imported for that."""
+    """Return the package's folders without importing its root module."""
     package = importlib.util.find_spec("dorylax")
     assert package is not None
     return list(package.submodule_search_locations or ())
 
 
 def _source(name: str) -> _Source | None:
-    """A module's file; in a checkout the package lies in several folders."""
+    """Find a module's file. In a checkout, the package is spread over several folders."""
     parts = name.split(".")[1:]
     for folder in _folders():
         whole = Path(folder, *parts)
@@ -138,7 +138,7 @@ def _imported(tree: ast.AST, package: str) -> Iterator[str]:
 
 
 def _running(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those that only type checkers see."""
+    """Yield all nodes except those under `if TYPE_CHECKING`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
             for other in node.orelse:

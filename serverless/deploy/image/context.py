@@ -1,4 +1,4 @@
-"""The build context: all files that a container engine needs besides the base image and the wheels."""
+"""Build context of the image: every file a container engine needs, except the base image and the wheels."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _TAG = re.compile(rf".*:(?P<dorylax>[^:/]+)-jax(?P<jax>[^:/]+)-(?:x86_64|arm64)-
 
 @final
 class Releases(NamedTuple):
-    """The releases that must be the same where tasks are made and where they run."""
+    """Versions of dorylax and JAX, which must match between the client and the function."""
 
     dorylax: str
     jax: str
 
     @classmethod
     def here(cls) -> Releases:
-        """Those of this installation."""
+        """Return the versions installed here."""
         return cls(__version__, importlib.metadata.version("jax"))
 
     @classmethod
     def of_image(cls, address: str) -> Releases | None:
-        """Those that an image's tag names; None if it is not one of ours."""
+        """Parse the versions from an image's tag. Returns None for a tag that dorylax did not generate."""
         found = _TAG.fullmatch(address)
         return None if found is None else cls(found["dorylax"], found["jax"])
 
@@ -45,13 +45,13 @@ class Releases(NamedTuple):
 @final
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What an image is built from.
+    """Inputs of an image build.
 
     Attributes:
-        architecture: of the function.
-        distributions: names of those to install.
-        files: contents by path, `/` between parts: the Dockerfile, the requirements with hashes, the modules.
-        base: image to begin from.
+        architecture: Processor architecture of the function.
+        distributions: Names of the distributions to install.
+        files: File contents by path, separated by `/`: the Dockerfile, the requirements with hashes, the modules.
+        base: Address of the base image.
     """
 
     architecture: Architecture
@@ -63,17 +63,17 @@ class Context:
     def make(
         cls, architecture: Architecture, *, lapack: bool = False, base: str | None = None, lock: Path | None = None
     ) -> Context:
-        """The context of this installation.
+        """Build the context of this installation.
 
         Args:
-            architecture: of the function.
-            lapack: with SciPy.
-            base: image to begin from, with the running Python's minor version (default: Python's own).
-            lock: file with hashes of the wheels (default: the one that comes with dorylax).
+            architecture: Processor architecture of the function.
+            lapack: Whether to include SciPy.
+            base: Base image with the running Python's minor version (default: the official Python image).
+            lock: Lock file with the hashes of the wheels (default: the one packaged with dorylax).
 
         Raises:
-            InputError: a distribution is not installed, or the lock lacks it.
-            OSError: the lock cannot be read.
+            InputError: If a distribution is not installed or missing from the lock.
+            OSError: If the lock cannot be read.
         """
         python = sys.version_info[:2]
         base = base or default_base(python)
@@ -86,13 +86,15 @@ class Context:
         return cls(architecture, distributions(lapack=lapack), files, base)
 
     def pinned(self, pin: Callable[[str], str] = pinned) -> Context:
-        """The same with its base by digest, as it is built. Its tag is not the image's.
+        """Return a copy whose base image is addressed by digest, for the build.
+
+        The image keeps the tag of the original context; the tag of the copy differs.
 
         Args:
-            pin: gives an image's address by digest.
+            pin: Function that maps an image's address to its address by digest.
 
         Raises:
-            InputError: nobody knows the digest.
+            InputError: If the digest cannot be found.
         """
         base = pin(self.base)
         text = dockerfile(self.architecture, base, sys.version_info[:2])
@@ -100,9 +102,9 @@ class Context:
 
     @property
     def tag(self) -> str:
-        """A tag that says what is in the image: releases, architecture, and a hash of all files.
+        """Content-derived tag of the image: versions, architecture, and a hash of all files.
 
-        It covers the wheels by their hashes, and the base as it was given: by digest, if it was given so.
+        The hash covers the wheels' hashes and the address of the base image.
         """
         digest = hashlib.sha256()
         for place, content in sorted(self.files.items()):
@@ -112,10 +114,10 @@ class Context:
         return f"{here.dorylax}-jax{here.jax}-{self.architecture}-{digest.hexdigest()[:_DIGITS]}"
 
     def write(self, folder: Path) -> None:
-        """Writes the files.
+        """Write the files to an empty or new folder.
 
         Raises:
-            InputError: the folder is not empty.
+            InputError: If the folder is not empty.
         """
         make_empty(folder)
         for place, content in self.files.items():
@@ -125,10 +127,10 @@ class Context:
 
 
 def make_empty(folder: Path) -> None:
-    """Makes a folder, or takes an empty one.
+    """Create a folder, or accept an existing empty one.
 
     Raises:
-        InputError: it is not empty.
+        InputError: If the folder is not empty.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):

@@ -1,7 +1,8 @@
-"""The Dockerfile, as text. No effects.
+"""Generator of the Dockerfile's text. Pure.
 
-A first stage installs and compiles everything on the building machine; the image is the base and copies from there. So
-an image for other processors needs no emulation: bytecode is the same everywhere, and wheels are chosen by platform.
+The first stage installs and compiles all files on the building machine, and the final stage copies them onto the base
+image. Images for other architectures therefore build without emulation, since bytecode is portable and wheels are chosen
+by platform.
 """
 
 from __future__ import annotations
@@ -12,30 +13,30 @@ from dorylax.serverless.deploy.image.contents import HANDLER, LEFT_OUT_FOLDERS, 
 from dorylax.serverless.deploy.settings import Architecture
 
 FOLDER = "function"
-"""Where everything lies in the image, from its root."""
+"""Folder of the function in the image, relative to the root."""
 
 PLATFORMS: dict[Architecture, str] = {"x86_64": "linux/amd64", "arm64": "linux/arm64"}
-"""What container engines call Lambda's architectures."""
+"""Map from Lambda's architectures to the platforms of container engines."""
 
 _WHEELS = {"x86_64": "x86_64", "arm64": "aarch64"}
-# From the glibc of the oldest wheels to Debian 11's; pip does not infer older ones.
+# Versions from the glibc of the oldest wheels to Debian 11's. pip does not infer older ones.
 _GLIBC = range(17, 32)
 
 COMPILE = ("-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash")
-"""Bytecode that is used unchecked: the files never change, but their times may when an image is unpacked."""
+"""Compiles bytecode that Python uses unchecked: the files never change, but unpacking an image may change their times."""
 
 
 def default_base(python: tuple[int, int]) -> str:
-    """The base image: Python's own, from a registry that needs no account."""
+    """Return the default base image: the official Python image, from a registry that works without an account."""
     return f"public.ecr.aws/docker/library/python:{python[0]}.{python[1]}-slim"
 
 
 def wheel_options(architecture: Architecture, python: tuple[int, int]) -> list[str]:
-    """Options of pip that choose wheels for a function, wherever pip runs.
+    """Return pip's options to choose wheels for a function, independent of the machine that runs pip.
 
     Args:
-        architecture: of the function.
-        python: its version, major and minor.
+        architecture: Processor architecture of the function.
+        python: Major and minor version of Python.
     """
     platforms = [f"manylinux2014_{_WHEELS[architecture]}"]
     platforms += [f"manylinux_2_{glibc}_{_WHEELS[architecture]}" for glibc in _GLIBC]
@@ -51,12 +52,12 @@ def wheel_options(architecture: Architecture, python: tuple[int, int]) -> list[s
 
 
 def dockerfile(architecture: Architecture, base: str, python: tuple[int, int]) -> str:
-    """The Dockerfile.
+    """Generate the Dockerfile.
 
     Args:
-        architecture: of the function.
-        base: an image with Python, for that architecture and for the building machine; to build from, by digest.
-        python: its version, major and minor.
+        architecture: Processor architecture of the function.
+        base: Address of an image with Python for that architecture and for the building machine; by digest for a build.
+        python: Major and minor version of Python.
     """
     chosen = " ".join(wheel_options(architecture, python))
     folders = " -o ".join(f"-name {name}" for name in LEFT_OUT_FOLDERS)

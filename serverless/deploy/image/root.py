@@ -1,6 +1,6 @@
-"""The Dockerfile's steps without a container engine and without a network: the image's files in an empty folder.
+"""Root file system of the image, built in an empty folder without a container engine or a network.
 
-Distributions are copied from this installation, so the root is for this machine, whatever the architecture.
+Distributions are copied from this installation, so the root only runs on this machine's architecture.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dorylax.serverless.deploy.image.dockerfile import COMPILE, FOLDER
 
 _SECONDS = 300.0
 
-# Run with the image's files alone to import from. The invocation comes on standard input: it holds keys.
+# Runs with only the image's files on the import path. The invocation contains keys, so it arrives on standard input.
 _PROBE = f"""
 import json, resource, sys, time
 sys.path.append(sys.argv[1])
@@ -38,12 +38,12 @@ json.dump({{"seconds": seconds, "resident": resident, "response": response, "fil
 
 @final
 class RootSize(NamedTuple):
-    """How much a root holds.
+    """Size of a root.
 
     Attributes:
-        files: how many.
-        nbytes: bytes of all.
-        parts: bytes by top-level folder or file, largest first.
+        files: Number of files.
+        nbytes: Total size in bytes.
+        parts: Bytes by top-level folder or file, largest first.
     """
 
     files: int
@@ -53,13 +53,13 @@ class RootSize(NamedTuple):
 
 @final
 class StartMeasurement(NamedTuple):
-    """What a fresh interpreter did with a root.
+    """Measurement of a cold start from a root in a fresh interpreter.
 
     Attributes:
-        seconds: to import the entry point, XLA started.
-        resident_bytes: the process's peak.
-        response: to a warm invocation.
-        files: of the modules that were imported from the root, relative to it.
+        seconds: Time to import the entry point, including the start of XLA, in seconds.
+        resident_bytes: Peak resident memory of the process in bytes.
+        response: Response to the invocation.
+        files: Files of the modules imported from the root, relative to the root.
     """
 
     seconds: float
@@ -69,14 +69,14 @@ class StartMeasurement(NamedTuple):
 
 
 def build(context: Context, root: Path) -> Path:
-    """Makes the image's own files in a folder that is empty or does not exist.
+    """Write the image's files to an empty or new folder.
 
     Returns:
-        The folder in it that Python imports from.
+        Subfolder that Python imports from.
 
     Raises:
-        InputError: the folder is not empty.
-        RunError: a distribution was not installed from a wheel.
+        InputError: If the folder is not empty.
+        RunError: If a distribution was not installed from a wheel.
     """
     make_empty(root)
     target = root / FOLDER
@@ -90,7 +90,7 @@ def build(context: Context, root: Path) -> Path:
 
 
 def size(target: Path) -> RootSize:
-    """How much a root holds."""
+    """Measure the size of a root."""
     parts: dict[str, int] = {}
     count = 0
     for path in sorted(target.rglob("*")):
@@ -102,16 +102,16 @@ def size(target: Path) -> RootSize:
 
 
 def start(target: Path, invocation: bytes) -> StartMeasurement:
-    """Has a fresh interpreter that sees nothing else import the entry point and answer an invocation.
+    """Import the entry point in a fresh, isolated interpreter and run one invocation.
 
     Args:
-        target: from `build`.
-        invocation: `Invocation`, encoded.
+        target: Folder returned by `build`.
+        invocation: Encoded `Invocation`.
 
     Raises:
-        RunError: it cannot be imported, or does not answer.
+        RunError: If the import or the invocation fails.
     """
-    # As on Lambda: no home directory, nothing written, no site-packages.
+    # Like Lambda: no home directory, no writes, no site-packages.
     environment = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", _PROBE, str(target.absolute())],
@@ -138,7 +138,7 @@ def _copy(name: str, target: Path) -> None:
             f"{name} was not installed from a wheel, and does not say what it consists of: install it by pip"
         )
     for file in files:
-        # Scripts lie outside of the folder of packages.
+        # Skip scripts, which are installed outside site-packages.
         if ".." not in file.parts and not left_out(file.parts):
             path = target / file
             path.parent.mkdir(parents=True, exist_ok=True)
