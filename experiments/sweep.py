@@ -212,8 +212,7 @@ class Sweep:
         comparison: Comparison with a baseline, or None.
         text: Text of the file.
         published: Published numbers of the runs, or None.
-        parts: Component sweeps of a combined sweep, each with its axes and comparison; empty for a plain sweep. `runs`
-            contains the runs of all parts.
+        parts: Sweeps of a combined sweep, each with its axes and comparison; empty for a plain sweep.
         title: Headline of the report; the name if empty.
         question: Question of the report; may be empty.
         file: Path of the file, or None if unknown.

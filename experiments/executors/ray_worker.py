@@ -1,8 +1,7 @@
 """Node side of a sweep on Ray: the task that executes a run, and the actor that collects events.
 
-A run writes to a temporary folder on its node. Only the sweep's process writes the sweep's folder, so the nodes do not need
-a shared file system. After the loss of a process or node, Ray restarts the task, which resumes from the actor's last
-snapshot.
+A run writes to a temporary folder on its node. Only the sweep's process writes the sweep's folder, so nodes share no files.
+If a process or node is lost, Ray restarts the task, which resumes from the actor's last snapshot.
 """
 
 from __future__ import annotations

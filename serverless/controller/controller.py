@@ -53,7 +53,7 @@ class Controller:
     Args:
         backend: Backend that runs the attempts.
         clock: Clock of the run.
-        limit: Limit of concurrent attempts.
+        limit: Limit of concurrent attempts. Callers may change its slots at any time; only the controller sets its cap.
         hedging: Detector of late attempts, used by this controller only, or None to disable hedging.
         relaunches: Maximum number of hedged requests per task, in addition to retries.
         attempts: Number of failed attempts after which a task fails, ≥ 1.
@@ -62,8 +62,6 @@ class Controller:
         throttle: Policy for throttled attempts, or None for a default `Throttle`.
 
     Attributes:
-        limit: Limit of concurrent attempts. Callers may change its slots at any time, but only the controller sets its cap.
-        hedging: Detector of late attempts, or None.
         relaunched: Number of hedged requests that have started, without throttled ones.
 
     Raises:

@@ -18,7 +18,6 @@ class SlotLimit:
         slots: Number of slots, ≥ 1.
 
     Attributes:
-        slots: Current number of slots.
         taken: Number of slots in use. It may temporarily exceed `slots` after `set` or `cap` lowers the limit.
 
     Raises:

@@ -29,9 +29,6 @@ class Throttle:
         longest: Maximum length of a pause in seconds, ≥ `first`.
         patience: Seconds of uninterrupted refusals after which a task fails, > 0.
 
-    Attributes:
-        patience: Seconds of uninterrupted refusals after which a task fails.
-
     Raises:
         ValueError: If a number is out of range.
 
