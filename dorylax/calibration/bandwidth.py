@@ -1,21 +1,16 @@
-"""Bandwidth of memory and disk: gathers along edges, copies beyond all caches (STREAM's "copy", McCalpin 1995), files."""
+"""Bandwidth of memory: gathers along edges, and copies beyond all caches (STREAM's "copy", McCalpin 1995)."""
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from dorylax import aligned
-from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, Values, repeated
-from dorylax.errors import named
+from dorylax.calibration.steps import Sizes, Step, Values, repeated
 from dorylax.ops import row_operators
 from dorylax.ops.row_loops.rows import RowRange
 
@@ -36,15 +31,6 @@ def copies(sizes: Sizes, threads: int) -> Iterator[Step]:
     counts = {2**power for power in range(threads.bit_length())} | {threads}
     for count in sorted(counts):
         yield Step(f"memory, threads: {count}", partial(_copy, sizes, count))
-
-
-def files(sizes: Sizes, folder: Path) -> Iterator[Step]:
-    """List measurements of a file in a folder (none if it is read-only), written to disk and read past the page cache."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return
-    yield Step("disk, write", partial(_file, sizes, folder, "write"))
-    if hasattr(os, "posix_fadvise"):
-        yield Step("disk, read", partial(_file, sizes, folder, "read"))
 
 
 def _gather(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Values:
@@ -89,28 +75,3 @@ def _copy(sizes: Sizes, threads: int) -> Values:
             return sum(pair.nbytes for pair in pairs) / (time.perf_counter() - begin)
 
         return repeated("memory", once, sizes.seconds, threads=threads)
-
-
-def _file(sizes: Sizes, folder: Path, way: str) -> Values:
-    content = os.urandom(sizes.file_bytes)  # some disks write zeros faster
-    with named(folder), TemporaryDirectory(prefix=".dorylax-calibrate-", dir=folder) as name:
-        path = Path(name) / "file"
-
-        def write() -> float:
-            begin = time.perf_counter()
-            with path.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            return len(content) / (time.perf_counter() - begin)
-
-        def read() -> float:
-            with path.open("rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                begin = time.perf_counter()
-                while file.read(2**20):
-                    pass
-                return len(content) / (time.perf_counter() - begin)
-
-        write()
-        return repeated("disk", write if way == "write" else read, sizes.seconds, way=way)

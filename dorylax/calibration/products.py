@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.calibration.other_process import other_process
-from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, Values, repeated
+from dorylax.calibration.steps import Sizes, Step, Values, other_process, repeated
 from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.spawning import Worker
 
 Shape = tuple[int, int, int]
 
@@ -28,12 +27,12 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
     """List the measurements by this process's threads, and on one core if the system can pin a process, ended by `stack`."""
 
     @cache
-    def process() -> Connection:
+    def process() -> Worker:
         return stack.enter_context(other_process(_on_one_core, sizes.seconds))
 
     def elsewhere(shape: Shape | str) -> Values:
         process().send(shape)
-        found: Values = process().recv()
+        found: Values = process().receive()
         return found
 
     shapes: tuple[Shape | str, ...] = (*sizes.products, *_OTHERS)

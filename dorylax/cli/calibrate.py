@@ -40,8 +40,8 @@ _SUFFIXES = (".yaml", ".yml")  # with which `pipeline.cluster` distinguishes a f
 def calibrate(*, out: Path | None, replace: bool, name: str | None, price: float, as_json: bool) -> None:
     """Measure this machine.
 
-    Measures gathers, matrix products, copies of memory, the overhead of a pipeline's task, requests between two processes,
-    and the disk: medians of three rounds, which take three minutes. Run no other programs meanwhile. With --out the result
+    Measures gathers, matrix products, copies of memory, the overhead of a pipeline's task, and requests between two
+    processes: medians of three rounds, which take two minutes. Run no other programs meanwhile. With --out the result
     is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
     """
     check_process()
@@ -89,7 +89,7 @@ def _check_out(out: Path | None, *, replace: bool) -> None:
 def _measured(out: Path | None, *, replace: bool) -> Measured:
     """Measure, once no other calibration is running on this machine."""
     from dorylax.calibration.machine import measure
-    from dorylax.calibration.sizes import Sizes
+    from dorylax.calibration.steps import Sizes
 
     def waiting(holder: str) -> None:
         print_error(f"{holder} is measuring this machine: waiting until it has ended")
@@ -97,7 +97,7 @@ def _measured(out: Path | None, *, replace: bool) -> Measured:
     # The lock names the machine, since other machines, which measure separately, may share the cache.
     with locked(cache_directory() / "calibrate" / platform.node(), waiting=waiting), bar("measuring") as progress:
         _check_out(out, replace=replace)  # another calibration may have written it meanwhile
-        return measure(Path.cwd() if out is None else out.parent, progress, Sizes())
+        return measure(progress, Sizes())
 
 
 def _show(measured: Measured) -> None:

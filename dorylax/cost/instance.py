@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.bounds import check_bounds
+from dorylax.cost.fields import check_bounds
 from dorylax.cost.variation import Variation
 from dorylax.settings.errors import ConfigError
 

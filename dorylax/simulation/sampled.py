@@ -23,7 +23,7 @@ from itertools import count, pairwise
 from typing import NamedTuple, final
 
 from dorylax.clock import VirtualClock
-from dorylax.cost import Calls, Machines, TimeModel
+from dorylax.cost import Calls
 from dorylax.cost.machines import Place
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.simulation.result import Simulated, Utilisation
@@ -92,10 +92,7 @@ class _Servers:
     def __init__(self, scenario: Scenario, graph: GraphSizes, targets: int, clock: VirtualClock) -> None:
         pipeline, cluster = scenario.pipeline, scenario.cluster
         self._clock = clock
-        machines = None
-        if cluster.contention:
-            machines = Machines(cluster, clock, pipeline.servers + pipeline.parameter_servers)
-        self._times = TimeModel(cluster, scenario.config.train.seed, machines)
+        self._times = cluster.times(scenario.config.train.seed, clock, pipeline.servers + pipeline.parameter_servers)
         self._servers, self._parameter_servers = pipeline.servers, pipeline.parameter_servers
         self._hops = hops(graph.degrees, pipeline.servers, targets, FANOUTS)
         hidden = scenario.config.model.hidden_features

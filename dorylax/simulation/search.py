@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import multiprocessing.connection
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -19,9 +18,8 @@ from dorylax.settings.errors import ConfigError
 from dorylax.simulation import choice
 from dorylax.simulation.choice import Price, Wishes
 from dorylax.simulation.grid import Grid, Point, Value
-from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated
-from dorylax.simulation.run import simulate
+from dorylax.simulation.run import Inputs, simulate
 from dorylax.simulation.scenario import Scenario, ScenarioError
 
 if TYPE_CHECKING:
@@ -262,27 +260,29 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
     for place, task in enumerate(tasks[:here]):
         yield place, task.outcome(inputs)
     del inputs
-    todo, workers = deque(range(here, len(tasks))), list[spawning.Worker]()
-    places: dict[Any, tuple[spawning.Worker, int]] = {}  # of busy workers, by their connections
+    todo, workers = iter(range(here, len(tasks))), list[spawning.Worker]()
+    busy: dict[Any, tuple[spawning.Worker, int]] = {}  # by the workers' connections
+
+    def occupy(worker: spawning.Worker) -> None:
+        if (place := next(todo, None)) is not None:
+            worker.send(tasks[place])
+            busy[worker.connection] = worker, place
+
     try:
-        while todo or places:
-            idle = [worker for worker in workers if worker.connection not in places]
-            while todo and (idle or len(workers) < jobs):
-                if not idle:
-                    with spawning.spawning():
-                        workers.append(spawning.Worker(serve))
-                    idle.append(workers[-1])
-                worker, place = idle.pop(), todo.popleft()
-                worker.send(tasks[place])
-                places[worker.connection] = worker, place
-            for connection in multiprocessing.connection.wait(list(places)):
-                worker, place = places.pop(connection)
+        with spawning.spawning():
+            workers += (spawning.Worker(serve) for _ in range(min(jobs, len(tasks) - here)))
+        for worker in workers:
+            occupy(worker)
+        while busy:
+            for connection in multiprocessing.connection.wait(list(busy)):
+                worker, place = busy.pop(connection)
                 try:
                     found = worker.receive()
                 except RunError as error:
                     raise RunError(f"a process that simulated {error}") from None
                 if isinstance(found, BaseException):
                     raise found
+                occupy(worker)
                 yield place, found
     finally:
         for worker in workers:
