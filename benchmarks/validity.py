@@ -1,6 +1,6 @@
 """Simulated seconds of an epoch on this machine, compared with measured ones.
 
-    python benchmarks/validity.py        # measures the machine first, in three minutes without other load
+    python benchmarks/validity.py        # measures the machine first, for some minutes without other load
     python benchmarks/validity.py --cluster mine.yaml --first 4 --count 4
 
 The machine is described once, as by `dorylax calibrate`. Each configuration is then simulated on that description, and run
