@@ -66,7 +66,7 @@ class References(NamedTuple):
     Attributes:
         tensor: Seconds inside a tensor task that computes next to nothing.
         call: Seconds of a call of a worker process that computes next to nothing.
-        tasks: Mean seconds of tasks by name in `REFERENCES`.
+        tasks: Mean seconds of the tasks of each entry of `REFERENCES`.
     """
 
     tensor: float
@@ -125,7 +125,7 @@ class OneMachine(Cluster):
         request_seconds: Artificial delay of each request of a worker, in seconds.
         link_bandwidth: Bytes per second of a worker's link in both directions together; 0 for no limit.
         graph: Ratio of the time of graph tasks to that of the same work alone, without task overhead.
-        tensor: The same ratio for tensor tasks.
+        tensor: Ratio for tensor tasks.
         message_wait: Seconds until a message between processes is handled, at both ends together.
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from dorylax import aligned
-from dorylax.calibration.steps import Sizes, Step, Values, repeated
+from dorylax.calibration.steps import Sizes, Step, Values, rate, repeated
 from dorylax.ops import row_operators
 from dorylax.ops.row_loops.rows import RowRange
 
@@ -52,12 +51,7 @@ def _gather(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Values:
         row_operators.run("dorylax_gather_sum", {"direction": "in"}, [x], rows, out=[out[first:last]])
 
     with ThreadPoolExecutor(threads) as pool:
-
-        def once() -> float:
-            begin = time.perf_counter()
-            list(pool.map(work, bounds[:-1], bounds[1:]))
-            return entries * _NUMBER_BYTES * (width + 1) / (time.perf_counter() - begin)
-
+        once = rate(entries * _NUMBER_BYTES * (width + 1), lambda: list(pool.map(work, bounds[:-1], bounds[1:])))
         return repeated("gather", once, sizes.seconds, width=width, rows_bytes=rows_bytes, threads=threads)
 
 
@@ -68,10 +62,5 @@ def _copy(sizes: Sizes, threads: int) -> Values:
         np.copyto(pair[1], pair[0])
 
     with ThreadPoolExecutor(threads) as pool:
-
-        def once() -> float:
-            begin = time.perf_counter()
-            list(pool.map(copy, pairs))
-            return sum(pair.nbytes for pair in pairs) / (time.perf_counter() - begin)
-
+        once = rate(sum(pair.nbytes for pair in pairs), lambda: list(pool.map(copy, pairs)))
         return repeated("memory", once, sizes.seconds, threads=threads)

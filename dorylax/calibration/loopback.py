@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dorylax.calibration.steps import Sizes, Step, Values, other_process, repeated
+from dorylax.calibration.steps import Sizes, Step, Values, other_process, rate, repeated
 from dorylax.clock import RealClock
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
@@ -42,11 +42,7 @@ def _measure(sizes: Sizes, kind: Kind) -> Values:
                 ask([None])
             return (time.perf_counter() - begin) / (2 * sizes.asked)
 
-        def transfer() -> float:
-            begin = time.perf_counter()
-            ask([rows] * sizes.sent_together)
-            return sizes.sent_together * rows.nbytes / (time.perf_counter() - begin)
-
+        transfer = rate(sizes.sent_together * rows.nbytes, lambda: ask([rows] * sizes.sent_together))
         return {
             **repeated("latency", latency, sizes.seconds, transport=kind),
             **repeated("transfer", transfer, sizes.sent_seconds, transport=kind),

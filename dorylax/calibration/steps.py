@@ -88,6 +88,17 @@ def repeated(kind: str, once: Callable[[], float], seconds: float, **at: int | s
     return {quantity(kind, **at): values}
 
 
+def rate(amount: float, work: Callable[[], object]) -> Callable[[], float]:
+    """Return a measurement of the amount per second with which `work` does so much."""
+
+    def once() -> float:
+        begin = time.perf_counter()
+        work()
+        return amount / (time.perf_counter() - begin)
+
+    return once
+
+
 def summary(kind: str, values: Sequence[float], **at: int | str) -> Measurement:
     """Return median and quartiles of at least two repeats; arguments as for `repeated`."""
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")

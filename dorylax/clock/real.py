@@ -95,7 +95,7 @@ class Threads(Workers):
                     start = self._now()
                     value = work()
                     timed = Timed(value, start, self._now())
-            except BaseException as raised:  # it goes to the caller
+            except BaseException as raised:  # the caller gets it
                 error = raised
             loop.call_soon_threadsafe(answer, timed, error)
 
@@ -131,7 +131,7 @@ class Threads(Workers):
         try:
             if self._initializer is not None:
                 self._initializer()
-        except BaseException as raised:  # it fails every request of this thread
+        except BaseException as raised:  # every request of this thread then fails
             failure = raised
         request: Request | None
         while (request := self._requests.get()) is not None:
@@ -168,7 +168,7 @@ class RealClock(LoopClock):
         await asyncio.sleep(seconds)
 
     def after(self, seconds: Duration, order: tuple[int, ...], call: Callable[[], object], *, name: str) -> None:
-        """See `Clock.after`; a call without delay needs no task."""
+        """See `Clock.after`; calls without delay need no task."""
         if seconds == 0.0 and not self._loop.is_closed():
             self._loop.call_soon(self._unless_closing, call)
         else:

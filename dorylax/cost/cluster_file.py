@@ -1,4 +1,4 @@
-"""Clusters by name or from a strictly read description in YAML; every error names its line."""
+"""Clusters by name or from a description in YAML; every error names its line."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _based(base: Cluster, value: Any, *, named: bool) -> Cluster:
 
 
 def _instance(value: Any, key: str, base: Instance | None) -> Instance:
-    """A known type of server by its name, one with other values, or one described in full; `base` if it has no name."""
+    """A known type of server by its name, one with other values, or one described in full; without a name `base`."""
     if isinstance(value, str):
         if value not in INSTANCES:
             raise ConfigError.of(key, f"must be {', '.join(INSTANCES)} or a description, got {value!r}")

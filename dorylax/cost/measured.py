@@ -145,8 +145,8 @@ def read_measured(value: Any, key: str) -> Measured:
     """Read the section of a file.
 
     Raises:
-        ConfigError: A key is unknown or missing, a value is wrong, or the section has another version; names the key,
-            which begins with `key`.
+        ConfigError: A key is unknown or missing, a value is wrong, or the section has another version; names the key
+            within `key`.
     """
     version = value.get("version") if isinstance(value, dict) else VERSION
     if version != VERSION or type(version) is not int:

@@ -95,7 +95,7 @@ class Grid:
     """Values by axis (of `AXES`), which are all combined.
 
     Raises:
-        ScenarioError: An axis is unknown, has no value, or an impossible one.
+        ScenarioError: An axis is unknown, or its values are missing or impossible.
     """
 
     axes: Mapping[str, tuple[Value, ...]]
