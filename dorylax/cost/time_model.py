@@ -67,8 +67,6 @@ class TimeModel:
         if cluster.measured is not None and cluster.graph_server.name not in INSTANCES:  # else it was replaced
             self.measured = MeasuredSpeeds(cluster.measured, cluster.graph_server)
         self._ways: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}  # results of `Machines.between`
-        # For each graph server the resources with which a thread computes and reads, and the speeds of a thread alone.
-        self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
     @property
     def by_rows(self) -> bool:
@@ -111,16 +109,11 @@ class TimeModel:
             return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
         if machines is None:
             return (server_type.overhead + flops / server_type.flops + bytes / server_type.memory_bandwidth) * factor
-        found = self._alone.get(server)
-        if found is None:
-            place: Place = ("graph", server)
-            lift = server_type.lift(1)
-            found = self._alone[server] = (
-                ((machines.cores(place),), server_type.flops * lift),
-                ((machines.memory(place),), server_type.memory_bandwidth * lift),
-            )
-        (cores, flops_alone), (memory, bytes_alone) = found
-        parts = (using(cores, flops, flops_alone), using(memory, bytes, bytes_alone))
+        place, lift = ("graph", server), server_type.lift(1)
+        parts = (
+            using((machines.cores(place),), flops, server_type.flops * lift),
+            using((machines.memory(place),), bytes, server_type.memory_bandwidth * lift),
+        )
         return in_sequence(server_type.overhead, parts, factor)
 
     def tensor_task(

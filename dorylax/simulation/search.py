@@ -32,11 +32,19 @@ _EPOCHS = range(1, 9)
 _INTERVALS = 1000
 """Intervals to simulate over all servers and epochs. Late functions are rare, so few intervals would have some or none."""
 
-_NUMBERS = (
-    *("seconds", "epoch_seconds", "dollars", "function_dollars", "graph_server_dollars", "parameter_server_dollars"),
-    *("value", "graph_server_utilisation", "function_utilisation", "parameter_server_utilisation"),
-    "network_utilisation",
-)
+_NUMBERS: Mapping[str, Callable[[Simulated], float | None]] = {
+    "seconds": lambda found: found.seconds,
+    "epoch_seconds": lambda found: found.epoch,
+    "dollars": lambda found: found.bill.total,
+    "function_dollars": lambda found: found.bill.function_time + found.bill.function_requests,
+    "graph_server_dollars": lambda found: found.bill.graph_servers,
+    "parameter_server_dollars": lambda found: found.bill.parameter_servers,
+    "value": lambda found: found.value,
+    "graph_server_utilisation": lambda found: found.utilisation.graph_servers,
+    "function_utilisation": lambda found: found.utilisation.functions,
+    "parameter_server_utilisation": lambda found: found.utilisation.parameter_servers,
+    "network_utilisation": lambda found: found.utilisation.network,
+}
 _WORDS = ("backend", "graph_server", "mode")
 COLUMNS: Mapping[str, type] = {
     **{name: str if name in _WORDS else int for name in Point._fields},
@@ -210,23 +218,9 @@ def usual_epochs(point: Point) -> int:
 
 
 def _row(one: Tried, *, front: bool) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(COLUMNS) | one.point._asdict() | {"front": front, "reason": one.reason}
-    if (found := one.found) is not None:
-        bill, busy = found.bill, found.utilisation
-        row |= {
-            "simulated_epochs": len(found.epochs),
-            "seconds": found.seconds,
-            "epoch_seconds": found.epoch,
-            "dollars": bill.total,
-            "function_dollars": bill.function_time + bill.function_requests,
-            "graph_server_dollars": bill.graph_servers,
-            "parameter_server_dollars": bill.parameter_servers,
-            "value": found.value,
-            "graph_server_utilisation": busy.graph_servers,
-            "function_utilisation": busy.functions,
-            "parameter_server_utilisation": busy.parameter_servers,
-            "network_utilisation": busy.network,
-        }
+    found, row = one.found, dict.fromkeys(COLUMNS) | one.point._asdict() | {"front": front, "reason": one.reason}
+    if found is not None:
+        row |= {"simulated_epochs": len(found.epochs), **{name: of(found) for name, of in _NUMBERS.items()}}
     return row
 
 
