@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
 from dorylax.graph.cache import cache_directory
 from dorylax.memory.process_limits import check_process
@@ -17,7 +16,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.store.folder_lock import locked
 from dorylax.terminal.files import OUTPUT
-from dorylax.terminal.output import print_error, print_json, print_table
+from dorylax.terminal.output import print_error, print_json, print_rows
 
 if TYPE_CHECKING:
     from dorylax.cost.measured import Measured
@@ -104,23 +103,19 @@ def _show(measured: Measured) -> None:
     """Print a table."""
     from dorylax.cost.measured import KINDS
 
-    table = Table(title=f"{measured.processor}, cores: {measured.cores}", title_justify="left", title_style="bold")
-    for column in ("what", "at"):
-        table.add_column(column, no_wrap=True)
-    for column in ("median", "quartiles", "repeats"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for kind, of in KINDS.items():
-        for one in measured.of(kind):
-            at = ", ".join(_at(name, value) for name, value in one.at)
-            table.add_row(
-                kind,
-                at,
-                _amount(one.median, of.unit),
-                f"{_amount(one.low, of.unit)} … {_amount(one.high, of.unit)}",
-                str(one.repeats),
-            )
-        table.add_section()
-    print_table(table)
+    rows = [
+        (
+            kind,
+            ", ".join(_at(name, value) for name, value in one.at),
+            _amount(one.median, of.unit),
+            f"{_amount(one.low, of.unit)} … {_amount(one.high, of.unit)}",
+            str(one.repeats),
+        )
+        for kind, of in KINDS.items()
+        for one in measured.of(kind)
+    ]
+    title = f"{measured.processor}, cores: {measured.cores}"
+    print_rows(("what", "at", "median", "quartiles", "repeats"), rows, title, left=("what", "at"))
 
 
 def _at(name: str, value: int | str) -> str:

@@ -57,7 +57,7 @@ def entries(
 
 def key_in(section: str, name: str) -> str:
     """Return the dotted key of an entry."""
-    return f"{section}.{name}" if section else name
+    return f"{section}.{name}" if section else str(name)
 
 
 @contextmanager
