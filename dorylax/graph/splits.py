@@ -170,16 +170,43 @@ def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) ->
     return found
 
 
-def default_split(name: str, labels: np.ndarray, seed: int) -> Split:
-    """Split the labelled vertices of data without masks, by class if labels are classes, and log that."""
+def chosen_masks(  # noqa: PLR0917
+    name: str,
+    given: Mapping[str, Any],
+    labels: np.ndarray,
+    split: int | None,
+    seed: int,
+    order: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """The masks of one split that came with a data set, or of a random split of its labelled vertices, which is logged.
+
+    Without any mask or label there are none. The random split goes by class if labels are classes.
+
+    Args:
+        name: Name of the data set.
+        given: Masks as for `one_split`.
+        labels: Labels as a data set holds them.
+        split: As for `one_split`.
+        seed: Seed of the random split.
+        order: Row of each of the user's vertices, so that the random split does not depend on the order of rows.
+    """
+    masks = one_split(given, len(labels), split)
+    if masks or not labelled(labels).any():
+        return masks
     _LOG.warning(
         "%s has no masks: %.0f %% of its labelled vertices train, %.0f %% validate and %.0f %% test (split_seed=%d); give "
         "masks, or use Dataset.with_split, for another split",
         *(name, *(100 * share for share in FRACTIONS), seed),
     )
+    rows = slice(None) if order is None else order
     if labels.ndim == 1 and labels.dtype.kind in "iu":
-        return stratified_split(labels, seed)
-    return random_split(len(labels), seed, among=labelled(labels))
+        drawn = stratified_split(labels[rows], seed)
+    else:
+        drawn = random_split(len(labels), seed, among=labelled(labels[rows]))
+    masks = {mask: np.empty(len(labels), bool) for mask in Split._fields}
+    for mask, vertices in drawn._asdict().items():
+        masks[mask][rows] = vertices
+    return masks
 
 
 def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
