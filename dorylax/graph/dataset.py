@@ -31,7 +31,7 @@ from dorylax.graph.array_names import (
 )
 from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.features import check_apart, checked_edge_inputs, checked_features, checked_inputs
+from dorylax.graph.features import checked_features, inputs_of
 from dorylax.graph.from_libraries import by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
@@ -134,9 +134,7 @@ class Dataset:
         ids = None if original_ids is None else stored_names("original_ids", original_ids)
         if ids is not None:
             check_length("original_ids", ids, num_vertices, "one per vertex")
-        vertex_inputs = checked_inputs("vertex_inputs", vertex_inputs, num_vertices, "one row per vertex")
-        edge_inputs = checked_edge_inputs(graph, edge_inputs)
-        check_apart(vertex_inputs, edge_inputs)
+        vertex_inputs, edge_inputs = inputs_of(graph, vertex_inputs, edge_inputs)
         masks = checked_masks(dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True)), found.array)
         # A frozen class refuses assignments.
         self.__dict__.update(
@@ -252,7 +250,7 @@ class Dataset:
             name = str(stored.fetch("name")) if "name" in stored else Path(fspath(path)).name.removesuffix(".npz")
             graph = from_stored(Graph, stored)
             labels = stored_labels(stored, graph.num_vertices, known)
-            masks = {name: stored.fetch(name) for name in MASKS if name in stored}
+            masks: dict[str, Any] = {name: stored.fetch(name) for name in MASKS if name in stored}
             masks = chosen_masks(name, masks, labels.array, split, split_seed, order=user_order(graph))
             if known is not None and not labelled(labels.array).any():
                 masks = {}

@@ -19,7 +19,7 @@ import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -267,70 +267,49 @@ class Shard(AnyShard):
 
 
 @final
+@dataclasses.dataclass(eq=False, kw_only=True)
 class ShardSummary(AnyShard):
-    """Numbers of rows and edges of a shard.
+    """Numbers of rows and edges of a shard; neighbours, ghosts and rows to send are hollow.
 
-    Args:
-        offsets: By direction, the offsets of the edges of each local row, int64 `[n+1]`.
-        sends: By direction and own interval `((peer, number of rows), …)`.
+    Attributes:
         reads: By direction and own interval, the numbers of `block_counts`: int64 `[k, B]`.
         sources: Returns the offsets of the edges of each source of an interval, int64 `[U+1]`.
-        merge: Returns the result of `merge`.
-        **attributes: The other attributes of `AnyShard`, except `ghosts`.
+        make_merge: Returns the result of `merge`; called once.
     """
 
-    def __init__(
-        self,
-        *,
-        offsets: Mapping[Direction, np.ndarray],
-        ghost_bounds: dict[Direction, np.ndarray],
-        sends: Mapping[Direction, Sequence[Sequence[tuple[int, int]]]],
-        reads: Mapping[Direction, np.ndarray],
-        sources: Callable[[int], np.ndarray],
-        merge: Callable[[], AnyMerge],
-        **attributes: Any,
-    ) -> None:
-        super().__init__(
-            incoming=_adjacency(offsets["in"]),
-            outgoing=_adjacency(offsets["out"]),
-            ghosts={way: hollow((int(bounds[-1]),), np.int64) for way, bounds in ghost_bounds.items()},
-            ghost_bounds=ghost_bounds,
-            sends={
-                way: tuple(tuple((peer, hollow((count,), np.int64)) for peer, count in one) for one in found)
-                for way, found in sends.items()
-            },
-            **attributes,
-        )
-        self._reads, self._sources, self._make_merge = reads, sources, merge
+    reads: Mapping[Direction, np.ndarray]
+    sources: Callable[[int], np.ndarray]
+    make_merge: Callable[[], AnyMerge]
 
     def unique_sources(self, interval: int) -> np.ndarray:
         """See `AnyShard`."""
-        return hollow((int(self._reads["in"][interval].sum()),), np.int32)
+        return hollow((int(self.reads["in"][interval].sum()),), np.int32)
 
     def compact(self, interval: int) -> Adjacency:
         """See `AnyShard`."""
         bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
-        return _adjacency(bounds - bounds[0])
+        return abstract_rows(bounds - bounds[0])
 
     def transposed(self, interval: int) -> Adjacency:
         """See `AnyShard`."""
-        return _adjacency(self._sources(interval))
+        return abstract_rows(self.sources(interval))
 
     def block_counts(self, direction: Direction, interval: int) -> np.ndarray:
         """See `AnyShard`."""
-        found: np.ndarray = self._reads[direction][interval]
+        found: np.ndarray = self.reads[direction][interval]
         return found
 
     @cached_property
     def _merge(self) -> AnyMerge:
-        return self._make_merge()
+        return self.make_merge()
 
     def merge(self) -> AnyMerge:
         """See `AnyShard`."""
         return self._merge
 
 
-def _adjacency(offsets: np.ndarray) -> Adjacency:
+def abstract_rows(offsets: np.ndarray) -> Adjacency:
+    """Compressed rows of which only the lengths are known."""
     return Adjacency(offsets, hollow((int(offsets[-1]),), np.int32))
 
 
