@@ -112,7 +112,7 @@ class DegreeStatistics:
             sends=dict.fromkeys(DIRECTIONS, sends),
             reads=dict.fromkeys(DIRECTIONS, reads),
             sources=sources,
-            make_merge=lambda: self._merge(server, reads, ghosts, dict.fromkeys(peers, needed), of_server),
+            merge=functools.cache(lambda: self._merge(server, reads, ghosts, dict.fromkeys(peers, needed), of_server)),
         )
 
     def _merge(

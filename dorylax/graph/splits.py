@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int8, Int64
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import as_mask, labelled
 from dorylax.graph.rows import SPAN, in_order, spans
+from dorylax.graph.transpose import inverse_permutation
 from dorylax.graph.validate import GraphError
 from dorylax.machine import cores
 
@@ -177,7 +178,7 @@ def chosen_masks(  # noqa: PLR0917
     labels: np.ndarray,
     split: int | None,
     seed: int,
-    order: np.ndarray | None = None,
+    ids: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """The masks of one split that came with a data set, or of a random split of its labelled vertices, which is logged.
 
@@ -189,7 +190,7 @@ def chosen_masks(  # noqa: PLR0917
         labels: Labels as a data set holds them.
         split: As for `one_split`.
         seed: Seed of the random split.
-        order: Row of each of the user's vertices, so that the random split does not depend on the order of rows.
+        ids: Vertex of each row, so that the random split does not depend on the order of rows.
     """
     masks = one_split(given, len(labels), split)
     if masks or not labelled(labels).any():
@@ -199,15 +200,12 @@ def chosen_masks(  # noqa: PLR0917
         "masks, or use Dataset.with_split, for another split",
         *(name, *(100 * share for share in FRACTIONS), seed),
     )
-    rows = slice(None) if order is None else order
+    rows = slice(None) if ids is None else inverse_permutation(ids)
     if labels.ndim == 1 and labels.dtype.kind in "iu":
         drawn = stratified_split(labels[rows], seed)
     else:
         drawn = random_split(len(labels), seed, among=labelled(labels[rows]))
-    masks = {mask: np.empty(len(labels), bool) for mask in Split._fields}
-    for mask, vertices in drawn._asdict().items():
-        masks[mask][rows] = vertices
-    return masks
+    return {mask: vertices if ids is None else vertices[ids] for mask, vertices in drawn._asdict().items()}
 
 
 def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:

@@ -48,5 +48,5 @@ def summary_of(shard: Shard) -> ShardSummary:
         },
         reads={way: np.stack([shard.block_counts(way, interval) for interval in intervals]) for way in DIRECTIONS},
         sources=[shard.transposed(interval).offsets for interval in intervals].__getitem__,
-        make_merge=lambda: merge,
+        merge=lambda: merge,
     )

@@ -111,7 +111,7 @@ def cluster_limit(num_vertices: int, num_parts: int) -> int:
     return max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
 
 
-def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | None = None) -> Labels:
+def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int = HEAVIEST) -> Labels:
     """The part of each vertex, in 0 … num_parts-1; near parts have near numbers.
 
     Args:
@@ -119,20 +119,20 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
         num_parts: P ≥ 1.
         limit: Largest weight of a cluster of several vertices.
         seed: Seed of METIS's random choices.
-        most: Entries to keep of a contracted row; by default `HEAVIEST`.
+        most: Entries to keep of a contracted row.
     """
     graphs = [rows]
     clusters: list[Labels] = []
     while graphs[-1].num_vertices > COARSE:
         found = find_clusters(graphs[-1], limit)
-        coarse = _contracted(graphs[-1], found, HEAVIEST if most is None else most)
+        coarse = _contracted(graphs[-1], found, most)
         if coarse.num_vertices > LEAST_SHRINKING * len(found):
             break
         graphs.append(coarse)
         clusters.append(found)
     last = graphs[-1]
-    options = {"weights": np.ascontiguousarray(last.weights), "edge_weights": last.joins, "seed": seed}
-    parts = cut(last.offsets, last.neighbours, num_parts, bisect=True, **options)
+    weights = {"weights": np.ascontiguousarray(last.weights), "edge_weights": last.joins}
+    parts = cut(last.offsets, last.neighbours, num_parts, seed=seed, bisect=True, **weights)
     while clusters:
         parts = parts[clusters.pop()]
         graphs.pop()
