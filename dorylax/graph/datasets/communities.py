@@ -52,7 +52,7 @@ SIZES = {
 _LABELLED = {"papers100m": 1_546_782}
 
 Order = Literal["random", "community"]
-_ROWS = 1 << 12  # of a block of features; each block has a random stream of its own
+_ROWS = 1 << 12  # of a block of features; each block has its own random stream
 _COMMUNITY_STREAM, _LABEL_STREAM, _CENTROID_STREAM, _FEATURE_STREAM, _LABELLED_STREAM = 11, 12, 13, 14, 15
 _MOST_THREADS = 16
 _BESIDE = 96 << 20  # of allocators and of Python
