@@ -251,7 +251,7 @@ class Dataset:
             graph = from_stored(Graph, stored)
             labels = stored_labels(stored, graph.num_vertices, known)
             masks: dict[str, Any] = {name: stored.fetch(name) for name in MASKS if name in stored}
-            masks = chosen_masks(name, masks, labels.array, split, split_seed, graph.vertex_ids)
+            masks = chosen_masks(name, masks, labels.array, split=split, seed=split_seed, ids=graph.vertex_ids)
             if known is not None and not labelled(labels.array).any():
                 masks = {}
             return Dataset(

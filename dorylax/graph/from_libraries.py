@@ -305,7 +305,7 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
         "graph": imported.graph,
         "features": _taken("features", features, there),
         "labels": found,
-        **chosen_masks(name, masks, found.array, split, split_seed),
+        **chosen_masks(name, masks, found.array, split=split, seed=split_seed),
         "vertex_inputs": {key: _further(key, value, size) for key, value in there.items() if key not in used},
         "original_ids": imported.names,
     }

@@ -172,10 +172,11 @@ def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) ->
     return found
 
 
-def chosen_masks(  # noqa: PLR0917
+def chosen_masks(
     name: str,
     given: Mapping[str, Any],
     labels: np.ndarray,
+    *,
     split: int | None,
     seed: int,
     ids: np.ndarray | None = None,

@@ -209,7 +209,7 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
             )
     found = entry.read(download.fetch(entry.name, entry.sources))
     masks = {name: found.pop(name) for name in MASKS if name in found}
-    found |= chosen_masks(entry.name, masks, found["labels"], None, split_seed)
+    found |= chosen_masks(entry.name, masks, found["labels"], split=None, seed=split_seed)
     found["graph"] = numbered_by_source(found["graph"])  # as it is once it was kept, or comes from an archive
     data = Dataset(entry.name, **found)
     if entry.slow:
