@@ -17,7 +17,7 @@ from dorylax.graph.array_folder import ArrayWriter, FolderWriter
 from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORIGINAL_IDS
 from dorylax.graph.assemble import pair_fingerprint
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
-from dorylax.graph.from_files.columns import EdgeFile, Values, required
+from dorylax.graph.from_files.columns import EdgeFile, Values, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.text import Ids
 from dorylax.graph.rows import spans
@@ -82,7 +82,7 @@ def number_vertices(
     Raises:
         GraphError: There are too many vertices, or an end is out of range or not a permitted name.
     """
-    columns = "".join(f", {column}" for column in required(values)[2:])
+    columns = "".join(f", {column}" for column in value_columns(values))
     if ids == "numbers":
         count = _checked_range(database, files, more, known)
         database.run(f"CREATE VIEW numbered AS SELECT s, t, rowid AS id{columns} FROM edges")
@@ -147,7 +147,7 @@ def write_edges(
 
 
 def _sorted(database: Database, shape: Shape) -> Iterator[_Records]:
-    values = "".join(f", {column}" for column in required(shape.values)[2:])
+    values = "".join(f", {column}" for column in value_columns(shape.values))
     records = f"SELECT (s << 32) | (t << 1) AS key, id{values} FROM numbered"
     if shape.symmetrise:
         records += f" UNION ALL SELECT (t << 32) | (s << 1) | 1, id{values} FROM numbered WHERE s <> t"

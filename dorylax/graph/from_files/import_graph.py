@@ -17,11 +17,12 @@ import numpy as np
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
-from dorylax.graph.from_files.arrays import append_arrays, mapped_array
-from dorylax.graph.from_files.columns import EdgeFile, Values, checked_values, table_columns, value_columns
+from dorylax.graph.from_files.arrays import mapped_array
+from dorylax.graph.from_files.columns import EdgeFile, Values, checked_values, insert_rows, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Shape, number_vertices, write_edges, write_ids
 from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
+from dorylax.graph.from_files.tables import ArrayTable
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
@@ -310,7 +311,8 @@ def _load(
 ) -> list[int]:
     """Fill the table `edges`, and return the number of edges of each file."""
     total, counts = max(1, sum(file.estimate for file in files)), list[int]()
-    database.run(f"CREATE TABLE edges ({table_columns(files[0].values, wanted.ids)})")
+    end = "VARCHAR" if wanted.ids == "names" else "BIGINT"
+    _make_table(database, "edges", {"s": end, "t": end, **value_columns(files[0].values)})
     for file in files:
         tell.done, tell.part = sum(counts) / total, file.estimate / total
         file.load(database)
@@ -322,19 +324,16 @@ def _load(
         if len(array) != tell.edges:
             raise GraphError(f"--edge-data {one} has {len(array):,} rows, and there are {tell.edges:,} edges")
         kept = Values(array.dtype.newbyteorder("="), array.shape[1:])
-        database.run(f"CREATE TABLE given ({', '.join(value_columns([kept], first))})")
-        append_arrays(
-            database,
-            "given",
-            {one: array},
-            lambda row, one: f"--edge-data {one}, edge {row:,}",
-            kinds={one: kept},
-            first=first,
-            nonfinite=wanted.nonfinite,
-        )
+        _make_table(database, "given", value_columns({one: kept}, first))
+        table = ArrayTable(f"--edge-data {one}", "array", {one: array})
+        insert_rows(database, "given", table, {one: kept}, wanted, first=first)
         database.run(
             "CREATE TABLE joined AS SELECT e.*, g.* FROM edges e JOIN given g ON e.rowid = g.rowid ORDER BY e.rowid"
         )
         database.run("DROP TABLE edges; DROP TABLE given; ALTER TABLE joined RENAME TO edges")
         first += kept.size
     return counts
+
+
+def _make_table(database: Database, name: str, columns: Mapping[str, str]) -> None:
+    database.run(f"CREATE TABLE {name} ({', '.join(f'{column} {kind}' for column, kind in columns.items())})")

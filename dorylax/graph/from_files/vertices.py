@@ -180,7 +180,7 @@ class VertexTable:
             name_of = f"nullif(trim({column}, ' \t\r'), '')"
             fields.append(f"{name_of if ids == 'names' else integer} AS key")
         made = f"CREATE OR REPLACE TABLE {self._table} AS SELECT {', '.join(fields) or '1 AS one'}"
-        table.fill(lambda query: database.run(f"{made} FROM ({query})"))
+        table.fill(database, lambda query: database.run(f"{made} FROM ({query})"))
 
     def _all(self, pattern: str) -> bool:
         """Whether all fields match a pattern or are missing."""

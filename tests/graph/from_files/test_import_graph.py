@@ -431,7 +431,7 @@ ARRAYS = {
     ),
     "floats": ({"sources": np.zeros(3), "targets": np.zeros(3, int)}, {}, "sources must hold integers, got float64"),
     "text": ({"edge_index": np.array([["a"], ["b"]])}, {}, "must hold integers, got <U1: --ids names if vertices"),
-    "64 bits": ({"edge_index": np.array([[2**63], [1]], np.uint64)}, {"ids": "integers"}, "which does not fit int64"),
+    "64 bits": ({"edge_index": np.array([[2**63], [1]], np.uint64)}, {"ids": "integers"}, r"an integer that does not fit 64 bits: \(9223372036854775808, 1\)"),
     "text values": (
         {"edge_index": np.zeros((2, 3), int), "w": np.array(["a", "b", "c"])},
         {"values": {"w": None}},
@@ -443,6 +443,19 @@ ARRAYS = {
         "at least one",
     ),
     "nan": ({"edge_index": np.zeros((2, 1), int), "w": np.full(1, np.nan)}, {"values": {"w": None}}, "not finite"),
+    "small type": (
+        {"edge_index": np.zeros((2, 2), int), "w": np.array([[1, 2], [3, 300]])},
+        {"values": {"w": np.dtype(np.int8)}},
+        r"e\.npz, edge 1, has in column w a w that int8 does not hold: say w:int64: \(0, 0, 3, 300\)",
+    ),
+    "fraction": (
+        {"edge_index": np.zeros((2, 2), int), "w": np.array([1.0, 1.5])},
+        {"values": {"w": np.dtype(np.int32)}},
+        r"edge 1, has in column w not an integer: \(0, 0, 1\.5\)",
+    ),
+    "name": ({"edge_index": np.array([[b"a"], [b"\xff"]])}, {"ids": "names"}, "has a name that is no text in UTF-8"),
+    "no name": ({"edge_index": np.array([["a"], [""]])}, {"ids": "names"}, "edge 0, has in column targets no name"),
+    "name of a number": ({"edge_index": np.zeros((2, 1))}, {"ids": "names"}, "must hold integers or names, got float64"),
     "one axis": (np.zeros(4, int), {}, r"must be edges \[E, 2\] or \[2, E\], got int64 \[4\]"),
     "two by two": (np.zeros((2, 2), int), {}, r"is \[2, 2\], which may be"),
     "float edges": (np.zeros((3, 2)), {}, "must hold integers, got float64"),
