@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,9 @@ def npy(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
         raise GraphError(
             f"{shown_as} has no column {next(iter(wanted.values))!r}: --edge-data takes values from a .npy"
         )
-    return _edges(shown_as, "array of NumPy", array.T if array.shape[1] == 2 else array, {}, wanted)
+    edges = array.T if array.shape[1] == 2 else array
+    ends = {"edges[0]": edges[0], "edges[1]": edges[1]}
+    return _edges(shown_as, "array of NumPy", ends, {}, wanted)
 
 
 def npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
@@ -88,12 +90,12 @@ def npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
     if len(given) == 1:
         if ends[0].ndim != 2 or len(ends[0]) != 2:
             raise GraphError(f"{shown_as}: edge_index has shape {list(ends[0].shape)}, expected [2, E]")
-        ends = list(ends[0])
-    for one, array in [*zip(given, ends, strict=False), *found.items()]:
+        given, ends = ("edge_index[0]", "edge_index[1]"), list(ends[0])
+    for one, array in [*zip(given, ends, strict=True), *found.items()]:
         if array.ndim < 1 or len(array) != len(ends[0]) or (one in given and array.ndim > 1):
             expected = [len(ends[0]), *array.shape[1:]]
             raise GraphError(f"{shown_as}: {one} has shape {list(array.shape)}, expected {expected}, one per edge")
-    return _edges(shown_as, "archive of NumPy", ends, found, wanted, names=given)
+    return _edges(shown_as, "archive of NumPy", dict(zip(given, ends, strict=True)), found, wanted)
 
 
 def matrix_market(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
@@ -123,25 +125,25 @@ def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values
         if wanted.values is not None:
             raise GraphError(f"{shown_as} has {int(has_values)} values per edge, and --values names {', '.join(names)}")
         names = ()
-    known = entries.shape[0] if wanted.ids == "numbers" else None
-    return _edges(shown_as, kind, entries.coords, dict.fromkeys(names, entries.data), wanted, num_vertices=known)
+    ends, values = (
+        dict(zip(("matrix rows", "matrix columns"), entries.coords, strict=True)),
+        dict.fromkeys(names, entries.data),
+    )
+    return _edges(shown_as, kind, ends, values, wanted, entries.shape[0] if wanted.ids == "numbers" else None)
 
 
 def _edges(
     shown_as: str,
     kind: str,
-    ends: Sequence[np.ndarray],
+    ends: Mapping[str, np.ndarray],
     values: Mapping[str, np.ndarray],
     wanted: Wanted,
     *,
-    names: Sequence[str] = (),
     num_vertices: int | None = None,
 ) -> EdgeFile:
-    """Edges from arrays of their ends, which the user calls by `names`."""
-    source, target = names if len(names) == 2 else ("sources", "targets")
-    for one, array in zip((source, target), ends, strict=True):
+    for one, array in ends.items():
         if wanted.ids == "names" and array.dtype.kind not in "iuSUOT":
             raise GraphError(f"{shown_as}: {one} must hold integers or names, got {array.dtype}")
-    table = ArrayTable(shown_as, kind, {source: ends[0], target: ends[1], **values}, num_vertices)
-    kept = {one: (wanted.values or {}).get(one) for one in values}
+    (source, target), kept = ends, {one: (wanted.values or {}).get(one) for one in values}
+    table = ArrayTable(shown_as, kind, {**ends, **values}, num_vertices)
     return EdgeFile(table, wanted._replace(source=source, target=target, values=kept))

@@ -92,6 +92,7 @@ class EdgeFile:
         described: Detected layout, with the options that override it.
         values: Values of its edges under their names.
         estimate: Approximate number of edges.
+        count: Number of edges, known once they are loaded.
         num_vertices: V where the file states it, else None.
         largest: Largest vertex number among the first rows; -1 if unknown.
     """
@@ -122,7 +123,7 @@ class EdgeFile:
             f"{table.described}, sources {source} (--source), targets {target} (--target), "
             f"{values_described(self.values)}, vertices are {wanted.ids} (--ids)"
         )
-        self.largest = -1
+        self.largest, self.count = -1, 0
         if isinstance(table, TextTable) and wanted.ids == "numbers":
             places = [table.place(one) for one in self._ends]
             ends = [row[k] for row in table.rows for k in places if k < len(row)]
@@ -132,6 +133,7 @@ class EdgeFile:
         """Append all edges to the table `edges`. Raises a GraphError if a row is wrong, or the file is damaged."""
         first, wanted = database.value("SELECT count(*) FROM edges"), self._wanted
         insert_rows(database, "edges", self._table, self.values, wanted, ends=self._ends)
+        self.count = int(database.value("SELECT count(*) FROM edges")) - first
         starts = [name for name, one in zip("st", self._ends, strict=True) if self._table.place(one) == 0]
         if isinstance(self._table, TextTable) and wanted.ids == "names" and wanted.comments is None and starts:
             test = " OR ".join(f"starts_with({starts[0]}, '{mark}')" for mark in COMMENTS)

@@ -184,24 +184,20 @@ def import_graph(
             known = rows if known is None and not vertices.key else known
             estimate = _estimate(files, shape, wanted, known=known, tables=tables, path=path)
             expected(estimate)
-            counts = _load(database, files, given, wanted, tell)
+            _load(database, files, given, wanted, tell)
             check_states(states, shown)
             keyed = [table.keys for what, table in tables.items() if vertices.key and what in ("features", "labels")]
             tell.stage = "vertices"
-            num = number_vertices(
-                database, list(zip(files, counts, strict=True)), wanted.ids, more=keyed, known=known, values=values
-            )
-            _, size = _sizes(shape, sum(counts), num, wanted)
+            num = number_vertices(database, files, wanted.ids, more=keyed, known=known, values=values)
+            _, size = _sizes(shape, tell.edges, num, wanted)
             free = shutil.disk_usage(path.parent).free
-            _with_room(
-                path, estimate._replace(edges=sum(counts), temporary_bytes=0, folder_bytes=size, free_bytes=free)
-            )
+            _with_room(path, estimate._replace(edges=tell.edges, temporary_bytes=0, folder_bytes=size, free_bytes=free))
             made: tuple[int, bool, str, bool] | None = None
 
             def fill(folder: FolderWriter) -> None:
                 nonlocal made
                 tell.stage = "sort"
-                made = write_edges(folder, database, shape, tell.sorted, num_vertices=num, num_given=sum(counts))
+                made = write_edges(folder, database, shape, tell.sorted, num_vertices=num, num_given=tell.edges)
                 if name is not None:
                     folder.add("name", np.array(name))
                 write_vertices(folder, tables, vertices, num)
@@ -210,7 +206,7 @@ def import_graph(
 
             write_arrays(path, fill, provenance={"command": "dorylax import", "sources": paths})
             assert made is not None
-    return Imported(num, made[0], sum(counts), *made[1:], estimate)
+    return Imported(num, made[0], tell.edges, *made[1:], estimate)
 
 
 class _Teller:
@@ -308,16 +304,15 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
 
 def _load(
     database: Database, files: Sequence[EdgeFile], given: Mapping[str, np.ndarray], wanted: Wanted, tell: _Teller
-) -> list[int]:
-    """Fill the table `edges`, and return the number of edges of each file."""
-    total, counts = max(1, sum(file.estimate for file in files)), list[int]()
+) -> None:
+    """Fill the table `edges`."""
+    total = max(1, sum(file.estimate for file in files))
     end = "VARCHAR" if wanted.ids == "names" else "BIGINT"
     _make_table(database, "edges", {"s": end, "t": end, **value_columns(files[0].values)})
     for file in files:
-        tell.done, tell.part = sum(counts) / total, file.estimate / total
+        tell.done, tell.part = tell.edges / total, file.estimate / total
         file.load(database)
-        counts.append(int(database.value("SELECT count(*) FROM edges")) - sum(counts))
-        tell.edges = sum(counts)
+        tell.edges += file.count
     tell.done, tell.part = 0.0, 1.0
     first = sum(kept.size for kept in files[0].values.values())
     for one, array in given.items():
@@ -332,7 +327,6 @@ def _load(
         )
         database.run("DROP TABLE edges; DROP TABLE given; ALTER TABLE joined RENAME TO edges")
         first += kept.size
-    return counts
 
 
 def _make_table(database: Database, name: str, columns: Mapping[str, str]) -> None:

@@ -35,11 +35,12 @@ from dorylax.graph.array_names import (
     read_features,
     read_order,
 )
+from dorylax.graph.build import rows_are_sorted
 from dorylax.graph.partition.streamed_communities import communities_within, order_of
 from dorylax.graph.reorder import MOST_THREADS, permuted
 from dorylax.graph.rows import SPAN, spans
 from dorylax.graph.stored import StoredArrays
-from dorylax.graph.stream.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, RowBlock, Source
+from dorylax.graph.stream.edge_rows import BLOCK_BYTES, ENTRIES, EdgeRows, Source
 from dorylax.graph.transpose import MAX_EDGE_IDS, edge_ids_fit, inverse_permutation
 from dorylax.graph.validate import GraphError, check_disk, check_permutation
 from dorylax.machine import resident_bytes
@@ -222,7 +223,7 @@ def _write_edges(
     values = {name: _source(stored, name, rows.num_edges, "one per entry of indices") for name in names}
     # In another order than the user's the edges have ids already.
     by_place = ORDER not in stored and edge_ids_fit(rows.num_edges) and EDGE_IDS not in values
-    if by_place and (values or not all(map(_ascends, rows.blocks(_BLOCK)))):
+    if by_place and (values or not all(rows_are_sorted(block.offsets, block.entries) for block in rows.blocks(_BLOCK))):
         int32 = np.dtype(np.int32)
         values[EDGE_IDS] = Source((rows.num_edges,), int32, lambda start, stop: np.arange(start, stop, dtype=int32))
     place, degrees = inverse_permutation(order), rows.degrees()
@@ -279,11 +280,6 @@ def _entries(
         into[end : end + size] = block.entries[np.repeat(starts - (ends - counts), counts) + np.arange(size)]
         end += size
     return into
-
-
-def _ascends(block: RowBlock) -> bool:
-    falls = np.flatnonzero(block.entries[1:] < block.entries[:-1]) + 1
-    return bool((block.offsets[np.searchsorted(block.offsets, falls)] == falls).all())
 
 
 def _check_passes(number: int, room: int) -> None:

@@ -431,7 +431,11 @@ ARRAYS = {
     ),
     "floats": ({"sources": np.zeros(3), "targets": np.zeros(3, int)}, {}, "sources must hold integers, got float64"),
     "text": ({"edge_index": np.array([["a"], ["b"]])}, {}, "must hold integers, got <U1: --ids names if vertices"),
-    "64 bits": ({"edge_index": np.array([[2**63], [1]], np.uint64)}, {"ids": "integers"}, r"an integer that does not fit 64 bits: \(9223372036854775808, 1\)"),
+    "64 bits": (
+        {"edge_index": np.array([[2**63], [1]], np.uint64)},
+        {"ids": "integers"},
+        r"an integer that does not fit 64 bits: \(9223372036854775808, 1\)",
+    ),
     "text values": (
         {"edge_index": np.zeros((2, 3), int), "w": np.array(["a", "b", "c"])},
         {"values": {"w": None}},
@@ -454,8 +458,16 @@ ARRAYS = {
         r"edge 1, has in column w not an integer: \(0, 0, 1\.5\)",
     ),
     "name": ({"edge_index": np.array([[b"a"], [b"\xff"]])}, {"ids": "names"}, "has a name that is no text in UTF-8"),
-    "no name": ({"edge_index": np.array([["a"], [""]])}, {"ids": "names"}, "edge 0, has in column targets no name"),
-    "name of a number": ({"edge_index": np.zeros((2, 1))}, {"ids": "names"}, "must hold integers or names, got float64"),
+    "no name": (
+        {"edge_index": np.array([["a"], [""]])},
+        {"ids": "names"},
+        r"edge 0, has in column edge_index\[1\] no name",
+    ),
+    "name of a number": (
+        {"edge_index": np.zeros((2, 1))},
+        {"ids": "names"},
+        "must hold integers or names, got float64",
+    ),
     "one axis": (np.zeros(4, int), {}, r"must be edges \[E, 2\] or \[2, E\], got int64 \[4\]"),
     "two by two": (np.zeros((2, 2), int), {}, r"is \[2, 2\], which may be"),
     "float edges": (np.zeros((3, 2)), {}, "must hold integers, got float64"),
