@@ -125,11 +125,9 @@ def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values
         if wanted.values is not None:
             raise GraphError(f"{shown_as} has {int(has_values)} values per edge, and --values names {', '.join(names)}")
         names = ()
-    ends, values = (
-        dict(zip(("matrix rows", "matrix columns"), entries.coords, strict=True)),
-        dict.fromkeys(names, entries.data),
-    )
-    return _edges(shown_as, kind, ends, values, wanted, entries.shape[0] if wanted.ids == "numbers" else None)
+    ends = dict(zip(("matrix rows", "matrix columns"), entries.coords, strict=True))
+    known = entries.shape[0] if wanted.ids == "numbers" else None
+    return _edges(shown_as, kind, ends, dict.fromkeys(names, entries.data), wanted, num_vertices=known)
 
 
 def _edges(

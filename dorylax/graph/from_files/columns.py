@@ -215,7 +215,8 @@ def _fault(table: Table, row: Row, ends: Sequence[str], values: Mapping[str, Val
             return f"{row.place}, has in column {table.label(one)} {reason}: {row.line}{row.advice}"
     for one, kept in values.items():
         for field in row.fields[table.place(one) :][: kept.size]:
-            if (reason := _value_fault(one, field, kept.dtype)) is not None:
+            number = field.removesuffix(".0") if table.types and field is not None else field
+            if (reason := _value_fault(one, number, kept.dtype)) is not None:
                 return f"{row.place}, has in column {table.label(one)} {reason}: {row.line}"
     if table.types is None:
         return f"{row.place}, cannot be split into columns (is a quote not closed?): {row.line}"

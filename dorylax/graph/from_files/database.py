@@ -133,10 +133,10 @@ class Database:
 
     @contextlib.contextmanager
     def arrays(self, columns: dict[str, np.ndarray]) -> Iterator[str]:
-        """Make arrays `[n]` readable in a context; return the query for them."""
+        """Make arrays `[n]` readable as a table in a context; return its name."""
         self._connection.register("arrays", columns)
         try:
-            yield "SELECT * FROM arrays"
+            yield "arrays"
         finally:
             self._connection.unregister("arrays")
 

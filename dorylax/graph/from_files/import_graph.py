@@ -30,7 +30,6 @@ from dorylax.graph.from_files.vertices import (
     check_files,
     file_of,
     open_vertices,
-    rows_said,
     write_vertices,
 )
 from dorylax.graph.mapped import state_of
@@ -177,8 +176,7 @@ def import_graph(
             _check_arguments(shape, num_vertices, wanted)
             sizes = [num_vertices, *(one.num_vertices for one in files)]
             known = max((size for size in sizes if size is not None), default=None)
-            tables = open_vertices(database, vertices, wanted.ids)
-            rows = rows_said(tables)
+            tables, rows = open_vertices(database, vertices, wanted.ids)
             if known is not None and rows not in (None, known):
                 raise GraphError(f"arrays of vertices have {rows:,} rows, and num_vertices is {known:,}")
             known = rows if known is None and not vertices.key else known

@@ -330,8 +330,13 @@ class ArrayTable(Table):
         for start, stop in spans(self.estimate, _PIECE):
             parts = [array[start:stop] for array in self._arrays.values()]
             columns = [column for part in parts for column in self._stored(part.reshape(len(part), -1)).T]
-            with database.arrays({f"c{k}": column for k, column in enumerate(columns)}) as query:
-                bad = take(query)
+            named = {f"c{k}": column for k, column in enumerate(columns)}
+            # DuckDB reads NaN from arrays as NULL.
+            nan = {
+                one: "coalesce({0}, 'nan'::DOUBLE) AS {0}" for one, column in named.items() if column.dtype.kind == "f"
+            }
+            with database.arrays(named) as table:
+                bad = take(f"SELECT {', '.join(nan.get(one, '{0}').format(one) for one in named)} FROM {table}")
             release(*self._arrays.values())
             if bad is not None:
                 return start + bad

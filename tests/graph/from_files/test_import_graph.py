@@ -358,7 +358,54 @@ def test_bad_lines(tmp_path, case):
 def test_values_that_are_not_finite_if_allowed(tmp_path):
     (tmp_path / "e.txt").write_text("0 1 inf\n1 2 nan\n2 0 -1e99\n")
     _import(tmp_path, [tmp_path / "e.txt"], wanted=WEIGHTED._replace(nonfinite=True))
-    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], np.array([np.inf, np.nan, -np.inf], np.float32))
+    expected = np.array([np.inf, np.nan, -np.inf], np.float32)
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], expected)
+    np.savez(tmp_path / "e.npz", edge_index=[[0, 1, 2], [1, 2, 0]], w=expected)
+    np.save(tmp_path / "k.npy", expected.reshape(3, 1))
+    wanted, data = Wanted(values={"w": None}, nonfinite=True), {"k": tmp_path / "k.npy"}
+    _import(tmp_path, [tmp_path / "e.npz"], wanted=wanted, edge_data=data)
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], expected)
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_k"], expected.reshape(3, 1))
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet", "scipy", "mtx", "edge data"])
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (np.nan, None, "a w(eight)? that is not finite: --allow-nonfinite"),
+        (1e300, "float16", "a w(eight)? that is not finite: --allow-nonfinite"),
+        (1.5, "int64", "not an integer"),
+        (300, "int8", "a w(eight)? that int8 does not hold"),
+    ],
+)
+def test_values_that_their_type_does_not_hold(tmp_path, kind, value, dtype, message):
+    """No format wraps, cuts or rounds a value."""
+    ends, weights = np.array([[0, 1, 2], [1, 2, 0]]), np.array([1.0, value, 2.0])
+    name, options = "weight" if kind in ("scipy", "mtx") else "w", {}
+    path = tmp_path / {"scipy": "e.npz", "edge data": "e.npy"}.get(kind, f"e.{kind}")
+    if kind == "npz":
+        np.savez(path, sources=ends[0], targets=ends[1], w=weights)
+    elif kind == "parquet":
+        with duckdb.connect() as database:
+            database.register("arrays", {"source": ends[0], "target": ends[1], "w": weights})
+            rows = "SELECT source, target, coalesce(w, 'nan'::DOUBLE) AS w FROM arrays"  # NaN of arrays is NULL
+            database.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+    elif kind == "edge data":
+        if dtype is not None:  # it keeps the type of the file
+            return
+        np.save(path, ends)
+        np.save(tmp_path / "w.npy", weights)
+        options = {"edge_data": {"w": tmp_path / "w.npy"}}
+    else:
+        matrix = scipy.sparse.coo_array((weights, ends), shape=(3, 3))
+        scipy.sparse.save_npz(path, matrix) if kind == "scipy" else scipy.io.mmwrite(path, matrix)
+    values = None if kind == "edge data" else {name: None if dtype is None else np.dtype(dtype)}
+    with pytest.raises(GraphError, match=rf"(edge 1|row 2), has in column {name} {message}"):
+        _import(tmp_path, [path], wanted=Wanted(values=values), **options)
+    if dtype is not None and value != 1e300:
+        held = Wanted(values={name: np.dtype("float64" if value == 1.5 else "int16")})
+        _import(tmp_path, [path], wanted=held)
+        assert sorted(contents(tmp_path / "out")[f"edge_{name}"].tolist()) == sorted(weights.tolist())
 
 
 def test_a_bad_line_far_in_a_file_is_numbered_rightly(tmp_path):
