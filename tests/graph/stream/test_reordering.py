@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.graphs import messy_graph
-from support.stored import contents
+from support.stored import assert_same_data, contents
 
 from dorylax.graph import Graph
 from dorylax.graph.array_folder import open_arrays
@@ -43,29 +43,6 @@ def data_of(graph: Graph, *, classes: bool = True) -> Dataset:
         vertex_inputs={"age": rng.integers(0, 9, V)},
         edge_inputs={"weight": rng.random(E)} if graph.edge_data else {},
     )
-
-
-def same(found: Dataset, expected: Dataset) -> None:
-    """The same data in the same memory order."""
-    for name in ("features", "labels", "train_mask", "val_mask", "test_mask"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-    for name in ("name", "num_classes", "multilabel"):
-        assert getattr(found, name) == getattr(expected, name)
-    for inputs in ("vertex_inputs", "edge_inputs"):
-        assert getattr(found, inputs).keys() == getattr(expected, inputs).keys()
-        for name, values in getattr(found, inputs).items():
-            np.testing.assert_array_equal(values, getattr(expected, inputs)[name], err_msg=name)
-    one, other = found.graph, expected.graph
-    for ours, theirs in zip(one.host_rows(), other.host_rows(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    assert (one.symmetric, one.self_loops, one.num_edge_ids) == (other.symmetric, other.self_loops, other.num_edge_ids)
-    for field in ("vertex_ids", "edge_order", "edge_ids"):
-        ours, theirs = getattr(one, field), getattr(other, field)
-        if ours is None or theirs is None:
-            assert ours is None or np.array_equal(ours, np.arange(len(ours))), field
-            assert theirs is None or np.array_equal(theirs, np.arange(len(theirs))), field
-        else:
-            np.testing.assert_array_equal(ours, theirs, err_msg=field)
 
 
 def graphs() -> dict[str, Graph]:
@@ -107,16 +84,16 @@ def test_as_in_memory(tmp_path_factory: pytest.TempPathFactory, kind: str, seed:
     expected = given_data.reorder(order)
     with open_arrays(folder / "given") as archive:
         write_in_order(archive, order, folder / "moved", room=room)
-    same(Dataset.from_folder(folder / "moved"), expected)
+    assert_same_data(Dataset.from_folder(folder / "moved"), expected)
     # Once more, from an archive that is in a memory order itself; and back.
     again = rng.permutation(len(order)).astype(np.int32)
     with open_arrays(folder / "moved") as archive:
         write_in_order(archive, again, folder / "again", room=room)
-    same(Dataset.from_folder(folder / "again"), expected.reorder(again))
+    assert_same_data(Dataset.from_folder(folder / "again"), expected.reorder(again))
     reordering.reorder_on_disk(folder / "again", folder / "back", order="user", memory=8 * GIB)
-    same(Dataset.from_folder(folder / "back"), given_data)
+    assert_same_data(Dataset.from_folder(folder / "back"), given_data)
     Dataset.from_folder(folder / "again").save(folder / "saved")
-    same(Dataset.from_folder(folder / "saved"), given_data)
+    assert_same_data(Dataset.from_folder(folder / "saved"), given_data)
     with open_arrays(folder / "back") as archive:
         assert ORDER not in archive
 
@@ -165,7 +142,7 @@ def test_the_order_of_communities(given_file: Path) -> None:
     found, data = Dataset.from_folder(out), Dataset.from_folder(given_file)
     assert (done.num_vertices, done.num_edges) == (3000, data.graph.num_edges)
     assert found.graph.vertex_ids is not None
-    same(found, data.reorder(found.graph.vertex_ids))
+    assert_same_data(found, data.reorder(found.graph.vertex_ids))
     assert {path.name for path in given_file.parent.iterdir()} == {"given", "out"}
     assert told[0][0] == "finding communities"
     assert told[-1][1] == told[-1][2]
