@@ -208,7 +208,8 @@ def _number(column: str, kept: Values, wanted: Wanted, *, is_text: bool, is_floa
 
 def _fault(table: Table, row: Row, ends: Sequence[str], values: Mapping[str, Values], ids: Ids) -> str:
     """Describe the first fault of a row."""
-    if table.types is None and (fields := len(row.fields)) != (width := len(table.names or ())):
+    is_text, width = isinstance(table, TextTable), len(table.names or ())
+    if is_text and (fields := len(row.fields)) != width:
         return f"{row.place}, has {fields} column{'s' * (fields != 1)}, expected {width}: {row.line}{row.advice}"
     for one in ends:
         if (reason := _end_fault(row.fields[table.place(one)], ids)) is not None:
@@ -218,7 +219,7 @@ def _fault(table: Table, row: Row, ends: Sequence[str], values: Mapping[str, Val
             number = field.removesuffix(".0") if table.types and field is not None else field
             if (reason := _value_fault(one, number, kept.dtype)) is not None:
                 return f"{row.place}, has in column {table.label(one)} {reason}: {row.line}"
-    if table.types is None:
+    if is_text:
         return f"{row.place}, cannot be split into columns (is a quote not closed?): {row.line}"
     return f"{row.place}, has a value that is not read: {row.line}"
 
