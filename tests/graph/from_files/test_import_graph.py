@@ -587,20 +587,25 @@ def test_sums_that_exceed_their_type(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("how", ["written to", "gone"])
-def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("ids", ["numbers", "names"])
+@pytest.mark.parametrize("which", ["e.txt", "x.csv", "w.npy"])
+def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, which, ids, how):
+    """Between the passes over edges and ids, or over tables of vertices."""
     source = _text(tmp_path / "e.txt", _graph())
+    (tmp_path / "x.csv").write_text("id,x\n" + "".join(f"{k},{k}\n" for k in range(20)))
+    np.save(tmp_path / "w.npy", np.zeros(300))
     real_load = module._load
 
     def load(*arguments, **options):
-        found = real_load(*arguments, **options)
-        os.utime(source) if how == "written to" else source.unlink()
-        return found
+        real_load(*arguments, **options)
+        os.utime(tmp_path / which) if how == "written to" else (tmp_path / which).unlink()
 
     monkeypatch.setattr(module, "_load", load)
+    vertices, edge_data = VertexFiles(features=tmp_path / "x.csv", key="id"), {"w": tmp_path / "w.npy"}
     with pytest.raises(
-        GraphError, match=rf"e\.txt has changed since the import began \(it (was|is) {how}\): import it"
+        GraphError, match=rf"{which} has changed since the import began \(it (was|is) {how}\): import it"
     ):
-        _import(tmp_path, [source])
+        _import(tmp_path, [source], wanted=Wanted(ids=ids), vertices=vertices, edge_data=edge_data)
     assert not (tmp_path / "out").exists()
 
 
