@@ -41,8 +41,7 @@ from dorylax.graph.partition.label_propagation import (
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
 from dorylax.graph.rows import count_values
-from dorylax.graph.stream.edge_rows import ENTRIES, EdgeRows
-from dorylax.graph.stream.moving import MOST, Buckets
+from dorylax.graph.stream.edge_rows import ENTRIES, MOST, Buckets, EdgeRows
 from dorylax.graph.transpose import transposed_positions
 from dorylax.graph.validate import GraphError
 
@@ -153,7 +152,7 @@ class _Sample:
     """Up to 12 neighbours of each vertex, read again for every round (`label_propagation.Blocks`)."""
 
     def __init__(self, rows: EdgeRows, told: Callable[[int, int], object], rounds: int) -> None:
-        self._rows, self._cuts, self._round = rows, rows.cuts(ENTRIES), 0
+        self._rows, self._round = rows, 0
         self._told, self._total = told, rounds * rows.num_edges
         self.num_vertices = rows.num_vertices
         self.weights = np.broadcast_to(np.int64(1), rows.num_vertices)
@@ -162,10 +161,10 @@ class _Sample:
         """See `Blocks`."""
         before = self._round * self._rows.num_edges
         self._round += 1
-        for number, block in enumerate(self._rows.blocks(self._cuts)):
+        for number, block in enumerate(self._rows.blocks(ENTRIES)):
             start = np.random.default_rng((_SEED, self._round, number))
-            yield Block(block.first, block.last, *_sampled(block.first, block.offsets, block.neighbours, start), None)
-            self._told(before + block.start + len(block.neighbours), self._total)
+            yield Block(block.first, block.last, *_sampled(block.first, block.offsets, block.entries, start), None)
+            self._told(before + block.start + len(block.entries), self._total)
 
 
 def _sampled(
@@ -229,7 +228,7 @@ def _contracted(graph: Blocks, clusters: Labels, file: Path, room: int) -> Rows:
             columns = clusters[block.neighbours]
             outside = np.flatnonzero(rows != columns)
             between = (rows, columns) if block.joins is None else (rows, columns, block.joins)
-            buckets.deal(rows[outside] // per, np.stack([array[outside] for array in between], axis=1).__getitem__)
+            buckets.deal(rows[outside] // per, np.stack([array[outside] for array in between], axis=1))
     offsets = np.zeros(num_clusters + 1, np.int64)
     paths = file, file.with_name(f"{file.name}-joins")
     with paths[0].open("wb") as neighbours, paths[1].open("wb") as joins:
