@@ -22,7 +22,7 @@ Stopped: TypeAlias = Literal["interrupted", "terminated"]
 def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
     """The outcomes of a sweep's runs by key, as their directories tell; without a folder all are open.
 
-    A run that is done is open again if its newest checkpoint is lost: it continues from the one before.
+    A finished run whose newest checkpoint is lost is open again, and continues from the checkpoint before.
     """
     if folder is None:
         return {run.key: RunOutcome(run, "open") for run in sweep.runs}
@@ -31,10 +31,10 @@ def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
 
 
 def _has_lost(folder: Path, outcome: RunOutcome) -> bool:
-    run = outcome.run
-    if outcome.status != "done" or run.simulation is not None:
+    run, epochs = outcome.run, outcome.summary.get("epochs")
+    if outcome.status != "done" or run.simulation is not None or epochs is None:
         return False
-    return lost_newest(directory(folder, run), run.config.train.checkpoints, outcome.summary["epochs"])
+    return lost_newest(directory(folder, run), run.config.train.checkpoints, epochs)
 
 
 def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:

@@ -37,9 +37,9 @@ from dorylax.pipeline.stages import StageFunction, stage_effort
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, Waiting
 from dorylax.pipeline.visit import Visit
-from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.controller import Autotuner, Controller
 from dorylax.serverless.task import TensorTask
+from dorylax.store.servers import GraphServerMetrics
 
 T = TypeVar("T")
 

@@ -28,9 +28,9 @@ from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_siz
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
-from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
+from dorylax.store.servers import GraphServerMetrics, ServerMetrics
 from dorylax.trainer.from_config import build_model, prepare_data
 from dorylax.trainer.step.objective import Objective
 

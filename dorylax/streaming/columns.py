@@ -183,7 +183,7 @@ class FileColumn(Column):
             first: First rows of the mapped array.
 
         Raises:
-            ChangedFileError: The rows differ.
+            RunError: The rows differ.
         """
         size = first.nbytes
         found = self._file.read(anonymous(room(size)), self._position, size)

@@ -57,7 +57,7 @@ def data_columns(program: SplitModel, data: StreamData, units: Units) -> dict[Va
 
     Raises:
         OSError: The file of a mapped array cannot be opened.
-        ChangedFileError: The file has been replaced.
+        RunError: The file has been replaced.
     """
     rows = [entry.name for entry in program.traced.inputs if entry.role == "rows"]
     arrays = dict(zip(rows, data.inputs, strict=True))

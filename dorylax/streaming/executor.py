@@ -92,7 +92,7 @@ class StreamedProgram:
 
     Raises:
         OSError: A file cannot be opened, or the disk is full.
-        ChangedFileError: A file of the data has been replaced.
+        RunError: A file of the data has been replaced.
     """
 
     def __init__(self, layout: Layout, data: StreamData, scratch: Path, *, like: StreamedProgram | None = None) -> None:

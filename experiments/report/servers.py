@@ -12,7 +12,7 @@ import pandas  # type: ignore[import-untyped]
 from dorylax.experiments.analysis import RunHistory
 from dorylax.experiments.report.tables import Table
 from dorylax.observers.progress import data_size, duration
-from dorylax.runs.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
+from dorylax.store.servers import GraphServerMetrics, ParameterServerMetrics, ServerMetrics
 
 _LISTED = 16  # maximum number of graph servers per variant in a table
 _LATE = 0.05  # a bottleneck waits less than the mean by more than this fraction of an epoch

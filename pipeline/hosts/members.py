@@ -52,7 +52,7 @@ from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_con
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.transport.base import Address, HostTransport
 from dorylax.pipeline.transport.window import Window
-from dorylax.runs.servers import ServerMetrics, to_dict
+from dorylax.store.servers import ServerMetrics, to_dict
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import ServerMetrics
+from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.step.arrays import TrainingArrays
 

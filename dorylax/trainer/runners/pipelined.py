@@ -19,7 +19,7 @@ from dorylax.graph.sharded_data import ShardedData
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.runs.result import EpochRecord
-from dorylax.runs.servers import ServerMetrics
+from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState, to_host
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import TrainingArrays

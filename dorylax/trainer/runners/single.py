@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from dorylax.program.model.base import Tree
-from dorylax.runs.servers import ServerMetrics
+from dorylax.store.servers import ServerMetrics
 from dorylax.trainer.loop_state import Carried, LoopState
 from dorylax.trainer.runners.base import EpochRunner, Evaluate, RanEpoch
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays

@@ -166,7 +166,7 @@ def test_what_the_data_plane_lacks_may_be_tried_again() -> None:
         arrays = data.offered.pop(missing)
         sandbox = Sandbox(data)
         found = answer(event(), sandbox)
-        assert found.error.startswith("NotOfferedError: ")
+        assert found.error.startswith("DataError: ")
         assert missing[1] in found.error
         assert found.retry
         assert (found.run, found.key, found.attempt) == ("ab", KEY, 1)
