@@ -10,10 +10,10 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
-from dorylax import spawning
 from dorylax.columns import column
 from dorylax.errors import RunError
 from dorylax.observers.progress import dollars, duration
+from dorylax.processes import Worker
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.simulation import choice
@@ -262,15 +262,14 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
     for place, task in enumerate(tasks[:here]):
         yield place, task.outcome(inputs)
     del inputs
-    todo, workers = deque(range(here, len(tasks))), list[spawning.Worker]()
-    places: dict[Any, tuple[spawning.Worker, int]] = {}  # of busy workers, by their connections
+    todo, workers = deque(range(here, len(tasks))), list[Worker]()
+    places: dict[Any, tuple[Worker, int]] = {}  # of busy workers, by their connections
     try:
         while todo or places:
             idle = [worker for worker in workers if worker.connection not in places]
             while todo and (idle or len(workers) < jobs):
                 if not idle:
-                    with spawning.spawning():
-                        workers.append(spawning.Worker(serve))
+                    workers.append(Worker(serve))
                     idle.append(workers[-1])
                 worker, place = idle.pop(), todo.popleft()
                 worker.send(tasks[place])
