@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
-from dorylax.cli.slow_notice import compiling, says_when_slow
+from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
 from dorylax.graph.datasets.registry import stored_path
@@ -40,7 +40,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
             "the memory of a run is estimated for one machine's step, and for hosts: leave out pipeline.* and tensor.*, or "
             "set pipeline.hosts"
         )
-    with says_when_slow(compiling(config.model.name)):
+    with compiling(config.model.name):
         found = estimate(config)
     if found is None:
         prepare_data(config.data)  # raises the error for a missing data set
@@ -79,7 +79,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
 def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
     """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
     file = stored_path(config.data.name)
-    if file is not None and file.is_dir():  # a data set's folder: its largest array tells the most
+    if file is not None and file.is_dir():  # a data set's folder is represented by its largest array
         file = max((one for one in file.iterdir() if one.is_file()), key=lambda one: one.stat().st_size, default=None)
     if file is None or not file.is_file():
         return {}
