@@ -76,7 +76,7 @@ class Place(NamedTuple):
     problem: str | None
 
 
-def make_actor(ray: Any, reference: str, name: str, *, environment: Mapping[str, str], **options: Any) -> Any:
+def make_actor(ray: Any, reference: str, *, environment: Mapping[str, str], **options: Any) -> Any:
     """Create an actor, which starts once the cluster has room for it and is never restarted.
 
     Its methods are `place`, which returns a `Place` as a plain tuple, `ask(method, *arguments)`, which calls a method of the
@@ -85,26 +85,24 @@ def make_actor(ray: Any, reference: str, name: str, *, environment: Mapping[str,
     Args:
         ray: The connected module.
         reference: `module:class` of the object, which the actor creates on its node without arguments.
-        name: Name that Ray shows.
         environment: Environment variables of its process.
         options: Ray's options about resources and placement.
     """
     made = ray.remote(_actor_class()).options(
-        name=None,
         max_restarts=0,
         max_task_retries=0,
         max_concurrency=_CONCURRENT,
         runtime_env={"env_vars": dict(environment)},
         **options,
     )
-    return made.remote(name, reference, sys.path, __version__)
+    return made.remote(reference, sys.path, __version__)
 
 
 def _actor_class() -> type:
     """Make the class, which Ray pickles by value, so that it can report that its node lacks dorylax."""
 
     class Actor:
-        def __init__(self, name: str, reference: str, path: list[str], version: str) -> None:  # noqa: ARG002
+        def __init__(self, reference: str, path: list[str], version: str) -> None:
             sys.path.extend(folder for folder in path if folder not in sys.path)
             self._made: Any = None
             self._problem: str | None = None

@@ -106,7 +106,6 @@ class Actors:
             self._actors[number] = make_actor(
                 self._ray,
                 _HOST,
-                self._names[number],
                 environment=environment,
                 scheduling_strategy=strategy,
                 **ask.of_each,

@@ -45,7 +45,6 @@ class WorkerActor:
             self._actor = make_actor(
                 ray,
                 _WORKER,
-                "worker",
                 environment=environment,
                 num_cpus=config.worker_cpus,
                 scheduling_strategy="SPREAD",
