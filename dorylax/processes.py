@@ -277,11 +277,9 @@ def _work() -> None:
     begin("dorylax run")
     connection: Connection[Any, Any] = Connection(_private_input())
     leave_with_owner(connection.fileno())
-    try:
+    with contextlib.suppress(EOFError):  # the owner has closed the connection
         module, name, arguments = connection.recv()
-    except EOFError:  # the owner was interrupted while this process started
-        return
-    getattr(importlib.import_module(module), name)(connection, *arguments)
+        getattr(importlib.import_module(module), name)(connection, *arguments)
 
 
 class _Warm(NamedTuple):
