@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from dorylax.cli.options import configured
 from dorylax.config import RunConfig
@@ -17,7 +16,7 @@ from dorylax.machine import cores, physical_bytes
 from dorylax.memory.process_limits import check_process
 from dorylax.settings.errors import ConfigError
 from dorylax.terminal.options import json_option
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.output import print_json, printable
 
 
 @click.command()
@@ -44,16 +43,14 @@ def info(overrides: Overrides, *, as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    packages = facts.pop("packages")
-    memory_bytes = facts.pop("memory_bytes")
-    rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "DORYLAX_DATA")}
+    rows = {name.replace("_", " "): value for name, value in facts.items() if name not in ("schema", "packages")}
     rows["devices"] = ", ".join(facts["devices"])
-    rows["memory"] = None if memory_bytes is None else f"{memory_bytes / 2**30:.1f} GiB"
-    rows["DORYLAX_DATA"] = facts["DORYLAX_DATA"]
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in (rows | packages).items():
-        table.add_row(name, "–" if value is None else str(value))
-    print_table(table)
+    rows["memory"] = None if (size := rows.pop("memory bytes")) is None else f"{size / 2**30:.1f} GiB"
+    rows["DORYLAX_DATA"] = rows.pop("DORYLAX DATA")
+    rows |= facts["packages"]
+    width = max(map(len, rows))
+    for name, value in rows.items():
+        click.echo(printable(f"{name:{width}}  {'–' if value is None else value}"))
 
 
 def collect() -> dict[str, Any]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
-from rich.text import Text
-
 from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
 from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
@@ -17,7 +14,7 @@ from dorylax.memory.phases import WORK
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.terminal.output import print_json, print_table
+from dorylax.terminal.output import print_json, print_rows
 from dorylax.trainer import prepare_data
 from dorylax.trainer.footprint.of_config import estimate, functions_remark, remedies, streamed
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate
@@ -93,24 +90,15 @@ def _seconds(seconds: float) -> str:
 
 def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
     shape = found.shape
-    table = Table(
-        title=f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, "
-        f"{shape.num_features:,} features",
-        title_justify="left",
-        title_style="bold",
+    phases = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.processes))
+    parts = sorted(dict.fromkeys(part for phase in phases for part in phase.parts), key=lambda part: part == WORK)
+    sizes = [[phase.parts.get(part, 0) for phase in phases] for part in parts]
+    print_rows(
+        ["held at the peak of", *(phase.name for phase in phases)],
+        [[part, *(gibibytes(size) if size else "–" for size in row)] for part, row in zip(parts, sizes, strict=True)],
+        f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, {shape.num_features:,} features",
+        total=["total", *(gibibytes(phase.total) for phase in phases)],
     )
-    table.add_column("held at the peak of")
-    shown = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.processes))
-    for phase in shown:
-        table.add_column(phase.name, justify="right")
-    names = dict.fromkeys(name for phase in shown for name in phase.parts)
-    for name in sorted(names, key=lambda name: name == WORK):
-        sizes = [phase.parts.get(name, 0) for phase in shown]
-        table.add_row(name, *(gibibytes(size) if size else "–" for size in sizes))
-    table.add_section()
-    totals = [Text(gibibytes(phase.total), style="bold" if phase is found.peak else "") for phase in shown]
-    table.add_row("total", *totals)
-    print_table(table)
     print(found.verdict(ways))
     if found.compiled is None and config.pipeline is None:
         print("without the working memory of training: JAX computes on an accelerator, which has its own memory")
