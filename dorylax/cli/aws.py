@@ -9,7 +9,7 @@ import functools
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json:
         click.echo(f"function: {names.function_arn}")
 
 
-def _apply(clients: Clients, wanted: Wanted, actions: list[Action], context: Context | None) -> None:
+def _apply(clients: Clients, wanted: Wanted, actions: Sequence[Action], context: Context | None) -> None:
     # The engine is found before anything is created.
     engine = find_engine() if any((one.verb, one.kind) == ("create", "image") for one in actions) else None
 
