@@ -10,12 +10,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from subprocess import PIPE
 from typing import IO, final
 
 from dorylax.pipeline.hosts.launcher import HostError, OnEnd
 from dorylax.pipeline.hosts.process import LENGTH_BYTES, Failure
 from dorylax.pipeline.hosts.spec import HostSpec
-from dorylax.processes import PIPE, has_ended, signal_name, start
+from dorylax.processes import has_ended, signal_name, start
 
 _MODULE = "dorylax.pipeline.hosts.process"
 _PRELOAD = (
