@@ -23,8 +23,8 @@ from dorylax.serverless.deploy import invoke
 from dorylax.serverless.deploy.apply import Applier
 from dorylax.serverless.deploy.clients import Clients, in_plain_words
 from dorylax.serverless.deploy.found import Found
+from dorylax.serverless.deploy.image import builder
 from dorylax.serverless.deploy.image.base import is_pinned
-from dorylax.serverless.deploy.image.builder import Login, build_and_push, find_engine
 from dorylax.serverless.deploy.image.context import Context, Releases
 from dorylax.serverless.deploy.logs import lines_since
 from dorylax.serverless.deploy.names import Names
@@ -148,14 +148,15 @@ def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json:
 
 def _apply(clients: Clients, wanted: Wanted, actions: Sequence[Action], context: Context | None) -> None:
     # The engine is found before anything is created.
-    engine = find_engine() if any((one.verb, one.kind) == ("create", "image") for one in actions) else None
+    engine = builder.find_engine() if any((one.verb, one.kind) == ("create", "image") for one in actions) else None
 
     def push(address: str) -> None:
         assert engine is not None
         assert context is not None
         [found] = clients("ecr").get_authorization_token()["authorizationData"]
         user, _, password = base64.b64decode(found["authorizationToken"]).decode("ascii").partition(":")
-        click.echo(f"base {build_and_push(engine, context, address, Login(user, password))}", err=True)
+        base = builder.build_and_push(engine, context, address, builder.Login(user, password))
+        click.echo(f"base {base}", err=True)
 
     Applier(clients, wanted.names, wanted, push).apply(actions, _report)
 

@@ -70,7 +70,7 @@ def train_seeds(
                         )
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
-        bars = stack.enter_context(closing(_ProgressBars(said)))
+        bars = stack.enter_context(closing(_ProgressBars(said, reports=len(known) > 1)))
         outcomes, stopped = carry_out(
             known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)
         )
@@ -91,17 +91,18 @@ def train_seeds(
 
 @final
 class _ProgressBars:
-    """A watcher with a progress bar for each run in turn; it reports failures immediately.
+    """A watcher with a progress bar for each run in turn; if it `reports`, it prints failures immediately.
 
     Args:
         said: Line to print when the first run begins to train.
+        reports: Whether to print failures.
 
     Attributes:
         too_short: Seeds that came to their last epoch while their loss was still falling fast.
     """
 
-    def __init__(self, said: str | None) -> None:
-        self._said = said
+    def __init__(self, said: str | None, *, reports: bool) -> None:
+        self._said, self._reports = said, reports
         self._bar = ProgressBar("")
         self.too_short: list[int] = []
 
@@ -136,8 +137,13 @@ class _ProgressBars:
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
         self._bar.close()
-        if outcome.error is not None:
-            print_error(f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}")
+        if outcome.error is not None and self._reports:
+            print_error(failure(outcome))
+
+
+def failure(outcome: RunOutcome) -> str:
+    """Return the line of a seed that failed."""
+    return f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}"
 
 
 def pipeline_label(config: RunConfig) -> str:
