@@ -12,7 +12,7 @@ from dorylax.experiments.runner import USUAL, RunOptions, clear_errors, director
 from dorylax.experiments.seed_statistics import median
 from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.experiments.table import write_tables
-from dorylax.terminal.terminations import Terminated, terminations
+from dorylax.signals import Terminated, terminations
 from dorylax.trainer.saving.places import lost_newest
 
 Stopped: TypeAlias = Literal["interrupted", "terminated"]

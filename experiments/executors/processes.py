@@ -14,11 +14,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, final
 
-from dorylax import spawning
 from dorylax.errors import RunError
 from dorylax.experiments.executors.base import RunObserver, Watcher
 from dorylax.experiments.runner import DataCache, RunOptions, fail, run_one
 from dorylax.experiments.sweep import Run, RunOutcome
+from dorylax.processes import Worker
 
 _GRACE_SECONDS = 60.0  # for a terminated run to finish its epoch and write a checkpoint
 
@@ -33,8 +33,8 @@ class Processes:
 
     def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._workers: list[spawning.Worker] = []
-        self._busy: dict[Connection[Any, Any], tuple[spawning.Worker, Run]] = {}
+        self._workers: list[Worker] = []
+        self._busy: dict[Connection[Any, Any], tuple[Worker, Run]] = {}
 
     def execute(
         self, runs: Sequence[Run], folder: Path | None, watcher: Watcher, options: RunOptions
@@ -55,15 +55,14 @@ class Processes:
         finally:
             self._end()
 
-    def _idle(self, folder: Path, options: RunOptions) -> spawning.Worker:
+    def _idle(self, folder: Path, options: RunOptions) -> Worker:
         """A worker without a run; a new one if there is none alive."""
         for worker in [one for one in self._workers if one.connection not in self._busy]:
-            if worker.process.is_alive():
+            if worker.process.poll() is None:
                 return worker
             self._workers.remove(worker)
             worker.kill()
-        with spawning.spawning():
-            self._workers.append(spawning.Worker(_serve, folder, options))
+        self._workers.append(Worker(_serve, folder, options))
         return self._workers[-1]
 
     def _hear(self, connection: Any, folder: Path, watcher: Watcher) -> Iterator[RunOutcome]:
@@ -99,9 +98,7 @@ class Processes:
                 thread.join()
         except BaseException:
             for worker in self._workers:
-                worker.process.kill()
-            for worker in self._workers:
-                worker.process.join()
+                worker.kill()
             raise
 
 
