@@ -33,8 +33,8 @@ from dorylax.pipeline.visit import Visit
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free, Rows
+from dorylax.program.tasks.stage_calls import cut
 from dorylax.serverless.controller import Controller
-from dorylax.serverless.rows import cut
 
 RowSums = Callable[[Any, Any, Any], Any]
 """Metrics as sums over the rows of each mask: `(output, labels, masks) -> [M, …]`, with masks bool `[M, n]`."""

@@ -31,12 +31,12 @@ from dorylax.pipeline.operators import Piece, pieces, row_shape
 from dorylax.pipeline.parameters import ParameterClient
 from dorylax.pipeline.placement import Placement
 from dorylax.pipeline.places import note_place
-from dorylax.pipeline.plan import Operand, Step
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.stages import StageFunction, stage_effort
 from dorylax.pipeline.stamps import Quorum, Stamps
 from dorylax.pipeline.transport import Address, Waiting
 from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Operand, Step
 from dorylax.runs.servers import GraphServerMetrics
 from dorylax.serverless.controller import Autotuner, Controller
 from dorylax.serverless.task import TensorTask

@@ -19,10 +19,10 @@ from dorylax.pipeline.driver import DrivesEpochs
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.messages import Started, Walked
 from dorylax.pipeline.places import note_place
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.steps import RUN
 from dorylax.pipeline.visit import Visit
 from dorylax.program.rows.types import Free, Summed
+from dorylax.program.tasks.steps import Step
 
 _LOG = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from dorylax.pipeline.prepare import PreparedPlan
 from dorylax.pipeline.stages import StageSizes, hollow_like
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
-from dorylax.serverless.rows import pad
+from dorylax.program.tasks.stage_calls import pad
 
 
 def own_rows(

@@ -17,13 +17,13 @@ from dorylax.memory.hosts import Cut, Program, graph_server
 from dorylax.memory.phases import CODE
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_sizes
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
+from dorylax.program.tasks.steps import Step
 from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
 from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated, Task, Utilisation

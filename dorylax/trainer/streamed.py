@@ -27,8 +27,8 @@ from dorylax.own_folder import OwnFolder
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.passes import PASSES, optimise
 from dorylax.program.program import Program, trace
+from dorylax.program.tasks.stage_calls import pad
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.serverless.rows import pad
 from dorylax.streaming.allocation import give_back_freed_memory
 from dorylax.streaming.data import StreamData, reads_edge_order
 from dorylax.streaming.executor import StreamedProgram

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from dorylax.pipeline.graph_server import GraphServer
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Step
 
 
 class RunStep(Protocol):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dorylax.pipeline.graph_server import GraphServer
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Step
 
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:

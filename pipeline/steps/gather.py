@@ -17,8 +17,8 @@ from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.operators import fill_padding, results_for, row_range, work_on
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Step
 
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:

@@ -14,9 +14,9 @@ from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.messages import SumsMessage
 from dorylax.pipeline.operators import fill_padding, results_for, row_range
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.steps.gather import Reading, operate
 from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Step
 
 _READ, _SEND = -1, -2  # places of jobs that are no pieces of the operator
 

@@ -11,9 +11,9 @@ import numpy as np
 from dorylax.jax_internals import variables
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.messages import PartsMessage
-from dorylax.pipeline.plan import Step
 from dorylax.pipeline.transport import payload_bytes
 from dorylax.pipeline.visit import Visit
+from dorylax.program.tasks.steps import Step
 
 
 async def run(server: GraphServer, step: Step, visit: Visit) -> None:
