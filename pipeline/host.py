@@ -15,7 +15,7 @@ from typing import Any, final
 import jax
 
 from dorylax.jax_internals import Var
-from dorylax.pipeline.driver import DrivesEpochs
+from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.messages import Started, Walked
 from dorylax.pipeline.places import note_place
@@ -112,7 +112,7 @@ class GraphHost(Intervals):
         self._report = report
         self._waiting: dict[int, float] = {}  # intervals at the gate, with the start of their uncounted wait
 
-    def begin(self, driver: DrivesEpochs, epoch: int) -> None:
+    def begin(self, driver: Driver, epoch: int) -> None:
         """Start training on all intervals, which enter the gate.
 
         Args:
@@ -133,7 +133,7 @@ class GraphHost(Intervals):
             self._waiting[number] = now
         return dataclasses.asdict(counts)
 
-    async def _live(self, interval: int, number: int, driver: DrivesEpochs, epoch: int) -> None:
+    async def _live(self, interval: int, number: int, driver: Driver, epoch: int) -> None:
         server = self.server.shard.server
         while True:
             await self._enter(number, epoch)

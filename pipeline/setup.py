@@ -16,7 +16,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout, Partition, lay_out, partition
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import DrivesEpochs
+from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.parameters import Applied, ParameterServers
 from dorylax.pipeline.parameters.compute import ParameterWorkers
 from dorylax.pipeline.parameters.step_counts import uncounted
@@ -155,7 +155,7 @@ def parameter_servers(
     config: PipelineConfig,
     prepared: Prepared,
     optimizer: optax.GradientTransformation,
-    driver: DrivesEpochs,
+    driver: Driver,
     start: Beginnings,
     *,
     context: HostContext,

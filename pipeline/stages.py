@@ -66,11 +66,15 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     return function
 
 
-def hollow_function(step: Step, rows: int) -> StageFunction:
-    """Return a function in place of `compiled` that ignores its arguments and returns abstract arrays."""
-    at = {} if step.space is None else {SYMBOLS[step.space]: rows}
-    results = [hollow_like(var, at) for var in step.writes]
-    return lambda *_: results
+def abstract_functions(plan: Plan, sizes: StageSizes) -> dict[int, StageFunction]:
+    """Return functions of stages and driver tasks by task index that ignore their arguments and return abstract arrays."""
+    found: dict[int, StageFunction] = {}
+    for step in plan.steps:
+        if step.kind in ("stage", "driver"):
+            at = {} if step.space is None else {SYMBOLS[step.space]: sizes.of(step)}
+            results = [hollow_like(var, at) for var in step.writes]
+            found[step.index] = lambda *_, results=results: results
+    return found
 
 
 def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:

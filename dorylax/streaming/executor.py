@@ -33,7 +33,7 @@ from dorylax.streaming.columns import (
     WholeColumn,
     WrittenColumn,
 )
-from dorylax.streaming.data import StreamData, data_columns, free_values, index_column, read_inputs
+from dorylax.streaming.data import StreamData, data_inputs, index_column
 from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
 from dorylax.streaming.labelled_edges import piece_of, unpacked
 from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
@@ -131,8 +131,9 @@ class StreamedProgram:
 
     def _take_data(self, data: StreamData, like: StreamedProgram | None) -> None:
         columns: dict[Any, Column] = {INDEX: index_column(data.graph, self._units)}
-        columns |= data_columns(self._program, data, self._units)
-        names = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        inputs = data_inputs(self._program, data, self._units)
+        columns |= {var: value for var, value in inputs.items() if isinstance(value, Column)}
+        names = {var: (entry.role, entry.name) for var, entry in self._program.read_inputs.items()}
         there = {} if like is None else dict(like.in_memory())
         for value, column in list(columns.items()):
             shared = there.get(names.get(value, INDEX))
@@ -141,11 +142,11 @@ class StreamedProgram:
                 self._borrowed.add(shared)
             columns[value] = self._settled(value, column) if shared is None else shared
         self._columns = columns
-        self._free = free_values(self._program, data)
+        self._free = {var: value for var, value in inputs.items() if not isinstance(value, Column)}
 
     def in_memory(self) -> Iterator[tuple[Any, Column]]:
         """Yield the columns of data held in memory in pieces, by role and name of their input, and the index column."""
-        names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in read_inputs(self._program)}
+        names: dict[Any, Any] = {var: (entry.role, entry.name) for var, entry in self._program.read_inputs.items()}
         for value, column in self._columns.items():
             if isinstance(column, PiecesColumn | PartlyColumn) and (value == INDEX or value in names):
                 yield names.get(value, INDEX), column

@@ -21,7 +21,6 @@ from dorylax.ops.primitives.operator import OPERATORS
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.steps import Step
-from dorylax.streaming.data import read_inputs
 from dorylax.streaming.layout import (
     INDEX,
     INDEX_BYTES,
@@ -169,7 +168,7 @@ class _Planner:
         self._program, self._units, self._symmetric, self._outputs = program, units, symmetric, outputs
         computed = ("real", "weights", "ids", "places")
         given: set[Value] = {
-            var for var, entry in read_inputs(program) if entry.role in computed or entry.name not in mapped
+            var for var, entry in program.read_inputs.items() if entry.role in computed or entry.name not in mapped
         }
         self._given = frozenset(given if INDEX in mapped else given | {INDEX})
         self._schedules: dict[frozenset[int], tuple[Schedule, Schedule]] = {}
@@ -333,7 +332,7 @@ class _Planner:
         return self._units.largest("vertex"), self._units.largest("edge")
 
     def _live(self, plan: Layout, current: Schedule, number: int) -> set[Var]:
-        inputs = {var for var, _ in read_inputs(self._program)}
+        inputs = self._program.read_inputs.keys()
         found = set(plan.lasting)
         if current is plan.once:
             found = {var for var in found if var in inputs or plan.once.made[var] <= number}

@@ -30,7 +30,7 @@ from dorylax.program.program import Program, trace
 from dorylax.program.tasks.stage_calls import pad
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.allocation import give_back_freed_memory
-from dorylax.streaming.data import StreamData, reads_edge_order
+from dorylax.streaming.data import StreamData
 from dorylax.streaming.executor import StreamedProgram
 from dorylax.streaming.layout import INDEX, Layout
 from dorylax.streaming.residency import NotStreamedError, lay_out, units_for
@@ -207,7 +207,7 @@ class StreamedRun:
 
         def plan(hoists: bool, keeps_apart: bool) -> Plan:
             pair = programs(parts, spec, objective, hoists=hoists)
-            if reads_edge_order(*pair):
+            if any(one.reads_edges("ids", "places", "rows") for one in pair):
                 _ = data.graph.edge_order  # made on first use, so that the estimate includes it
             units = units_for(as_int64(data.graph.incoming.offsets), *pair)
             data.release()

@@ -22,7 +22,8 @@ from dorylax.graph.shard import Shard
 from dorylax.graph.sharded_data import ShardedData, homes_of, mask_counts, shapes_of
 from dorylax.graph.validate import GraphError
 from dorylax.ops.edge_order import to_slots
-from dorylax.pipeline.interval_data import interval_data, reads_edge_ids, stored_values
+from dorylax.pipeline.hosts.pipeline import reads_edge_ids
+from dorylax.pipeline.interval_data import interval_data, stored_values
 from dorylax.pipeline.prepare import prepare, prepare_evaluation
 from dorylax.pipeline.shard_writing import write_shards
 from dorylax.pipeline.stages import StageSizes
