@@ -66,9 +66,7 @@ class Intervals:
         visit = Visit(interval, number, -1, -1, (), {}, self._constants[interval])
         for publication in self._of_data:
             await self.server.publish(publication, visit)
-        for step in self._plan.once:
-            await self._run(step, visit)
-        await self.server.finish(visit)
+        await self._run_all(self._plan.once, visit)
         constants = self._constants[interval]
         constants.update(visit.values)
         for var in self._rows_of_once:
@@ -76,6 +74,12 @@ class Intervals:
         self._unprepared -= 1
         if not self._unprepared:
             self.server.release()
+
+    async def _run_all(self, steps: Sequence[Step], visit: Visit) -> None:
+        """Run the steps of a visit, and wait until its messages are acknowledged."""
+        for step in steps:
+            await self._run(step, visit)
+        await self.server.finish(visit)
 
     async def _run(self, step: Step, visit: Visit) -> None:
         """Run one step of an interval and publish its results.
@@ -155,9 +159,7 @@ class GraphHost(Intervals):
                 exact=pulled.exact,
             )
             _LOG.debug("%s", visit.place(server, f"with weights of version {pulled.version}"))
-            for step in self._plan.epoch:
-                await self._run(step, visit)
-            await self.server.finish(visit)
+            await self._run_all(self._plan.epoch, visit)
             del visit, pulled, weights, values  # free rows and weights at the end of the epoch
             self._report(Walked(number, epoch))
             epoch += 1

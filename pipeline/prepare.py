@@ -106,53 +106,28 @@ def prepare(
     Raises:
         SplitError: The model cannot be split.
     """
-    question = _Question(parts, spec, passes, loss, stale_price, workers=workers)
+    key = (
+        parts.structure,
+        spec,
+        passes,
+        loss,
+        stale_price,
+        workers,
+        signature((parts.params, parts.streams, parts.state)),
+    )
     try:
-        return _prepared(question)
+        found = _prepared(key)
     except TypeError as error:
         if "unhashable" not in str(error):
             raise
-        return question.answer()
-
-
-@final
-class _Question:
-    """Cache key of a prepared model; hashable if the model's structure is."""
-
-    def __init__(
-        self,
-        parts: ModelParts,
-        spec: DataSpec,
-        passes: tuple[str, ...],
-        loss: RowFunction,
-        stale_price: float,
-        *,
-        workers: bool,
-    ) -> None:
-        self._parts, self._spec, self._passes, self._loss, self._stale_price = parts, spec, passes, loss, stale_price
-        self._workers = workers
-        self._key: Any = (
-            parts.structure,
-            spec,
-            passes,
-            loss,
-            stale_price,
-            workers,
-            signature((parts.params, parts.streams, parts.state)),
-        )
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Question) and self._key == other._key
-
-    def answer(self) -> Prepared:
-        traced = trace(self._parts, self._spec, loss=self._loss, metrics=None)
-        program = optimise(traced, passes=self._passes, stale_price=self._stale_price)
-        return Prepared(Plan.of(program, workers=self._workers))
+        found = []
+    if not found:
+        traced = trace(parts, spec, loss=loss, metrics=None)
+        found.append(Prepared(Plan.of(optimise(traced, passes=passes, stale_price=stale_price), workers=workers)))
+    return found[0]
 
 
 @functools.lru_cache(maxsize=8)
-def _prepared(question: _Question) -> Prepared:
-    return question.answer()
+def _prepared(key: tuple[Any, ...]) -> list[Prepared]:  # noqa: ARG001
+    """Return the model prepared for a key, or an empty list, to which the caller adds it."""
+    return []

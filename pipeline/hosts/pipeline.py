@@ -17,9 +17,10 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData, shapes_of
 from dorylax.jax_internals import thread_settings
 from dorylax.machine import cores
+from dorylax.metrics.evaluation import RowSums
 from dorylax.own_folder import OwnFolder
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.evaluation import RowSums, check_outputs
+from dorylax.pipeline.evaluation import check_outputs
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.processes import ProcessLauncher
 from dorylax.pipeline.hosts.ray import RayLauncher

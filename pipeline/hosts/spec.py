@@ -15,8 +15,8 @@ import jax
 import optax
 
 from dorylax.graph.sharded_data import ShardedData
+from dorylax.metrics.evaluation import Evaluated, RowSums
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.evaluation import Evaluated, RowSums
 from dorylax.pipeline.hosts.messages import (
     Assembly,
     Beginning,

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from dorylax.errors import InputError
+from dorylax.metrics.evaluation import evaluate
 from dorylax.program.model.base import ModelParts, ModelStructure, Tree, signature
 from dorylax.program.single.narrow import Gathered
 from dorylax.program.tracing.spec import DataSpec
@@ -181,9 +182,7 @@ def _evaluate(
     inputs: tuple[Tree, tuple[Any, ...], TrainingArrays],
 ) -> tuple[Any, Any]:
     output, arrays = forward(params, state, *inputs), inputs[2]
-    floats = [leaf for leaf in jax.tree.leaves(output) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    nan = functools.reduce(jnp.logical_or, (jnp.isnan(leaf).any() for leaf in floats), jnp.bool_(False))
-    return objective.sums(output, arrays.labels, arrays.masks), nan
+    return evaluate(objective.sums, output, arrays.labels, arrays.masks)
 
 
 def step_functions(
