@@ -22,13 +22,13 @@ from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import Intervals
 from dorylax.pipeline.interval_data import interval_data
+from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import Started
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.prepare import PreparedPlan
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.staleness import Allowance
-from dorylax.pipeline.visit import Visit
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free, Rows
@@ -143,28 +143,28 @@ class EvaluationHost(Intervals):
         values = self._free.values(Pulled(number, params, state), number)
         weights = tuple(jax.tree.leaves(params))
         first = self.server.first_interval
-        visits = [
-            Visit(interval, first + interval, number, number, weights, values, self._constants[interval])
+        passes = [
+            IntervalPass(interval, first + interval, number, number, weights, values, self._constants[interval])
             for interval in range(self.server.num_intervals)
         ]
         tasks = [
-            self._clock.spawn(self._run_all(self._plan.epoch, visit), name=f"evaluation {visit.number}")
-            for visit in visits
+            self._clock.spawn(self._run_all(self._plan.epoch, current), name=f"evaluation {current.number}")
+            for current in passes
         ]
         await asyncio.gather(*tasks)
         self.server.counts.take(number)  # discard the unused counts
-        return [jax.tree.unflatten(self._trees["output"], self._rows(visit)) for visit in visits]
+        return [jax.tree.unflatten(self._trees["output"], self._rows(current)) for current in passes]
 
-    def _rows(self, visit: Visit) -> list[Any]:
+    def _rows(self, current: IntervalPass) -> list[Any]:
         """Return the leaves of an interval's output without padding."""
-        first, last = self.server.bounds(visit)
+        first, last = self.server.bounds(current)
         types = self._plan.program.analysis.types
         leaves = []
         for atom in self._outputs:
             if not isinstance(atom, Var):
                 leaves.append(np.asarray(atom.val, type_of(atom).dtype))
                 continue
-            value, found = np.asarray(visit.value(atom)), types[atom]
+            value, found = np.asarray(current.value(atom)), types[atom]
             leaves.append(cut(value, found.axis, found.factor, 0, last - first) if isinstance(found, Rows) else value)
         return leaves
 

@@ -51,7 +51,7 @@ class Plan:
     def of(cls, program: Program, *, workers: bool = True) -> Plan:
         """Return the plan of a program.
 
-        Without a loss, an epoch is an evaluation, and rows of the output stay with the visit.
+        Without a loss, an epoch is an evaluation, and rows of the output stay with the pass.
 
         Args:
             program: The program.
