@@ -24,21 +24,19 @@ from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.context import HostContext
 from dorylax.pipeline.driver import AbstractDriver, Driver
 from dorylax.pipeline.gate import Gate
-from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import GraphHost
-from dorylax.pipeline.interval_data import abstract_values, interval_data, own_rows, stored_values
+from dorylax.pipeline.interval_data import abstract_values, own_rows, stored_values
 from dorylax.pipeline.on_ray import on_cluster
-from dorylax.pipeline.placement import Placement, rows_of
 from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.progress import Progress
 from dorylax.pipeline.recorder import Recorder, Trace
 from dorylax.pipeline.resources import Resources, shares
 from dorylax.pipeline.run import InlineRun, PipelineRun, drain_calls
 from dorylax.pipeline.saved import Saved, restore_buffers, restore_controller
-from dorylax.pipeline.setup import Beginnings, layout_for, parameter_servers, prepared_for, prices_for
+from dorylax.pipeline.setup import Beginnings, graph_host, layout_for, parameter_servers, prepared_for, prices_for
 from dorylax.pipeline.stages import StageFunction, StageSizes, abstract_functions, stage_sizes
 from dorylax.pipeline.staleness import Ledger
-from dorylax.pipeline.tensor_calls import make_autotuner, make_backend, make_controller
+from dorylax.pipeline.tensor_calls import make_backend
 from dorylax.pipeline.transport import InProcessTransport
 from dorylax.pipeline.transport.in_process import modelled
 from dorylax.program.model.base import ModelParts, Tree
@@ -276,31 +274,24 @@ class Pipeline:
         """Return a graph server and its intervals, connected directly to the ledger."""
         gate = Gate(progress.ledger.allowance, progress.hear)
         progress.join(gate.allow)
-        autotuner = make_autotuner(self.config, resources)
-        slots = resources.slots if autotuner is None else autotuner.limit
-        server = GraphServer(
-            context,
-            shard,
-            workers=context.clock.workers(f"graph {shard.server}", resources.graph_threads),
-            functions=functions,
-            controller=make_controller(self.config, slots, backend, context.clock, recorder.calls(shard.server)),
-            autotuner=autotuner,
-            gate=gate,
-            recorder=recorder,
-            placement=Placement.of(
-                context.plan,
-                rows_of(shard),
-                sizes=context.sizes,
-                config=self.config,
-                cluster=self.prices,
-                resources=resources,
-            ),
-        )
         if self.rows is None:
             values = abstract_values(self.prepared, shard)
         else:
             values = stored_values(self.prepared, self.rows[shard.server], shard, self.num_training)
-        return GraphHost(server, interval_data(self.prepared, values, shard, context.sizes), progress.hear)
+        return graph_host(
+            self.config,
+            self.prepared,
+            context,
+            shard,
+            values,
+            resources=resources,
+            functions=functions,
+            backend=backend,
+            gate=gate,
+            recorder=recorder,
+            report=progress.hear,
+            prices=self.prices,
+        )
 
     def _prepare_hosts(self, clock: Clock, backend: Backend, hosts: Sequence[GraphHost]) -> Driver:
         """Run the steps before training, and return the driver, which reads their results."""
