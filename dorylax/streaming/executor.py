@@ -34,8 +34,7 @@ from dorylax.streaming.columns import (
     WrittenColumn,
 )
 from dorylax.streaming.data import StreamData, data_inputs, index_column
-from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, pull
-from dorylax.streaming.labelled_edges import piece_of, unpacked
+from dorylax.streaming.graph_steps import GraphThreads, Job, UnitRows, decoded, encoded, pull
 from dorylax.streaming.layout import FROM_LABELLED, INDEX, TO_LABELLED, Layout, Value, work_bytes
 from dorylax.streaming.prefetch import COMPUTED, Prefetcher
 from dorylax.streaming.schedule import Schedule, Sweep
@@ -121,7 +120,7 @@ class StreamedProgram:
             self._graph = GraphThreads(pool, count)
             writer = self._closing.enter_context(ThreadPoolExecutor(1, "dorylax-write"))
             self._prefetcher, self._writer = Prefetcher(reader, layout.buffers), Writer(writer)
-            self._spare.clear()  # frees the arrays that `like` keeps for its next epoch; this program's data take the memory
+            self._spare.clear()  # the data of this program need the memory of the spare arrays of `like`
             self._take_data(data, like)
             if like is None or not self._take_once(like):
                 self._compute_once()
@@ -261,7 +260,7 @@ class StreamedProgram:
             count, first = len(edges.offsets) - 1, edges.first
             unit = Unit(count, edges, rows, made, chosen(number), bits)
             if (piece := rows.pop(FROM_LABELLED, None)) is not None:
-                unit = unit._replace(edges=unpacked(piece, count, first), lengths=edges.offsets)
+                unit = unit._replace(edges=decoded(piece, count, first), lengths=edges.offsets)
             elif (neighbours := rows.pop(TO_LABELLED, None)) is not None:
                 unit = unit._replace(edges=UnitRows(unit.offsets, neighbours, first), packed=True)
             return self._begun(run, sweep, number, unit)
@@ -324,7 +323,7 @@ class StreamedProgram:
 
             def finish(found: list[RowRange]) -> None:
                 if FROM_LABELLED in columns:
-                    self._write(columns[FROM_LABELLED], number, piece_of(found))
+                    self._write(columns[FROM_LABELLED], number, encoded(found))
                 if TO_LABELLED in columns:
                     chosen = self._labelled(number)
                     mine = whole if chosen is None else packed(whole, chosen)

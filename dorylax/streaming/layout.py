@@ -24,7 +24,7 @@ from dorylax.streaming.writing import PENDING
 INDEX: Literal["index"] = "index"
 """Key of the neighbours of all vertices, among values of the program."""
 FROM_LABELLED: Literal["index from labelled"] = "index from labelled"
-"""Key of the neighbours that are labelled (`labelled_edges`)."""
+"""Key of the neighbours that are labelled (`graph_steps.encoded`)."""
 TO_LABELLED: Literal["index to labelled"] = "index to labelled"
 """Key of the neighbours of labelled vertices."""
 Value = Var | Literal["index", "index from labelled", "index to labelled"]
@@ -51,7 +51,7 @@ class Layout:
         filed: Values in files that are in memory only while a sweep reads them through edges.
         resident: Values that are read in order and yet held in memory.
         partly: For other such values, the numbers of the units held in memory.
-        given: Inputs that take no further memory: computed from row numbers, or already held by their owner.
+        given: Inputs that need no memory in addition: computed from row numbers, or already held by their owner.
         needs: Peak bytes of the values and work that must be in memory.
         outputs: Values whose rows are handed over.
         slices: The cut of units into slices, each for one thread at a time.

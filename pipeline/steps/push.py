@@ -2,7 +2,7 @@
 
 The destinations' servers hold the values of edges. So each interval sums its in-edges per source. Its server adds up the
 sums of its intervals, and sends the sums of ghosts to their owners once per epoch. The owner of a vertex adds the newest
-sums of its own intervals and of every peer.
+sums of all intervals on its server and of every peer.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Storage = Literal["sharded", "symmetric", "directed"]
 
 
 def is_push(equation: JaxprEqn, storage: Storage = "sharded") -> bool:
-    """Whether an operator over out-edges must sum, per source, what the destinations hold."""
+    """Whether an operator over out-edges must sum, per source, values that the destinations hold."""
     operator = operator_on_rows(equation.primitive.name)
     if storage == "sharded":
         return operator.is_push(equation.params)

@@ -63,7 +63,7 @@ def pad(rows: Any, axis: int, factor: int, count: int, size: int, *, zero: bool)
         zero: Whether the padding is 0, as for cotangents.
 
     Returns:
-        `size` rows; `rows` itself if it needs no padding.
+        `size` rows: `rows` unchanged if it needs no padding.
     """
     length = rows.shape[axis]
     full = size * factor

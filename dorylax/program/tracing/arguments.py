@@ -86,7 +86,7 @@ def data_inputs(
         array: Returns an input that is neither a count nor a constant, in the back end's form.
         num_vertices: V of the whole graph.
         num_edges: E of the whole graph.
-        wanted: Inputs to return, of which the graph's arrays are left out; None: all.
+        wanted: Inputs to return, without the graph's arrays; None: all inputs.
     """
     counts = {"vertices": num_vertices, "edges": num_edges if traced.spec.edge_ids_fit else -1}
     constants = iter(traced.constants)
