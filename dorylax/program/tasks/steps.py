@@ -7,7 +7,6 @@ memory runs it in sweeps over data on disk (`dorylax.streaming`). Lowering needs
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, final
@@ -146,14 +145,20 @@ class Lowered(NamedTuple):
     constants: frozenset[Var]
 
 
-@functools.lru_cache(maxsize=16)
 def lower(program: SplitModel, storage: Storage = "sharded") -> Lowered:
-    """Return the steps of a program.
+    """Return the steps of a program, which are kept as long as the program.
 
     Args:
         program: The program.
         storage: Edges by source that the back end holds; operators over other out-edges are pushes.
     """
+    found: dict[Storage, Lowered] = program.__dict__.setdefault("lowered", {})
+    if storage not in found:
+        found[storage] = _lower(program, storage)
+    return found[storage]
+
+
+def _lower(program: SplitModel, storage: Storage) -> Lowered:
     analysis, interfaces = program.analysis, program.interfaces
     types = analysis.types
     inputs = list(zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True))
