@@ -20,11 +20,12 @@ from dorylax.program.rows.types import Free
 from dorylax.program.tracing.arguments import step_values
 
 
-class FreeFunctions:
-    """The values without rows that an epoch computes before any rows, as a jitted function shared by all runs of a plan.
+@final
+class DriverFunctions:
+    """The driver's arithmetic in an epoch, as jitted functions shared by all runs of a plan.
 
-    The function contains every equation between its inputs and its outputs, even if a task of the program contains it
-    too: a value without rows is often computed only in the stage that reads it.
+    A function contains every equation between its inputs and its outputs, even if a task of the program contains it too: a
+    value without rows is often computed only in the stage that reads it.
 
     Attributes:
         given: Inputs that change: parameters, state, streams, seed, epoch.
@@ -32,6 +33,11 @@ class FreeFunctions:
         shown: Outputs of `before`.
         before: `(*given, *constants) -> shown`: the values that steps read, and outputs of the model without rows.
         of_epoch: Whether `before` depends only on the epoch, not on the version.
+        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` contains all values pushed by steps.
+            This and the following exist only with a loss.
+        statistics: Positions in `pushed` of the values that `advance` reads.
+        changing: Indices of the leaves of the model's state that change.
+        advance: `(*given, *constants, *statistics) -> leaves`: the changing leaves of the next version.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -56,25 +62,13 @@ class FreeFunctions:
             if not of_version.isdisjoint(variables(equation.invars)):
                 of_version.update(equation.outvars)
         self.of_epoch = of_version.isdisjoint(self.shown)
+        if traced.trains:
+            self._train(plan, known)
 
-
-@final
-class DriverFunctions(FreeFunctions):
-    """The driver's arithmetic of a training epoch.
-
-    Attributes:
-        finish: `(*given, *constants, *pushed) -> (loss, *gradients)`, where `pushed` contains all values pushed by steps.
-        statistics: Positions in `pushed` of the values that `advance` reads.
-        changing: Indices of the leaves of the model's state that change.
-        advance: `(*given, *constants, *statistics) -> leaves`: the changing leaves of the next version.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def _train(self, plan: Plan, known: list[Var]) -> None:
         traced, types = plan.program.traced, plan.program.analysis.types
         equations = traced.step.jaxpr.eqns
         entries = list(zip(traced.step.jaxpr.invars, traced.inputs, strict=True))
-        known = [*self.given, *self.constants]
         outputs = zip(traced.outputs, traced.step.jaxpr.outvars, strict=True)
         found = {(output.role, output.name): atom for output, atom in outputs}
         pushed = [var for step in plan.epoch for var in step.sums]
@@ -94,8 +88,8 @@ class DriverFunctions(FreeFunctions):
         self.advance = _jitted(inputs, new, advanced_by, dtypes)
 
 
-class FreeValues:
-    """The values without rows that steps read.
+class Driver:
+    """The driver of a training run or of evaluations.
 
     Args:
         plan: The plan.
@@ -106,16 +100,16 @@ class FreeValues:
     """
 
     def __init__(
-        self, plan: Plan, functions: FreeFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
+        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
     ) -> None:
-        self._traced, self._before = plan.program.traced, functions
+        self._plan, self._functions, self._traced = plan, functions, plan.program.traced
         self._constants = {var: constants[var] for var in functions.constants}
         self._streams, self._seed = streams, seed
         self._last: tuple[Any, dict[Var, Any]] | None = None
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:
         """Return all values without rows of one version that steps read in an epoch."""
-        functions = self._before
+        functions = self._functions
         given = self._given(pulled.params, pulled.state, epoch)
         values = dict(zip(functions.given, given, strict=True)) | self._constants
         key = (epoch, None if functions.of_epoch else (pulled.version, pulled.ahead))
@@ -126,16 +120,6 @@ class FreeValues:
 
     def _given(self, params: Tree, state: Tree, epoch: int) -> list[Any]:
         return list(step_values(self._traced, params, self._streams, state, seed=self._seed, epoch=epoch).values())
-
-
-class Driver(FreeValues):
-    """The driver of a training run; arguments as for `FreeValues`."""
-
-    def __init__(
-        self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
-    ) -> None:
-        super().__init__(plan, functions, constants, streams=streams, seed=seed)
-        self._plan, self._functions = plan, functions
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:
         """Return an interval's complete gradient from the sums pushed by its stages (`parameters.records.Finish`)."""
@@ -160,7 +144,7 @@ class Driver(FreeValues):
 
 @final
 class AbstractDriver(Driver):
-    """Driver for abstract arrays, which computes nothing; arguments as for `FreeValues`."""
+    """Driver for abstract arrays, which computes nothing; arguments as for `Driver`."""
 
     def __init__(
         self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int

@@ -17,7 +17,7 @@ from dorylax.graph.shard import Shard
 from dorylax.jax_internals import Var, is_literal, type_of
 from dorylax.metrics.evaluation import Evaluated, RowSums, evaluation_of_rows
 from dorylax.pipeline.context import HostContext
-from dorylax.pipeline.driver import FreeValues
+from dorylax.pipeline.driver import Driver
 from dorylax.pipeline.gate import Gate
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.host import Intervals
@@ -26,7 +26,7 @@ from dorylax.pipeline.interval_pass import IntervalPass
 from dorylax.pipeline.messages import Started
 from dorylax.pipeline.parameters.records import Pulled
 from dorylax.pipeline.plan import Plan
-from dorylax.pipeline.prepare import PreparedPlan
+from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.recorder import Recorder
 from dorylax.pipeline.staleness import Allowance
 from dorylax.program.jaxpr.errors import SplitError
@@ -74,7 +74,7 @@ class EvaluationHost(Intervals):
     def __init__(
         self,
         context: HostContext,
-        prepared: PreparedPlan,
+        prepared: Prepared,
         shard: Shard,
         values: Mapping[int, Any],
         *,
@@ -100,7 +100,7 @@ class EvaluationHost(Intervals):
         self._prepared, self._trees = prepared, traced.trees
         self._outputs = list(traced.step.jaxpr.outvars)
         self._labels, self._masks = labels, masks
-        self._free: FreeValues | None = None
+        self._driver: Driver | None = None
         self._evaluation = evaluation_of_rows(sums)
 
     def begin(self, streams: Tree, seed: int) -> None:
@@ -111,9 +111,7 @@ class EvaluationHost(Intervals):
             seed: Seed of the run.
         """
         free = self.free_values()
-        functions = self._prepared.free
-        constants = {var: free[var] for var in functions.constants}
-        self._free = FreeValues(self._prepared.plan, functions, constants, streams=streams, seed=seed)
+        self._driver = Driver(self._prepared.plan, self._prepared.driver, free, streams=streams, seed=seed)
 
     async def evaluate(self, params: Tree, state: Tree, number: int) -> Evaluated:
         """Return the contribution of this server's rows, added in the order of intervals.
@@ -139,8 +137,8 @@ class EvaluationHost(Intervals):
 
     async def _forward(self, params: Tree, state: Tree, number: int) -> list[Any]:
         """Return the output of each interval."""
-        assert self._free is not None
-        values = self._free.values(Pulled(number, params, state), number)
+        assert self._driver is not None
+        values = self._driver.values(Pulled(number, params, state), number)
         weights = tuple(jax.tree.leaves(params))
         first = self.server.first_interval
         passes = [

@@ -13,7 +13,7 @@ from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import Var, type_of
-from dorylax.pipeline.prepare import PreparedPlan
+from dorylax.pipeline.prepare import Prepared
 from dorylax.pipeline.stages import StageSizes, hollow_like
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
@@ -66,7 +66,7 @@ def own_rows(
 
 
 def stored_values(
-    prepared: PreparedPlan, rows: Mapping[str, np.ndarray], shard: AnyShard, num_training: int
+    prepared: Prepared, rows: Mapping[str, np.ndarray], shard: AnyShard, num_training: int
 ) -> dict[int, Any]:
     """Return the server's values that steps read, by position of the input. Values per edge are in slot order.
 
@@ -91,7 +91,7 @@ def stored_values(
     return data_inputs(traced, array, traced.spec.num_vertices or 0, traced.spec.num_edges or 0, _wanted(prepared))
 
 
-def abstract_values(prepared: PreparedPlan, shard: AnyShard) -> dict[int, Any]:
+def abstract_values(prepared: Prepared, shard: AnyShard) -> dict[int, Any]:
     """Return the values of `stored_values` with abstract arrays."""
     traced = prepared.plan.program.traced
     at = {SYMBOLS["vertex"]: shard.num_rows, SYMBOLS["edge"]: shard.edge_bounds[-1]}
@@ -111,7 +111,7 @@ def row_name(role: str, name: str) -> str:
 
 
 def interval_data(
-    prepared: PreparedPlan, values: Mapping[int, Any], shard: AnyShard, sizes: StageSizes
+    prepared: Prepared, values: Mapping[int, Any], shard: AnyShard, sizes: StageSizes
 ) -> list[dict[Var, Any]]:
     """Return the data that stages, publications and the driver read.
 
@@ -150,6 +150,6 @@ def interval_data(
     return constants
 
 
-def _wanted(prepared: PreparedPlan) -> set[Var]:
+def _wanted(prepared: Prepared) -> set[Var]:
     """Return the inputs that steps, outputs and the functions without rows read."""
-    return {*prepared.plan.program.read_inputs, *prepared.free.constants}
+    return {*prepared.plan.program.read_inputs, *prepared.driver.constants}

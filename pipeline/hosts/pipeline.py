@@ -28,7 +28,7 @@ from dorylax.pipeline.hosts.run import HostsRun
 from dorylax.pipeline.hosts.spec import RunSpec
 from dorylax.pipeline.hosts.wire import transport_of
 from dorylax.pipeline.on_ray import cpus_of_workers, on_cluster
-from dorylax.pipeline.prepare import Prepared, PreparedPlan, prepare_evaluation
+from dorylax.pipeline.prepare import Prepared, prepare
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import cores_of_host
 from dorylax.pipeline.saved import Saved
@@ -64,7 +64,7 @@ class HostsPipeline:
     """
 
     prepared: Prepared
-    evaluation: PreparedPlan | None
+    evaluation: Prepared | None
     parts: ModelParts
     loss: RowFunction
     sums: RowSums | None
@@ -105,7 +105,7 @@ class HostsPipeline:
         prepared = prepared_for(config, parts, shapes, optimizer, loss)
         evaluation = None
         if sums is not None:
-            evaluation = prepare_evaluation(parts, prepared.plan.program.traced.spec, config.passes)
+            evaluation = prepare(parts, prepared.plan.program.traced.spec, config.passes, loss=None, workers=False)
             check_outputs(evaluation.plan)
         if isinstance(data, ShardedData):
             check_shards(data, config, reads_ids=reads_edge_ids(prepared, evaluation))
@@ -273,6 +273,6 @@ def check_shards(data: ShardedData, config: PipelineConfig, *, reads_ids: bool) 
         )
 
 
-def reads_edge_ids(*plans: PreparedPlan | None) -> bool:
+def reads_edge_ids(*plans: Prepared | None) -> bool:
     """Return whether a plan reads ids or positions of edges."""
     return any(one.plan.program.reads_edges("ids", "places") for one in plans if one is not None)
