@@ -264,6 +264,8 @@ class Hooks:
                 return call
 
             made = functions(prepared, sizes, of_workers=of_workers)
+            if not traced.trains:
+                return made
             return {index: wrap(index, function) for index, function in made.items()}
 
         def operates(name: str, params: Any, operands: Any, rows: Any, *, out: Any = None) -> Any:
