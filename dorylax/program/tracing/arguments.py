@@ -129,7 +129,7 @@ def data_values(traced: Traced, data: RunData) -> dict[int, Any]:
     def array(var: Var, entry: Input) -> Any:
         if entry.role not in ("rows", "labels", "weights"):
             return by_name[entry.role, entry.name]
-        value = next(rows, None) if entry.role == "rows" else getattr(data, entry.role)
+        value: Any = next(rows, None) if entry.role == "rows" else getattr(data, entry.role)
         _check(entry, var.aval, value, data.graph)
         return to_slots(data.graph, value) if entry.role == "rows" and entry.space == "edge" else value
 
@@ -144,7 +144,7 @@ def step_values(traced: Traced, params: Tree, streams: Tree, state: Tree, *, see
     leaves = {"param": iter(jax.tree.leaves(params)), "stream": iter(jax.tree.leaves(streams))}
     leaves["state"] = iter(jax.tree.leaves(state))
     scalars = {"seed": seed, "epoch": epoch}
-    values = {}
+    values: dict[int, Any] = {}
     for k, entry in enumerate(traced.inputs):
         if entry.role == "loss_scale":
             values[k] = np.ones((), traced.step.jaxpr.invars[k].aval.dtype)
