@@ -7,8 +7,8 @@ from typing import Any, final
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.cost.machines import WarmPool
 from dorylax.cost.time_model import Late
-from dorylax.cost.warm_pool import WarmPool
 from dorylax.program.tasks.stage_calls import call
 from dorylax.serverless.task import TensorResult, TensorTask, parts_of
 
