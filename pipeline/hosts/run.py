@@ -14,8 +14,8 @@ from typing import Any, TypeVar, final
 import numpy as np
 
 from dorylax.clock import Clock
+from dorylax.metrics.evaluation import Evaluated
 from dorylax.pipeline.counters import Counters
-from dorylax.pipeline.evaluation import Evaluated
 from dorylax.pipeline.hosts.coordinator import Coordinator, counters_of
 from dorylax.pipeline.hosts.launcher import Launcher
 from dorylax.pipeline.hosts.messages import Evaluate, Standing, Worked

@@ -11,7 +11,8 @@ import numpy as np
 from jax import export
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
-from dorylax.serverless.task import OperandSource, ResultTarget, TaskKey
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
+from dorylax.serverless.task import TaskKey
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import DataError
 from dorylax.serverless.wire.event import Event

@@ -30,10 +30,10 @@ from support.handler_events import (
 )
 
 from dorylax.program.artefact.stage_file import StageReference, sha256_of
+from dorylax.program.tasks.stage_calls import OperandSource, ResultTarget
 from dorylax.serverless.handler import handle as handle_module
 from dorylax.serverless.handler.handle import handle
 from dorylax.serverless.handler.sandbox import Sandbox
-from dorylax.serverless.task import OperandSource, ResultTarget
 from dorylax.serverless.wire import names
 from dorylax.serverless.wire.errors import DataError
 from dorylax.serverless.wire.event import MAX_EVENT_BYTES, Answer, Event
