@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dorylax.config.optimizers import OPTIMIZERS
-from dorylax.experiments.names import short_name
+from dorylax.experiments.names import plain, short_name
 from dorylax.experiments.sweep import SEED, Comparison, Run, Sweep
 from dorylax.pipeline.config import ASYNC_DEFAULTS
-from dorylax.settings.errors import shown
 
 _ASYNC_ONLY = {f"pipeline.{name}" for name in ASYNC_DEFAULTS}
 _OF_OPTIMIZERS = {f"optimizer.{option}" for spec in OPTIMIZERS.values() for option in spec.options}
@@ -55,7 +54,7 @@ def confounders(sweep: Sweep) -> list[str]:
             if _differ(key, configs):
                 for run, config in zip(runs, configs, strict=True):
                     if _applies(key, config):
-                        found.setdefault(key, {}).setdefault(_text(config[key]), []).append(run)
+                        found.setdefault(key, {}).setdefault(plain(config[key]), []).append(run)
     return [*(_line(key, values, comparison) for key, values in found.items()), *hidden]
 
 
@@ -87,11 +86,7 @@ def _applies(key: str, config: Mapping[str, Any]) -> bool:
 
 
 def _differ(key: str, configs: Sequence[Mapping[str, Any]]) -> bool:
-    return len({_text(config[key]) for config in configs if _applies(key, config)}) > 1
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else shown(value)
+    return len({plain(config[key]) for config in configs if _applies(key, config)}) > 1
 
 
 def _line(key: str, values: Mapping[str, Sequence[Run]], comparison: Comparison) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas  # type: ignore[import-untyped]
 
 from dorylax.experiments.analysis import LAST, Finding, Group, Variant
 from dorylax.experiments.measures import MEASURES
+from dorylax.experiments.names import plain
+from dorylax.experiments.report.page import DASH, Table
 from dorylax.experiments.seed_statistics import FEW, median
 from dorylax.experiments.table import spread
 from dorylax.experiments.verdicts import (
@@ -26,9 +28,7 @@ from dorylax.experiments.verdicts import (
 )
 from dorylax.observers.progress import dollars, duration
 from dorylax.runs.metric import score_in
-from dorylax.settings.errors import shown as shown_value
 
-_DASH = "–"
 _TITLES = {
     "epochs": "epochs",
     "epoch_seconds": "time of an epoch",
@@ -37,37 +37,6 @@ _TITLES = {
     "value": "value",
 }
 _CAUSES = 8  # of losses that a note spells out
-
-
-class Table(NamedTuple):
-    """A table of text; the first column is on the left, numbers are on the right.
-
-    Attributes:
-        title: Heading; may be empty.
-        frame: The cells.
-        note: Explanation below; may be empty.
-    """
-
-    title: str
-    frame: pandas.DataFrame
-    note: str = ""
-
-    @classmethod
-    def of(cls, title: str, rows: Iterable[Mapping[str, str]], note: str = "") -> Table:
-        """A table whose columns are the rows' keys; columns without any value are omitted."""
-        frame = pandas.DataFrame(list(rows)).fillna(_DASH)
-        return cls(title, frame.loc[:, [not frame[name].isin([_DASH, ""]).all() for name in frame]], note)
-
-    @property
-    def markdown(self) -> str:
-        """The table as Markdown, with its note."""
-        rows = [
-            list(self.frame.columns),
-            ["---", *["---:"] * (len(self.frame.columns) - 1)],
-            *self.frame.values.tolist(),
-        ]
-        lines = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
-        return "\n".join(lines) + (f"\n\n{self.note}" if self.note else "")
 
 
 def verdict_table(title: str, groups: Sequence[Group], findings: Sequence[Finding]) -> Table:
@@ -96,15 +65,16 @@ def group_verdicts(groups: Sequence[Group]) -> Table:
 def _verdict_row(found: Finding, group: Group, *, pooled: bool = False) -> dict[str, str]:
     row = {"variant": found.name}
     for measure in group.measures:
-        row[_column(group, measure)] = ratio_text(found.ratios.get(measure), found.sign or "")
+        row[ratio_title(group, measure)] = ratio_text(found.ratios.get(measure), found.sign or "")
         theirs = None if pooled else group.published_ratio(found.name, measure)
-        row[f"published {_TITLES[measure]}"] = _DASH if theirs is None else f"{theirs:.2f}"
+        row[f"published {_TITLES[measure]}"] = DASH if theirs is None else f"{theirs:.2f}"
     if not group.simulated:
         row[f"{group.metric.title}, points"] = points_text(found.accuracy)
     return {**row, "verdict": verdict_words(found)}
 
 
-def _column(group: Group, measure: str) -> str:
+def ratio_title(group: Group, measure: str) -> str:
+    """Return the name of a ratio, such as `simulated time ×`."""
     return f"{group.times if 'seconds' in measure else ''}{_TITLES[measure]} ×"
 
 
@@ -113,7 +83,7 @@ def _baseline_row(group: Group, base: Variant) -> dict[str, str]:
     formats = {"epochs": "{:.1f}".format, "dollars": dollars, "value": "{:.3g}".format}
     for measure in group.measures:
         mean = base.mean(measure) if group.simulated else base.finding and base.finding.means.get(measure)
-        row[_column(group, measure)] = _DASH if mean is None else formats.get(measure, duration)(mean)
+        row[ratio_title(group, measure)] = DASH if mean is None else formats.get(measure, duration)(mean)
     if not group.simulated:
         row[f"{group.metric.title}, points"] = _score(base, "test", group)
     return {**row, "verdict": ""}
@@ -168,9 +138,9 @@ def target_table(group: Group) -> Table | None:
         row = {
             "variant": variant.name,
             "runs that reach it": f"{one.reached} of {one.seeds}",
-            "epochs": f"{means['epochs']:.1f}" if "epochs" in means else _DASH,
-            f"{group.times}time": duration(means["seconds"]) if "seconds" in means else _DASH,
-            "cost": dollars(means["dollars"]) if "dollars" in means else _DASH,
+            "epochs": f"{means['epochs']:.1f}" if "epochs" in means else DASH,
+            f"{group.times}time": duration(means["seconds"]) if "seconds" in means else DASH,
+            "cost": dollars(means["dollars"]) if "dollars" in means else DASH,
         }
         if {"seconds", "dollars"} <= ratios.keys() and not variant.is_baseline:
             row["value ×"] = f"{1 / (ratios['seconds'].estimate * ratios['dollars'].estimate):.2f}"
@@ -192,7 +162,7 @@ def results_table(group: Group) -> Table:
         if group.simulated:
             for name, measure in MEASURES.items():
                 for title, value in (("", variant.mean(name)), ("published ", variant.published.get(name))):
-                    row[f"{title}{measure.title}"] = _DASH if value is None else measure.shown(value)
+                    row[f"{title}{measure.title}"] = DASH if value is None else measure.shown(value)
             continue
         title, differences = group.metric.title, {} if variant.finding is None else variant.finding.differences
         ends = [run.history[-1] for run in variant.runs if run.history]
@@ -203,9 +173,9 @@ def results_table(group: Group) -> Table:
             row |= {"best, points": points_text(differences.get("best"))}
             row |= {last_points: points_text(differences.get("last"))}
         row |= {
-            "final loss": f"{statistics.fmean(end.loss for end in ends):.4f}" if ends else _DASH,
-            f"{group.times}time per epoch": _DASH if seconds is None else duration(seconds),
-            "cost of a run": dollars(statistics.fmean(costs)) if costs else _DASH,
+            "final loss": f"{statistics.fmean(end.loss for end in ends):.4f}" if ends else DASH,
+            f"{group.times}time per epoch": DASH if seconds is None else duration(seconds),
+            "cost of a run": dollars(statistics.fmean(costs)) if costs else DASH,
             "stale rows": _stale(variant),
         }
     if group.simulated:
@@ -224,7 +194,7 @@ def _score(variant: Variant, mask: Any, group: Group) -> str:
 def _stale(variant: Variant) -> str:
     counters = [(run.summary.get("pipeline") or {}).get("counters") or {} for run in variant.runs]
     read = sum(one.get("rows_read", 0) for one in counters)
-    return f"{100 * sum(one.get('stale_rows', 0) for one in counters) / read:.0f} %" if read else _DASH
+    return f"{100 * sum(one.get('stale_rows', 0) for one in counters) / read:.0f} %" if read else DASH
 
 
 def losses_table(group: Group) -> Table | None:
@@ -241,7 +211,7 @@ def losses_table(group: Group) -> Table | None:
         {
             "servers": f"{variant.name}, seed {run.run.config.train.seed}: {', '.join(loss['servers'])}",
             "epoch": str(loss["epoch"]),
-            "run again": duration(loss["wasted_seconds"]) if loss["repeats"] else _DASH,
+            "run again": duration(loss["wasted_seconds"]) if loss["repeats"] else DASH,
             "recovered in": duration(loss["recovery_seconds"]),
         }
         for variant, run, loss in losses
@@ -261,15 +231,9 @@ def settings_table(title: str, settings: Sequence[tuple[str, Mapping[str, Any]]]
         settings: Names with dotted configurations.
         first: Title of the first column.
     """
-    keys = dict.fromkeys(key for _, one in settings for key in one)
-    differing = [key for key in keys if len({_value(one, key) for _, one in settings}) > 1]
-    if not differing:
+    frame = pandas.DataFrame([{key: plain(value) for key, value in one.items()} for _, one in settings]).fillna(DASH)
+    frame = frame.loc[:, frame.nunique() > 1]
+    if frame.empty:
         return None
-    rows = [{first: name, **{key: _value(one, key) for key in differing}} for name, one in settings]
-    return Table(title, pandas.DataFrame(rows))
-
-
-def _value(setting: Mapping[str, Any], key: str) -> str:
-    if key not in setting:
-        return _DASH
-    return value if isinstance(value := setting[key], str) else shown_value(value)
+    frame.insert(0, first, [name for name, _ in settings])
+    return Table(title, frame)

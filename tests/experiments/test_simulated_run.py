@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dorylax import experiments
-from dorylax.experiments import simulated_run
-from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments import runner
+from dorylax.experiments.executors.local import InProcess
 from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.run import main
 from dorylax.experiments.runner import USUAL, directory, inspect, run_one
@@ -74,7 +74,7 @@ def test_nothing_is_done_twice(
     def fail(*_: object, **__: object) -> None:
         raise AssertionError("simulated again")
 
-    monkeypatch.setattr(simulated_run, "simulate_one", fail)
+    monkeypatch.setattr(runner, "simulate_one", fail)
     assert main(["--sweep", str(finished.parent / "s.yaml"), "--out", str(finished), "--no-report"]) == 0
     out = capsys.readouterr().out
     assert "an epoch" in out
