@@ -41,16 +41,14 @@ def confounders(sweep: Sweep) -> list[str]:
     hidden = _hidden_staleness(sweep)
     if comparison is None or not comparison.stated:
         return hidden
+    compared: dict[Any, list[Run]] = {}
+    for run in sweep.runs:
+        compared.setdefault(comparison.pair(run), []).append(run)
     found: dict[str, dict[str, list[Run]]] = {}
-    for runs in _compared(sweep.runs, comparison):
+    for runs in compared.values():
         configs = [run.dotted() for run in runs]
-        for key in dict.fromkeys(key for config in configs for key in config):
-            if (
-                key in _NO_SETTINGS
-                or key in sweep.axes
-                or (key in _OF_OPTIMIZERS and _differ("optimizer.name", configs))
-            ):
-                continue
+        named = {*_NO_SETTINGS, *sweep.axes, *(_OF_OPTIMIZERS if _differ("optimizer.name", configs) else ())}
+        for key in dict.fromkeys(key for config in configs for key in config if key not in named):
             if _differ(key, configs):
                 for run, config in zip(runs, configs, strict=True):
                     if _applies(key, config):
@@ -70,14 +68,6 @@ def _hidden_staleness(sweep: Sweep) -> list[str]:
         f"{ASYNC_DEFAULTS['freshness']}: gathers wait for that share of fresh rows whatever the staleness, which hides most "
         "of its effect. Give pipeline.freshness (0: only the staleness bounds)"
     ]
-
-
-def _compared(runs: Sequence[Run], comparison: Comparison) -> list[list[Run]]:
-    """Runs that are compared with each other: of one group and one seed."""
-    groups: dict[Any, list[Run]] = {}
-    for run in runs:
-        groups.setdefault((comparison.group(run), run.config.train.seed), []).append(run)
-    return list(groups.values())
 
 
 def _applies(key: str, config: Mapping[str, Any]) -> bool:

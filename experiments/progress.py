@@ -150,7 +150,10 @@ class SweepProgress:
 
 
 def _described(outcome: RunOutcome) -> str:
-    if outcome.run.simulation is None:
-        return describe_summary(outcome.summary)
-    means = {name: outcome.summary[name] for name in COMPARED if outcome.summary[name] is not None}
-    return ", ".join(f"{MEASURES[name].title} {MEASURES[name].shown(value)}" for name, value in means.items())
+    run, summary = outcome.run, outcome.summary
+    if run.simulation is None:
+        text = describe_summary(summary)
+    else:
+        known = [name for name in COMPARED if summary[name] is not None]
+        text = ", ".join(f"{MEASURES[name].title} {MEASURES[name].shown(summary[name])}" for name in known)
+    return text + " (simulated time)" * run.virtual

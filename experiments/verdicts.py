@@ -49,6 +49,20 @@ def verdict(found: Finding) -> str:
     return MIXED if {question.less: found.more, question.more: found.less}.get(said) else said
 
 
+def verdict_words(found: Finding) -> str:
+    """Describe a verdict with its counts: `faster, as accurate`, `misses the target in 2 of 8 groups`."""
+    said, question = verdict(found), found.question
+    if said == NONE or question.measure == "accuracy":
+        return said
+    if said == FAILS:
+        said = f"{FAILS} {places(found)}"
+    elif (total := len(found.groups)) > 1:
+        counts = f"{question.less} in {found.less} of {total} groups, {question.more} in {found.more}"
+        said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
+    accurate = accuracy_verdict(found)
+    return f"{said}; {accurate}" if accurate else said
+
+
 def accuracy_verdict(found: Finding) -> str:
     """Return `as accurate`, `more accurate`, `less accurate` or `accuracy undecided`; empty without an interval."""
     difference = found.accuracy

@@ -58,15 +58,15 @@ class Section(NamedTuple):
     Attributes:
         title: Heading; empty for the only section.
         sentences: Paragraphs at its beginning.
-        figures: In order.
-        tables: In order.
+        figures: In order; None is left out.
+        tables: In order; None is left out.
         folded: Tables that a reader opens.
     """
 
     title: str = ""
     sentences: Sequence[str] = ()
-    figures: Sequence[NamedFigure] = ()
-    tables: Sequence[Table] = ()
+    figures: Sequence[NamedFigure | None] = ()
+    tables: Sequence[Table | None] = ()
     folded: Sequence[Table] = ()
 
 
@@ -100,7 +100,7 @@ def write_pages(folder: Path, **content: Any) -> Path:
 
     def draw(images: Path) -> None:
         for section in (content["top"], *content["sections"]):
-            for figure in section.figures:
+            for figure in filter(None, section.figures):
                 write_files(figure, images)
 
     write_folder(folder / "figures", draw)

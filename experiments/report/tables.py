@@ -8,24 +8,13 @@ from typing import Any
 
 import pandas  # type: ignore[import-untyped]
 
+from dorylax.experiments import verdicts
 from dorylax.experiments.analysis import LAST, Finding, Group, Variant
 from dorylax.experiments.measures import MEASURES
 from dorylax.experiments.names import plain
 from dorylax.experiments.report.page import DASH, Table
 from dorylax.experiments.seed_statistics import FEW, median
 from dorylax.experiments.table import spread
-from dorylax.experiments.verdicts import (
-    FAILS,
-    MIXED,
-    NONE,
-    SAME_ACCURACY,
-    accuracy_verdict,
-    places,
-    points_text,
-    ratio_text,
-    target_text,
-    verdict,
-)
 from dorylax.observers.progress import dollars, duration
 from dorylax.runs.metric import score_in
 
@@ -65,12 +54,12 @@ def group_verdicts(groups: Sequence[Group]) -> Table:
 def _verdict_row(found: Finding, group: Group, *, pooled: bool = False) -> dict[str, str]:
     row = {"variant": found.name}
     for measure in group.measures:
-        row[ratio_title(group, measure)] = ratio_text(found.ratios.get(measure), found.sign or "")
+        row[ratio_title(group, measure)] = verdicts.ratio_text(found.ratios.get(measure), found.sign or "")
         theirs = None if pooled else group.published_ratio(found.name, measure)
         row[f"published {_TITLES[measure]}"] = DASH if theirs is None else f"{theirs:.2f}"
     if not group.simulated:
-        row[f"{group.metric.title}, points"] = points_text(found.accuracy)
-    return {**row, "verdict": verdict_words(found)}
+        row[f"{group.metric.title}, points"] = verdicts.points_text(found.accuracy)
+    return {**row, "verdict": verdicts.verdict_words(found)}
 
 
 def ratio_title(group: Group, measure: str) -> str:
@@ -89,20 +78,6 @@ def _baseline_row(group: Group, base: Variant) -> dict[str, str]:
     return {**row, "verdict": ""}
 
 
-def verdict_words(found: Finding) -> str:
-    """A verdict with its counts: `faster, as accurate`, `misses the target in 2 of 8 groups`."""
-    said, question = verdict(found), found.question
-    if said == NONE or question.measure == "accuracy":
-        return said
-    if said == FAILS:
-        said = f"{FAILS} {places(found)}"
-    elif (total := len(found.groups)) > 1:
-        counts = f"{question.less} in {found.less} of {total} groups, {question.more} in {found.more}"
-        said = f"{said}: {counts}" if said == MIXED else f"{said} ({counts})"
-    accurate = accuracy_verdict(found)
-    return f"{said}; {accurate}" if accurate else said
-
-
 def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
     group = groups[0]
     seeds = [interval.seeds for one in findings for interval in (*one.ratios.values(), *one.differences.values())]
@@ -110,9 +85,9 @@ def _verdict_note(groups: Sequence[Group], findings: Sequence[Finding]) -> str:
     kind = "bootstrap" if few >= FEW else f"Student's t and rough: {few} seeds"
     notes = ["×: ratio of means to the baseline, paired by seed" + (f"; 95 % intervals ({kind})." if few > 1 else ".")]
     if not group.simulated:
-        target = "each group's own" if len(groups) > 1 else target_text(group)
+        target = "each group's own" if len(groups) > 1 else verdicts.target_text(group)
         notes.append(f"Target: {target}, on the mean of three evaluations.")
-        notes.append(f"As accurate: the whole interval is within ± {100 * SAME_ACCURACY:.1f} points.")
+        notes.append(f"As accurate: the whole interval is within ± {100 * verdicts.SAME_ACCURACY:.1f} points.")
     if any(one.sign for one in findings):
         notes.append("≥ and ≤: runs that miss the target count with all their epochs.")
     if len(groups) > 1:
@@ -170,8 +145,8 @@ def results_table(group: Group) -> Table:
         costs = [end.dollars for end in ends if end.dollars is not None]
         row |= {f"test {title}": _score(variant, "test", group), f"validation {title}": _score(variant, "val", group)}
         if not variant.is_baseline:
-            row |= {"best, points": points_text(differences.get("best"))}
-            row |= {last_points: points_text(differences.get("last"))}
+            row |= {"best, points": verdicts.points_text(differences.get("best"))}
+            row |= {last_points: verdicts.points_text(differences.get("last"))}
         row |= {
             "final loss": f"{statistics.fmean(end.loss for end in ends):.4f}" if ends else DASH,
             f"{group.times}time per epoch": DASH if seconds is None else duration(seconds),

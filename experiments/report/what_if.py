@@ -233,7 +233,7 @@ def _picked(search: Search, picked: Point) -> Section:
     return Section(
         f"Picked: {picked.label(search.grid.axes)}",
         [],
-        [] if figure is None else [figure],
+        [figure],
         [Table.of("Cost", costs), Table.of("Time of tasks", tasks, note)],
     )
 

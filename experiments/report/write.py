@@ -21,20 +21,12 @@ from dorylax.experiments.analysis import Finding, Group, analyse, pool
 from dorylax.experiments.confounding import confounders
 from dorylax.experiments.measures import RATIO
 from dorylax.experiments.names import short_name
+from dorylax.experiments.report import tables
 from dorylax.experiments.report.charts import Mark, accuracy_figure, forest
 from dorylax.experiments.report.figures import NamedFigure, legend, logarithmic, one_axes
 from dorylax.experiments.report.inside import read_trace, staleness_figure, trace_figures
 from dorylax.experiments.report.page import Section, Table, write_pages
 from dorylax.experiments.report.servers import Loads, server_tables
-from dorylax.experiments.report.tables import (
-    group_verdicts,
-    losses_table,
-    ratio_title,
-    results_table,
-    settings_table,
-    target_table,
-    verdict_table,
-)
 from dorylax.experiments.runner import directory
 from dorylax.experiments.sweep import CONFIGS, SEED, RunOutcome, Study, Sweep
 from dorylax.experiments.verdicts import WITHIN, Analysed, answer, answers, median_deviation, published_pairs
@@ -87,15 +79,15 @@ def _top(analysed: Analysed) -> Section:
     if published and (several or analysed[0][0].sweep.simulated):
         pairs = pandas.concat(published)
         return Section(figures=[_agreement_figure(pairs)], tables=[_agreement_table(pairs)])
-    figures, tables = list[NamedFigure](), list[Table]()
+    figures, shown = list[NamedFigure | None](), list[Table]()
     for number, (study, groups) in enumerate(analysed):
         compared = [group for group in groups if group.findings]
-        if not figures and (figure := _answer_figure(groups, compared, f"{number}-" * several)) is not None:
-            figures.append(figure)
+        if not any(figures):
+            figures.append(_answer_figure(groups, compared, f"{number}-" * several))
         findings = pool(compared) or (compared[0].findings if compared else [])
         if any(one.compared for one in findings):
-            tables.append(verdict_table(study.sweep.headline * several, compared, findings))
-    return Section(figures=figures, tables=tables)
+            shown.append(tables.verdict_table(study.sweep.headline * several, compared, findings))
+    return Section(figures=figures, tables=shown)
 
 
 def _answer_figure(groups: Sequence[Group], compared: Sequence[Group], prefix: str) -> NamedFigure | None:
@@ -117,7 +109,7 @@ def _overview(groups: Sequence[Group], pooled: Sequence[Finding], name: str) -> 
             rows.append(_mark(variant, group.name, found, measure, color=series(1 + place), theirs=theirs))
         rows += [_mark(variant, "mean over groups", one, measure) for one in pooled if one.name == variant]
     accuracy = measure == "accuracy"
-    what = "points of test accuracy" if accuracy else ratio_title(groups[0], measure)
+    what = "points of test accuracy" if accuracy else tables.ratio_title(groups[0], measure)
     source = groups[0].source if any(group.published for group in groups) else None
     return forest(name, f"In each group: {what}, relative to the baseline", rows, 0.0 if accuracy else 1.0, source)
 
@@ -144,7 +136,7 @@ def _ratio_figure(group: Group, name: str) -> NamedFigure | None:
     measures = (time, "dollars", "value") if group.simulated else group.measures
     rows = [
         _mark(
-            ratio_title(group, measure),
+            tables.ratio_title(group, measure),
             one.name,
             one.finding,
             measure,
@@ -211,11 +203,14 @@ def _sections(study: Study, groups: Sequence[Group], prefix: str, *, several: bo
     if sweep.comparison is not None and any(one.compared for one in pooled):
         pools = [("Mean over groups", compared)] * several
         pools += [(f"Mean over groups ({name})", mine) for name, mine in _pools(compared, sweep.comparison.over)]
-        tables = [verdict_table(name, mine, pool(mine)) for name, mine in pools]
-        differing = settings_table("Settings of the groups", [(group.name, group.common) for group in groups], "group")
-        tables += [group_verdicts(compared), *([] if differing is None else [differing])]
+        shown: list[Table | None] = [tables.verdict_table(name, mine, pool(mine)) for name, mine in pools]
+        settings = [(group.name, group.common) for group in groups]
+        shown += [
+            tables.group_verdicts(compared),
+            tables.settings_table("Settings of the groups", settings, "group"),
+        ]
         figure = _overview(compared, pooled, f"{prefix}overview") if several else None
-        sections.append(Section(f"{whose}all groups", said, [figure] if figure else [], tables))
+        sections.append(Section(f"{whose}all groups", said, [figure], shown))
         said = []
     for number, group in enumerate(groups):
         name = f"{prefix}{number}-" if len(groups) > 1 else prefix
@@ -235,25 +230,19 @@ def _pools(groups: Sequence[Group], over: Sequence[str]) -> list[tuple[str, list
 
 
 def _section(title: str, sentences: Sequence[str], group: Group, study: Study, name: str, *, alone: bool) -> Section:
-    tables: list[Table | None] = [target_table(group), results_table(group), losses_table(group)]
+    shown: list[Table | None] = [tables.target_table(group), tables.results_table(group), tables.losses_table(group)]
     if not alone and any(one.compared for one in group.findings):
-        tables.insert(0, verdict_table("Verdicts", [group], group.findings))
+        shown.insert(0, tables.verdict_table("Verdicts", [group], group.findings))
     first = {tuple(run.setting.items()): run.dotted() for run in reversed(study.sweep.runs)}
     settings = [(one.name, {**first[tuple(one.setting.items())], SEED: None}) for one in group.variants]
-    tables.append(settings_table("Different settings", settings, "variant"))
+    shown.append(tables.settings_table("Different settings", settings, "variant"))
     ratios = _ratio_figure(group, f"{name}ratios")
     figures, loads = [None if alone else ratios], dict[str, Loads]()
     if not group.simulated:
         figures = [accuracy_figure(group, against, name) for against in ("time", "epochs", "cost")[alone:]]
         loads, traces = _inside(group, study)
         figures += [ratios, staleness_figure(group, name), *trace_figures(traces, name)]
-    return Section(
-        title,
-        sentences,
-        [figure for figure in figures if figure is not None],
-        [table for table in tables if table is not None],
-        server_tables(loads),
-    )
+    return Section(title, sentences, figures, shown, server_tables(loads))
 
 
 def _inside(group: Group, study: Study) -> tuple[dict[str, Loads], dict[str, tuple[pandas.DataFrame, int]]]:
