@@ -1,6 +1,6 @@
 """Executes a sweep: the contract of executors, and the loop that keeps the sweep's tables up to date.
 
-An executor runs the open runs of a sweep (`executors`), and tells a watcher about them.
+An executor (`executors`) runs the open runs of a sweep. A watcher receives their events.
 """
 
 from __future__ import annotations

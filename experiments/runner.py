@@ -1,9 +1,9 @@
 """Runs the runs of a sweep, each with its own directory.
 
-A run is done when its directory says so, so a sweep that is killed at any moment continues. A run that fails leaves its
-traceback in `errors/`; the others go on, and the next start tries it again. The directory of a simulated run holds one
-file, simulated.json, with its settings, the content of `dorylax simulate --json`, its wall time and its environment. Only
-functions that run something load JAX.
+The directory of a run records whether it is done, so a sweep that is killed at any moment continues. A run that fails
+leaves its traceback in `errors/`; the others go on, and the next start tries it again. The directory of a simulated run
+holds one file, simulated.json: its settings, the content of `dorylax simulate --json`, its wall time and its environment.
+Only functions that run something load JAX.
 """
 
 from __future__ import annotations

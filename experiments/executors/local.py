@@ -109,7 +109,7 @@ class Processes:
             getattr(watcher, name)(run, *arguments)
 
     def _end(self) -> None:
-        """Let the workers end, all at once; a second signal kills them."""
+        """End all workers at the same time; a second signal kills them."""
         for worker in self._workers:
             worker.send(None)
             if worker.connection in self._busy:

@@ -58,8 +58,8 @@ class Section(NamedTuple):
     Attributes:
         title: Heading; empty for the only section.
         sentences: Paragraphs at its beginning.
-        figures: In order; None is left out.
-        tables: In order; None is left out.
+        figures: Figures in order; the page skips None.
+        tables: Tables in order; the page skips None.
         folded: Tables that a reader opens.
     """
 
