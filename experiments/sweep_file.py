@@ -103,7 +103,7 @@ def expand(document: Document, name: str, code: FolderCode | None = None) -> Swe
     for part in content:
         if part not in known:
             raise document.error(f"unknown part {part!r} of a sweep: {did_you_mean(part, known)}", part)
-    texts: dict[str, str] = {}
+    texts: dict[str, Any] = {}
     for part in _TEXTS:
         if not isinstance(text := content.get(part, ""), str):
             raise document.error(f"{part} must be text, got {shown(text)}", part)
