@@ -167,7 +167,7 @@ def test_it_leaves_nothing_without_a_folder() -> None:
     outcome = run_one(run, None, observer, None)  # type: ignore[arg-type]
     assert outcome.status == "done"
     assert observer.told == [(2, 0), 0, 1]
-    assert all(math.isnan(record.loss) for record in simulated_run.history(outcome.summary))
+    assert all(math.isnan(record.loss) for record in runner.history_of(None, outcome))
 
 
 class _Deaf:
