@@ -22,8 +22,7 @@ from dorylax.memory.process_limits import check_process
 from dorylax.observers.progress import data_size
 from dorylax.settings.errors import ConfigError
 from dorylax.store.base import Storage
-from dorylax.store.local import LocalStorage
-from dorylax.store.places import open_storage
+from dorylax.store.places import LocalStorage, open_storage
 from dorylax.terminal.failures import told_if_interrupted
 from dorylax.terminal.options import json_option
 from dorylax.terminal.output import print_json, print_rows

@@ -13,7 +13,7 @@ from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
 from dorylax.config.recipe import DEFAULT
 from dorylax.experiments.execution import Stopped, carry_out, has_begun, known_outcomes
-from dorylax.experiments.executors.in_process import InProcess
+from dorylax.experiments.executors.local import InProcess
 from dorylax.experiments.folder import RESULTS, locked, write_sweep
 from dorylax.experiments.names import title
 from dorylax.experiments.runner import DataCache, RunOptions

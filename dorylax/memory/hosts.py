@@ -21,13 +21,14 @@ from dorylax.graph.sharded_data import ShardEntry
 from dorylax.jax_internals import Var
 from dorylax.memory.phases import CODE, WORK, communities
 from dorylax.pipeline.config import PipelineConfig
-from dorylax.pipeline.plan import Plan, Step
+from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
 from dorylax.pipeline.transport.window import WINDOW_BYTES
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.steps import Step
 
 # Memory of a host that has traced a small model and holds no data: private pages, and file pages, which the processes of a
 # machine share. `_RUNNING` is added on a graph server by compiled stages and running threads.

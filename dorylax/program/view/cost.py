@@ -16,8 +16,8 @@ from dorylax.program.jaxpr.graph_operators import gathered_bytes, operator_of
 from dorylax.program.jaxpr.sizes import value_bytes
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import GraphArray, Rows
-from dorylax.program.tasks.exchange import exchanges
 from dorylax.program.tasks.split_model import SplitModel
+from dorylax.program.tasks.steps import lower
 from dorylax.program.tasks.task import Task
 
 _ONE_ROW = {SYMBOLS["vertex"]: 1, SYMBOLS["edge"]: 1}
@@ -139,17 +139,17 @@ def cost(
 
 def _exchanged(program: SplitModel, intervals: int, ghosts: Mapping[Direction, Sequence[int]]) -> tuple[int, int]:
     """Return the bytes that graph servers send each other before training, and in every epoch."""
-    before = every = 0
-    for var, direction, constant in exchanges(program):
-        sent = sum(ghosts[direction]) * value_bytes(var.aval, _ONE_ROW)
-        before, every = (before + sent, every) if constant else (before, every + sent)
-    others = len(ghosts["in"]) - 1
-    for task in program.tasks:
-        if task.kind == "sum":
-            parts = [var for equation in task.equations for var in variables(equation.invars)]
-            sent = intervals * others * sum(value_bytes(var.aval, _ONE_ROW) for var in parts)
-            before, every = (before + sent, every) if task.when == "once" else (before, every + sent)
-    return before, every
+    lowered, others = lower(program), len(ghosts["in"]) - 1
+    sent = {"once": 0, "epoch": 0}
+    for one in lowered.publications:
+        sent["once" if one.constant else "epoch"] += sum(ghosts[one.direction]) * value_bytes(one.var.aval, _ONE_ROW)
+    for step in lowered.steps:
+        if step.kind == "push":
+            sent[step.when] += sum(ghosts["in"]) * value_bytes(step.equations[0].outvars[0].aval, _ONE_ROW)
+        elif step.kind == "sum":
+            parts = [var for equation in step.equations for var in variables(equation.invars)]
+            sent[step.when] += intervals * others * sum(value_bytes(var.aval, _ONE_ROW) for var in parts)
+    return sent["once"], sent["epoch"]
 
 
 def is_gather(task: Task) -> bool:

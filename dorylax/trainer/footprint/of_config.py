@@ -28,7 +28,7 @@ from dorylax.memory.sources import shape_of
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.placement import Estimate as Placed
 from dorylax.pipeline.placement import Rows
-from dorylax.pipeline.prepare import prepare_evaluation
+from dorylax.pipeline.prepare import prepare
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.setup import prepared_for
 from dorylax.pipeline.stages import StageSizes
@@ -244,7 +244,7 @@ def _program(
 ) -> Program:
     """Return the plans of the hosts."""
     plan = prepared_for(config, parts, data, optimizer, Objective.of(None, data).rows).plan
-    return Program(plan, prepare_evaluation(parts, plan.program.traced.spec, config.passes).plan)
+    return Program(plan, prepare(parts, plan.program.traced.spec, config.passes, loss=None, workers=False).plan)
 
 
 def _gradient(functions: StepFunctions, parts: ModelParts, data: AbstractData, config: RunConfig) -> Gradient:

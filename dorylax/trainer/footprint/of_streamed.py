@@ -14,7 +14,6 @@ from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import held
 from dorylax.program.model.base import ModelParts
 from dorylax.program.tracing.spec import DataSpec
-from dorylax.streaming.data import reads_edge_order
 from dorylax.streaming.layout import INDEX
 from dorylax.streaming.residency import NotStreamedError, even_units
 from dorylax.trainer.step.objective import Objective
@@ -116,7 +115,7 @@ def estimate_streamed(
         return Plan(pair, units, lay_out_both(pair, units, limit.bytes, base + order_of(pair), **how))
 
     def order_of(pair: Programs) -> int:
-        return 4 * shape.num_edges if reads_edge_order(*pair) else 0
+        return 4 * shape.num_edges if any(one.reads_edges("ids", "places", "rows") for one in pair) else 0
 
     room = sys.maxsize if scratch is None else free_bytes(scratch)
     found_plan = plan_within(room, plan, scratch or Path())

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.leftovers import children
 
-from dorylax.experiments.executors import processes as jobs
-from dorylax.experiments.executors.processes import Processes
+from dorylax.experiments.executors import local as jobs
+from dorylax.experiments.executors.local import Processes
 from dorylax.experiments.runner import USUAL, error_file, inspect
 from dorylax.experiments.sweep import Run, RunOutcome
 from dorylax.experiments.sweep_file import read
