@@ -64,6 +64,11 @@ def _deployment(**flags: str) -> Callable[[Callable[..., None]], Callable[..., N
         @functools.wraps(command)
         def call(*, file: Path | None, **given: Any) -> None:
             options = {name: given.pop(name) for name in flags}
+            for name in ("base", "lock") if given.get("image") is not None else ():
+                if options[name] is not None:
+                    raise ConfigError(
+                        f"--image and --{name} exclude each other: one uses an image, the other builds one"
+                    )
             command(Deployment.load(file, {k: v for k, v in options.items() if v not in (None, ())}), **given)
 
         config = click.option("--config", "file", metavar="FILE.yaml", type=INPUT, help="Settings file.")
@@ -106,9 +111,6 @@ def deploy(deployment: Deployment, *, image: str | None, dry_run: bool, as_json:
     Covers image, repository, role, log group and function. Resources that match stay unchanged; an interrupted
     deployment continues. Options override the file.
     """
-    for name in ("base", "lock"):
-        if image is not None and click.get_current_context().params[name] is not None:
-            raise ConfigError(f"--image and --{name} exclude each other: one uses an image, the other builds one")
     if image is not None and not is_pinned(image):
         raise ConfigError(
             f"--image must be by digest, as in REPOSITORY@sha256:…, got {image!r}: a tag may come to mean another image; "
