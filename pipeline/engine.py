@@ -12,6 +12,7 @@ import optax
 
 from dorylax.clock import Clock, RealClock, VirtualClock
 from dorylax.cost import Cluster
+from dorylax.cost.time_model import times_of
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
@@ -235,7 +236,7 @@ class Pipeline:
         if (cluster := self._simulated) is not None:
             assert isinstance(clock, VirtualClock)
             servers = self.config.servers + self.config.parameter_servers
-            times = cluster.times(self.seed, clock, servers)
+            times = times_of(cluster, self.seed, clock, servers)
         return HostContext(
             plan=self.prepared.plan,
             sizes=sizes,
