@@ -17,8 +17,7 @@ from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import Rows, Summed
 from dorylax.serverless.rows import cut
 

@@ -25,14 +25,13 @@ from dorylax.pipeline.plan import Plan, Step
 from dorylax.pipeline.resources import Resources
 from dorylax.pipeline.stages import StageSizes, stage_cost
 from dorylax.pipeline.transport.window import WINDOW_BYTES
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import Rows
 
 # Memory of a host that has traced a small model and holds no data: private pages, and file pages, which the processes of a
 # machine share. `_RUNNING` is added on a graph server by compiled stages and running threads.
 _OWN, _SHARED, _RUNNING = 140 * 2**20, 150 * 2**20, 30 * 2**20
-
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -88,23 +87,19 @@ class Cut:
         seen = self.rows + self.ghosts[0]
         return min(self.interval_edges, round(seen * -math.expm1(-self.interval_edges / seen)))
 
-
 class Program(NamedTuple):
     """The plans of a training epoch, and of an evaluation that may run at the same time (None without evaluations)."""
 
     training: Plan
     evaluation: Plan | None
 
-
 def libraries(processes: int) -> int:
     """Bytes of one host's interpreter and libraries, if so many processes share a machine."""
     return shared_by(_OWN + _SHARED, processes)
 
-
 def shared_by(libraries: int, processes: int) -> int:
     """Share of `libraries` bytes that counts for one of so many processes on a machine."""
     return libraries - _SHARED + _SHARED // processes
-
 
 def graph_server(
     shape: DataShape, cut: Cut, program: Program, config: PipelineConfig, threads: Resources
@@ -166,7 +161,6 @@ def graph_server(
     parts = always | max(*before, within, key=lambda held: sum(held.values()))
     return {name: size for name, size in parts.items() if size}
 
-
 def _shard(shape: DataShape, cut: Cut, plans: Sequence[Plan], *, copies: bool) -> int:
     """Bytes of the shard's arrays and of arrays derived on first use (`Shard.compact`, `transposed`, `merge`)."""
     n, e, (g_in, g_out), k, u = cut.rows, cut.edges, cut.ghosts, cut.intervals, cut.sources
@@ -181,16 +175,13 @@ def _shard(shape: DataShape, cut: Cut, plans: Sequence[Plan], *, copies: bool) -
         size += 8 * (n + g_in) + 4 * k * u + 8 * g_in + 4 * k * u
     return size
 
-
 def _at(cut: Cut) -> dict[str, int]:
     """Symbols of vertices and edges with their numbers in an interval."""
     return {SYMBOLS["vertex"]: cut.interval_rows, SYMBOLS["edge"]: cut.interval_edges}
 
-
 def _row(plan: Plan, var: Var) -> int:
     """Bytes of a row of a value."""
     return plan.program.analysis.row_bytes[var]
-
 
 def _rows_of(variables: Iterable[Var], plan: Plan, cut: Cut, *, of_vertices: bool = False) -> int:
     """Bytes of an interval's rows of these values; of other values none are counted."""
@@ -200,13 +191,11 @@ def _rows_of(variables: Iterable[Var], plan: Plan, cut: Cut, *, of_vertices: boo
     )
     return sum(value_bytes(var.aval, _at(cut)) for var in counted)
 
-
 def _padded(plan: Plan, cut: Cut) -> int:
     """Bytes of padded intervals' rows, which are copies, of the data that epochs read."""
     read = {var for step in plan.epoch for var in step.reads}
     inputs = [var for var in plan.program.traced.step.jaxpr.invars if var in read]
     return cut.shorter * _rows_of(inputs, plan, cut, of_vertices=True)
-
 
 def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
     """Bytes of the rows of these publications, including ghosts."""
@@ -215,18 +204,15 @@ def _published(plan: Plan, cut: Cut, numbers: Iterable[int]) -> int:
         (cut.rows + ghosts[one.direction]) * _row(plan, one.var) for one in map(plan.publications.__getitem__, numbers)
     )
 
-
 def _lasting(plan: Plan) -> set[int]:
     """Numbers of the publications that epochs read."""
     return set(range(len(plan.publications))) - set(plan.publications_of_once)
-
 
 def _buffers(plan: Plan, cut: Cut) -> int:
     """Bytes of rows that epochs read through edges, and of sums per source with terms from several intervals."""
     sums = cut.intervals * cut.sources + cut.ghosts[0]
     pushed = sum(sums * _row(plan, step.writes[0]) for step in plan.steps if step.kind == "push")
     return _published(plan, cut, _lasting(plan)) + pushed
-
 
 def _live_before(plan: Plan, cut: Cut) -> int:
     """Peak bytes of an interval between two steps before training, where all intervals wait for each other's rows."""
@@ -236,7 +222,6 @@ def _live_before(plan: Plan, cut: Cut) -> int:
         now = (now | set(step.writes)) - set(step.forget)
         most = max(most, _rows_of(now, plan, cut))
     return most
-
 
 def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
     """Bytes that all intervals keep from epoch to epoch, and one interval's peak within an epoch."""
@@ -254,7 +239,6 @@ def _live(plan: Plan, cut: Cut, *, copies: bool) -> tuple[int, int]:
         now -= set(step.forget)
     return cut.intervals * _rows_of(kept, plan, cut), most
 
-
 def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
     """Publications for which the step copies the interval's rows."""
     numbers = {operand.publication for operand in step.operands if operand.publication is not None}
@@ -262,13 +246,11 @@ def _copied(plan: Plan, step: Step, *, copies: bool) -> set[int]:
         return numbers
     return set()
 
-
 def _call(steps: Sequence[Step], cut: Cut) -> int:
     """Bytes of the largest stage call: operands copied by XLA, results, and as much again for intermediates."""
     sizes = StageSizes(cut.interval_rows, cut.interval_edges)
     costs = [stage_cost(step, sizes.of(step)) for step in steps if step.kind == "stage" and step.space is not None]
     return max((cost.bytes_in + 2 * cost.bytes_out for cost in costs), default=0)
-
 
 def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
     """Memory of a parameter server: newest weights, stashed weights, optimizer state, and accumulated gradients.
@@ -277,7 +259,6 @@ def parameter_server(parameters: int, config: PipelineConfig) -> dict[str, int]:
     """
     versions = 1 + (config.staleness or 0) + 1
     return {"parameters": (versions + 3) * parameters}
-
 
 def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int]:
     """Peak memory of the driver in addition to its data set, while it cuts and writes shards one after the other."""
@@ -299,7 +280,6 @@ def cutting(shape: DataShape, cut: Cut, config: PipelineConfig) -> dict[str, int
     moments.append(once | {"shard": shard, "rows": rows, WORK: work})
     found = max(moments, key=lambda held: sum(held.values()))
     return {name: size for name, size in found.items() if size}
-
 
 def partitioning(shape: DataShape, method: Method, servers: int) -> int:
     """Bytes that partitioning needs in addition to the data set."""

@@ -6,17 +6,16 @@ The costs are estimates from shapes alone, to compare programs and tasks; nothin
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, final
 
 from dorylax.jax_internals import Var, variables
 from dorylax.ops.primitives.structure import Direction
 from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.graph_operators import gathered_bytes, operator_of
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import GraphArray, Rows
-from dorylax.program.tasks.exchange import exchanges
+from dorylax.program.tasks.along_edges import dense_operands, is_push, read_along
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.task import Task
 
@@ -150,6 +149,43 @@ def _exchanged(program: SplitModel, intervals: int, ghosts: Mapping[Direction, S
             sent = intervals * others * sum(value_bytes(var.aval, _ONE_ROW) for var in parts)
             before, every = (before + sent, every) if task.when == "once" else (before, every + sent)
     return before, every
+
+
+class Exchange(NamedTuple):
+    """A value whose rows a server sends to all servers with the row's vertex as a ghost, or to the vertex's owner.
+
+    Attributes:
+        var: The value, rows of vertices.
+        direction: Direction of the edges to the ghosts.
+        constant: Whether it is sent once, before training.
+    """
+
+    var: Var
+    direction: Direction
+    constant: bool
+
+
+def exchanges(program: SplitModel) -> Iterator[Exchange]:
+    """Yield all exchanges of a program: rows read through edges, and sums per source for their owners."""
+    inputs = zip(program.traced.step.jaxpr.invars, program.traced.inputs, strict=True)
+    constants = {var for var, entry in inputs if entry.of_data}
+    for task, interface in zip(program.tasks, program.interfaces, strict=True):
+        if task.when == "once":
+            constants.update(interface.writes)
+    read: set[tuple[Var, Direction]] = set()
+    for task in program.tasks:
+        if task.kind != "graph":
+            continue
+        equation = task.equations[0]
+        side, through = read_along(equation)
+        for var, role in dense_operands(equation):
+            if role == through and (var, side) not in read:
+                read.add((var, side))
+                yield Exchange(var, side, var in constants)
+        if is_push(equation):
+            (summed,) = equation.outvars
+            assert isinstance(summed, Var)
+            yield Exchange(summed, "in", task.when == "once")
 
 
 def is_gather(task: Task) -> bool:
