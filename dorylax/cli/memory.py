@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 
 from rich.table import Table
 from rich.text import Text
 
 from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
+from dorylax.cli.placement_remark import functions_remark
 from dorylax.cli.slow_notice import compiling, says_when_slow
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
 from dorylax.graph.datasets.registry import stored_path
-from dorylax.memory.estimate import Estimate, Remedy, gibibytes
+from dorylax.jax_internals import type_of
+from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import WORK
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.terminal.output import print_json, print_table
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint.of_config import estimate, functions_remark, remedies, streamed
+from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
 
@@ -45,7 +47,8 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     if found is None:
         prepare_data(config.data)  # raises the error for a missing data set
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
-    ways = [] if found.fits else remedies(config, found)
+    if not found.fits:
+        found = dataclasses.replace(found, remedies=remedies(config, found))
     streams: StreamedEstimate | None = None
     why_not = ""
     if config.pipeline is None and (not found.fits or config.single.memory == "stream"):
@@ -54,11 +57,11 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         except (SplitError, NotStreamedError) as error:
             why_not = str(error)
     if as_json:
-        content = {"schema": 1, **found.to_dict(ways)}
+        content = {"schema": 1, **found.to_dict()}
         content["streamed"] = None if streams is None else streams.to_dict() | _speed(config, streams)
         print_json({**content, "config": config.to_dict()})
         return
-    _show(config, found, ways)
+    _show(config, found)
     if remark is not None:
         print(remark)
     if found.shape.num_labelled == 0:
@@ -68,7 +71,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         speed = _speed(config, streams)
         print(
             f"about {_seconds(speed['seconds'])} an epoch, as measured now: {1e9 * speed['edge_seconds']:.1f} ns an edge at "
-            f"width {streams.width}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
+            f"width {_width(streams)}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
             if speed
             else "how long an epoch takes is known where the data are in a file"
         )
@@ -79,19 +82,28 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
 def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
     """Measure this machine's speed for a streamed run; empty if the data are not in a file."""
     file = stored_path(config.data.name)
-    if file is not None and file.is_dir():  # a data set's folder: its largest array tells the most
+    if file is not None and file.is_dir():  # a data set's folder: its largest array is read
         file = max((one for one in file.iterdir() if one.is_file()), key=lambda one: one.stat().st_size, default=None)
     if file is None or not file.is_file():
         return {}
-    found = StreamedSpeed(gather_seconds(streams.width, streams.layouts.training.num_vertices), disk_bandwidth(file))
-    return {**found._asdict(), "seconds": found.seconds(streams.edges, streams.transferred)}
+    found = StreamedSpeed(gather_seconds(_width(streams), streams.layouts.training.num_vertices), disk_bandwidth(file))
+    epoch = streams.to_dict()["epoch"]
+    return {**found._asdict(), "seconds": found.seconds(epoch["edges"], epoch["read"] + epoch["written"])}
+
+
+def _width(streams: StreamedEstimate) -> int:
+    """Width of most gathers in an epoch: columns of the widest whole value or block."""
+    training = streams.layouts.training
+    row_bytes = training.program.analysis.row_bytes
+    columns: list[int] = [row_bytes[var] // type_of(var).dtype.itemsize for var in training.epoch.whole]
+    return max([*columns, *training.blocked.values(), 1])
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
+def _show(config: RunConfig, found: Estimate) -> None:
     shape = found.shape
     table = Table(
         title=f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, "
@@ -100,7 +112,7 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
         title_style="bold",
     )
     table.add_column("held at the peak of")
-    shown = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.processes))
+    shown = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.phases))
     for phase in shown:
         table.add_column(phase.name, justify="right")
     names = dict.fromkeys(name for phase in shown for name in phase.parts)
@@ -111,6 +123,6 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
     totals = [Text(gibibytes(phase.total), style="bold" if phase is found.peak else "") for phase in shown]
     table.add_row("total", *totals)
     print_table(table)
-    print(found.verdict(ways))
+    print(found.verdict())
     if found.compiled is None and config.pipeline is None:
         print("without the working memory of training: JAX computes on an accelerator, which has its own memory")
