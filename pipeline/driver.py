@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.hollow import hollow
+from dorylax.abstract_array import abstract_array
 from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type_of, variables
 from dorylax.pipeline.parameters.records import Gradient, Pulled, Sums
 from dorylax.pipeline.plan import Plan
-from dorylax.pipeline.stages import hollow_like
+from dorylax.pipeline.stages import abstract_like
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
 
@@ -186,7 +186,7 @@ class Driver(FreeValues):
 
 
 @final
-class HollowDriver:
+class TimingDriver:
     """Driver for abstract arrays, in place of a `Driver`.
 
     Args:
@@ -197,7 +197,7 @@ class HollowDriver:
 
     def __init__(self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any]) -> None:
         self._functions = functions
-        self._values = {var: hollow_like(var, {}) for var in (*functions.given, *functions.shown)}
+        self._values = {var: abstract_like(var, {}) for var in (*functions.given, *functions.shown)}
         self._values |= {var: constants[var] for var in functions.constants}
         self._pushed = [(step.index, str(place)) for step in plan.epoch for place in range(len(step.sums))]
 
@@ -207,7 +207,7 @@ class HollowDriver:
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:  # noqa: ARG002
         """See `DrivesEpochs`. The loss is NaN."""
-        gradients = jax.tree.map(lambda leaf: hollow(leaf.shape, leaf.dtype), params)
+        gradients = jax.tree.map(lambda leaf: abstract_array(leaf.shape, leaf.dtype), params)
         pushed = [sums[stage][place] for stage, place in self._pushed]
         return gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics)
 

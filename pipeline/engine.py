@@ -245,7 +245,7 @@ class Pipeline:
             transport=InProcessTransport(clock, None if times is None else modelled(times)),
             clock=clock,
             times=times,
-            hollow=self.values.hollow,
+            abstract=self.values.abstract,
         )
 
     def _ledger(self, num_intervals: int, epoch: int, saved: Saved | None) -> Ledger:

@@ -16,7 +16,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import Var, type_of, variables
 from dorylax.pipeline.prepare import PreparedPlan
-from dorylax.pipeline.stages import StageSizes, hollow_like
+from dorylax.pipeline.stages import StageSizes, abstract_like
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 from dorylax.serverless.rows import pad
@@ -160,7 +160,7 @@ def interval_data(
     return constants
 
 
-def hollow_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
+def abstract_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
     """Return the values of `interval_data` as abstract arrays."""
     traced, types = prepared.plan.program.traced, prepared.plan.program.analysis.types
     entries = zip(traced.step.jaxpr.invars, traced.inputs, strict=True)
@@ -175,7 +175,7 @@ def hollow_interval_data(prepared: PreparedPlan, shard: AnyShard, sizes: StageSi
         for var in found:
             row_type = types[var]
             is_padded = isinstance(row_type, Rows) and row_type.space == "vertex" and var in again
-            mine[var] = hollow_like(var, padded if is_padded else at)
+            mine[var] = abstract_like(var, padded if is_padded else at)
         constants.append(mine)
     return constants
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
+from dorylax.abstract_array import abstract_array, is_abstract
 from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
-from dorylax.hollow import hollow, is_hollow
 from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_of
 from dorylax.pipeline.plan import Plan, Step
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
@@ -66,14 +66,14 @@ def compiled(plan: Plan, step: Step, rows: int) -> StageFunction:
     return function
 
 
-def hollow_function(step: Step, rows: int) -> StageFunction:
+def abstract_function(step: Step, rows: int) -> StageFunction:
     """Return a function in place of `compiled` that ignores its arguments and returns abstract arrays."""
     at = {} if step.space is None else {SYMBOLS[step.space]: rows}
-    results = [hollow_like(var, at) for var in step.writes]
+    results = [abstract_like(var, at) for var in step.writes]
     return lambda *_: results
 
 
-def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
+def abstract_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
     """Return an abstract array with the shape of a value; for random keys, with the shape of their data.
 
     Args:
@@ -82,7 +82,7 @@ def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
     """
     aval = type_of(var)
     shape = [int(size_at(dim, at)) for dim in aval.shape]
-    return hollow((*shape, 2), np.uint32) if is_key(aval) else hollow(shape, aval.dtype)
+    return abstract_array((*shape, 2), np.uint32) if is_key(aval) else abstract_array(shape, aval.dtype)
 
 
 class StageCost(NamedTuple):
@@ -165,8 +165,8 @@ def together(step: Step, parts: Sequence[Sequence[Any]], counts: Sequence[int], 
 
 
 def _one_after_the_other(heads: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    if is_hollow(heads[0]):
+    if is_abstract(heads[0]):
         shape = list(heads[0].shape)
         shape[axis] = sum(head.shape[axis] for head in heads)
-        return hollow(shape, heads[0].dtype)
+        return abstract_array(shape, heads[0].dtype)
     return np.concatenate(heads, axis=axis)

@@ -9,10 +9,10 @@ import numpy as np
 
 from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import Var
-from dorylax.pipeline.driver import Driver, DrivesEpochs, HollowDriver
-from dorylax.pipeline.interval_data import hollow_interval_data, interval_data, stored_values
+from dorylax.pipeline.driver import Driver, DrivesEpochs, TimingDriver
+from dorylax.pipeline.interval_data import abstract_interval_data, interval_data, stored_values
 from dorylax.pipeline.prepare import Prepared
-from dorylax.pipeline.stages import StageFunction, StageSizes, hollow_function
+from dorylax.pipeline.stages import StageFunction, StageSizes, abstract_function
 from dorylax.program.model.base import Tree
 
 
@@ -21,11 +21,11 @@ class Values(Protocol):
     """Source of the functions and data of servers.
 
     Attributes:
-        hollow: Whether values are abstract arrays, see `HostContext`.
+        abstract: Whether values are abstract arrays, see `HostContext`.
     """
 
     @property
-    def hollow(self) -> bool:
+    def abstract(self) -> bool:
         """Whether values are abstract arrays."""
         ...
 
@@ -58,7 +58,7 @@ class Numbers:
         seed: Seed of the run.
     """
 
-    hollow = False
+    abstract = False
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Shapes:
         prepared: The plan.
     """
 
-    hollow = True
+    abstract = True
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
@@ -102,12 +102,12 @@ class Shapes:
     def functions(self, sizes: StageSizes, *, of_workers: bool) -> Mapping[int, StageFunction]:  # noqa: ARG002
         """See `Values`."""
         steps = (step for step in self._prepared.plan.steps if step.kind in ("stage", "driver"))
-        return {step.index: hollow_function(step, 0 if step.space is None else sizes.of(step)) for step in steps}
+        return {step.index: abstract_function(step, 0 if step.space is None else sizes.of(step)) for step in steps}
 
     def of_intervals(self, shard: AnyShard, sizes: StageSizes) -> list[dict[Var, Any]]:
         """See `Values`."""
-        return hollow_interval_data(self._prepared, shard, sizes)
+        return abstract_interval_data(self._prepared, shard, sizes)
 
     def driver(self, free: Mapping[Var, Any]) -> DrivesEpochs:
         """See `Values`."""
-        return HollowDriver(self._prepared.plan, self._prepared.driver, free)
+        return TimingDriver(self._prepared.plan, self._prepared.driver, free)

@@ -22,7 +22,7 @@ FLOORS = (
         "hang_up",
         "machine",
         "aligned",
-        "hollow",
+        "abstract_array",
         "columns",
         "own_folder",
         "figure_style",

@@ -10,7 +10,7 @@ Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which 
 added up over the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
 
 Simulations of timing need the numbers of these rows and edges alone: a `ShardSummary` has arrays of vertices without values
-(`dorylax.hollow`). `degree_statistics` makes summaries of graphs described by statistics.
+(`dorylax.abstract_array`). `degree_statistics` makes summaries of graphs described by statistics.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from typing import Any, Literal, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.rows import ranked
 from dorylax.graph.transpose import transpose
-from dorylax.hollow import hollow
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -293,10 +293,10 @@ class ShardSummary(AnyShard):
         super().__init__(
             incoming=_adjacency(offsets["in"]),
             outgoing=_adjacency(offsets["out"]),
-            ghosts={way: hollow((int(bounds[-1]),), np.int64) for way, bounds in ghost_bounds.items()},
+            ghosts={way: abstract_array((int(bounds[-1]),), np.int64) for way, bounds in ghost_bounds.items()},
             ghost_bounds=ghost_bounds,
             sends={
-                way: tuple(tuple((peer, hollow((count,), np.int64)) for peer, count in one) for one in found)
+                way: tuple(tuple((peer, abstract_array((count,), np.int64)) for peer, count in one) for one in found)
                 for way, found in sends.items()
             },
             **attributes,
@@ -305,7 +305,7 @@ class ShardSummary(AnyShard):
 
     def unique_sources(self, interval: int) -> np.ndarray:
         """See `AnyShard`."""
-        return hollow((int(self._reads["in"][interval].sum()),), np.int32)
+        return abstract_array((int(self._reads["in"][interval].sum()),), np.int32)
 
     def compact(self, interval: int) -> Adjacency:
         """See `AnyShard`."""
@@ -331,7 +331,7 @@ class ShardSummary(AnyShard):
 
 
 def _adjacency(offsets: np.ndarray) -> Adjacency:
-    return Adjacency(offsets, hollow((int(offsets[-1]),), np.int32))
+    return Adjacency(offsets, abstract_array((int(offsets[-1]),), np.int32))
 
 
 def _offsets(parts: Sequence[np.ndarray]) -> Int64[np.ndarray, " R1"]:

@@ -23,7 +23,7 @@ async def run(server: GraphServer, step: Step, visit: Visit) -> None:
     firsts = range(0, count, size) or [0]  # without edges, still one call: for what has no rows
     chunks = [(first, min(first + size, count)) for first in firsts]
     # Who computes nothing need not be handed anything.
-    read = () if server.context.hollow else tuple(zip(step.reads, step.sources, strict=True))
+    read = () if server.context.abstract else tuple(zip(step.reads, step.sources, strict=True))
     sources = tuple(source for _, source in read)
     calls = []
     for place, (first, last) in enumerate(chunks):
