@@ -45,7 +45,7 @@ def shape_of(config: DataConfig) -> DataShape | None:
         return _of_size(size, self_loops="none", origin="generated", features_in="aligned", graph_in="aligned")
     if (file := stored_path(config.name)) is not None:
         try:
-            return stored_shape(file, split=config.split, verify=config.verify)
+            return _stored_shape(file, config.split, verify=config.verify)
         except GraphError:
             if not is_cached(file):
                 raise
@@ -58,18 +58,8 @@ def _of_size(size: Size, **more: Any) -> DataShape:
     return DataShape(size.num_vertices, size.num_edges, size.num_features, size.num_classes, **more)
 
 
-def stored_shape(path: Path, *, split: int | None = None, verify: bool = True) -> DataShape | None:
-    """Return the sizes of a data set on disk by its shapes, or None if an array has another form than the layout says.
-
-    Args:
-        path: Folder or archive.
-        split: Number of the split, if there are several.
-        verify: Whether to compare labels and masks with their checksums.
-
-    Raises:
-        GraphError: A required array is missing or invalid.
-        OSError: The data set cannot be opened.
-    """
+def _stored_shape(path: Path, split: int | None, *, verify: bool) -> DataShape | None:
+    """Return the sizes of a folder or archive by its shapes; None if an array has another form than the layout says."""
     with open_arrays(path, verify=verify) as stored:
         names = feature_names(stored)
         stored.require("indptr", "indices", *names)
