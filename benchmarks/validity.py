@@ -1,6 +1,6 @@
 """Simulated seconds of an epoch on this machine, compared with measured ones.
 
-    python benchmarks/validity.py        # measures the machine first, in three minutes without other load
+    python benchmarks/validity.py        # measures the machine first, for some minutes without other load
     python benchmarks/validity.py --cluster mine.yaml --first 4 --count 4
 
 The machine is described once, as by `dorylax calibrate`. Each configuration is then simulated on that description, and run
@@ -12,33 +12,26 @@ measured, less one.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import statistics
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import optax
-
 from dorylax.calibration.description import cluster_of, to_text
 from dorylax.calibration.machine import doubts, measure
-from dorylax.calibration.sizes import Sizes
+from dorylax.calibration.steps import Sizes
 from dorylax.config import RunConfig
 from dorylax.cost import Cluster, find_cluster
-from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets import load
-from dorylax.pipeline.engine import Pipeline
-from dorylax.pipeline.hosts.pipeline import HostsPipeline
-from dorylax.program.model.kinds import take_apart
-from dorylax.simulation.here import here
-from dorylax.simulation.inputs import Inputs
-from dorylax.simulation.run import settling, simulate
-from dorylax.trainer.from_config import build_model, prepare_data
-from dorylax.trainer.step.objective import Objective
+from dorylax.simulation.run import Inputs, simulate
+from dorylax.trainer.from_config import prepare_data
 from harness.command_line import parsed, parser_of, write_json
+from harness.one_machine import Here, References, epochs_of, measured_references
 
 Settings = dict[str, Any]
+
+_REFERENCE_EPOCHS = 20
 
 _LINK = {
     "tensor.backend": "local",
@@ -83,25 +76,6 @@ def settings_of(data: Path, hidden: int, seed: int, given: Settings) -> Settings
     return {"data.name": str(data), "data.row_normalise": False, **model, "train.seed": seed, **dotted}
 
 
-def run(config: RunConfig, data: Dataset, epochs: int) -> list[float]:
-    """Trains on the real clock; seconds of as many epochs, after those in which it settles."""
-    assert config.pipeline is not None
-    of = Pipeline if config.pipeline.hosts == "inline" else HostsPipeline
-    pipeline = of.of(
-        take_apart(build_model(config, data), data.graph),
-        data,
-        optax.adam(0.01),
-        config.pipeline,
-        loss=Objective.of(None, data).rows,
-        seed=config.train.seed,
-    )
-    running = pipeline.start(pipeline.parts.params, None, pipeline.parts.state)
-    with contextlib.closing(running):
-        for _ in range(settling(config.pipeline) + 1):
-            running.run_epoch()
-        return [running.run_epoch().seconds for _ in range(epochs)]
-
-
 def described(arguments: argparse.Namespace, folder: Path) -> Cluster:
     """The machine, as it is measured now or was before."""
     if arguments.cluster is not None:
@@ -111,7 +85,7 @@ def described(arguments: argparse.Namespace, folder: Path) -> Cluster:
 
         measured = calibrations.measured()
     else:
-        measured = measure(folder, lambda *_: None, Sizes())
+        measured = measure(lambda *_: None, Sizes())
     for doubt in doubts(measured):
         print(f"warning: {doubt}")
     path = folder / "machine.yaml"
@@ -119,9 +93,18 @@ def described(arguments: argparse.Namespace, folder: Path) -> Cluster:
     return find_cluster(path)
 
 
+def references_of(arguments: argparse.Namespace) -> References:
+    """Measurements of reference runs on this machine."""
+    if arguments.tiny:
+        from support import calibrations
+
+        return References(**calibrations.REFERENCES)
+    return measured_references(_REFERENCE_EPOCHS)
+
+
 def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, Any]]:
     """Each configuration, predicted and run."""
-    cluster = described(arguments, folder)
+    here = Here(described(arguments, folder), references_of(arguments))
     made = load("communities", size=arguments.size, num_vertices=arguments.vertices, num_edges=arguments.edges)
     path = folder / "graph"
     made.save(path)
@@ -133,8 +116,8 @@ def compare(arguments: argparse.Namespace, folder: Path) -> Iterator[dict[str, A
         if data is None:
             data = prepare_data(config.data)
             print(f"{data.graph}, {data.num_features} features, hidden width {arguments.hidden}", flush=True)
-        found = simulate(here(name, settings, cluster), inputs=inputs)
-        ran = run(config, data, arguments.epochs)
+        found = simulate(here.scenario(name, settings), inputs=inputs)
+        ran = [seconds for seconds, _ in epochs_of(config, data, arguments.epochs)]
         measured = statistics.median(ran)
         error = found.epoch / measured - 1
         print(f"{name:<52} {found.epoch:7.3f} s {measured:7.3f} s {100 * error:+6.1f} %", flush=True)

@@ -13,14 +13,28 @@ from dorylax.experiments.seed_statistics import median
 from dorylax.experiments.sweep import Run, RunOutcome, Sweep
 from dorylax.experiments.table import write_tables
 from dorylax.terminal.terminations import Terminated, terminations
+from dorylax.trainer.saving.places import lost_newest
 
 Stopped: TypeAlias = Literal["interrupted", "terminated"]
 """By Ctrl-C, or by SIGTERM."""
 
 
 def known_outcomes(sweep: Sweep, folder: Path | None) -> dict[str, RunOutcome]:
-    """The outcomes of a sweep's runs by key, as their directories tell; without a folder all are open."""
-    return {run.key: RunOutcome(run, "open") if folder is None else inspect(folder, run) for run in sweep.runs}
+    """The outcomes of a sweep's runs by key, as their directories tell; without a folder all are open.
+
+    A run that is done is open again if its newest checkpoint is lost: it continues from the one before.
+    """
+    if folder is None:
+        return {run.key: RunOutcome(run, "open") for run in sweep.runs}
+    found = [inspect(folder, run) for run in sweep.runs]
+    return {one.run.key: RunOutcome(one.run, "open") if _has_lost(folder, one) else one for one in found}
+
+
+def _has_lost(folder: Path, outcome: RunOutcome) -> bool:
+    run = outcome.run
+    if outcome.status != "done" or run.simulation is not None:
+        return False
+    return lost_newest(directory(folder, run), run.config.train.checkpoints, outcome.summary["epochs"])
 
 
 def known_seconds(outcomes: Iterable[RunOutcome]) -> dict[str, list[float]]:

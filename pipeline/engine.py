@@ -10,7 +10,7 @@ from typing import final
 import optax
 
 from dorylax.clock import Clock, RealClock, VirtualClock
-from dorylax.cost import Cluster, Machines, TimeModel
+from dorylax.cost import Cluster
 from dorylax.graph.cutting import Cutting
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.partition import Layout
@@ -232,7 +232,7 @@ class Pipeline:
         if (cluster := self._simulated) is not None:
             assert isinstance(clock, VirtualClock)
             servers = self.config.servers + self.config.parameter_servers
-            times = TimeModel(cluster, self.seed, Machines(cluster, clock, servers) if cluster.contention else None)
+            times = cluster.times(self.seed, clock, servers)
         return HostContext(
             plan=self.prepared.plan,
             sizes=sizes,

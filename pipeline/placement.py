@@ -80,7 +80,6 @@ class Estimate:
         steady = replace(
             cluster,
             contention=False,
-            one_machine=None,
             graph_server=replace(cluster.graph_server, variation=_STEADY),
             function=replace(cluster.function, variation=_STEADY),
         )

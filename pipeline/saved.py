@@ -9,7 +9,7 @@ from typing import Any, final
 import jax
 import numpy as np
 
-from dorylax.cost.warm_pool import WarmPool
+from dorylax.cost.machines import WarmPool
 from dorylax.pipeline.graph_server import GraphServer
 from dorylax.pipeline.parameters.records import ServerState
 from dorylax.store.arrays import Part, PartsWriter

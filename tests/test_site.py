@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_page_is_there(site: Path) -> None:
-    pages = [page.stem for page in (ROOT / "docs").glob("*.md")]
+    pages = [page.relative_to(ROOT / "docs").with_suffix("") for page in (ROOT / "docs").rglob("*.md")]
     for name in (*pages, "changelog", "security"):
         assert (site / name / "index.html").is_file(), name
     home = (site / "index.html").read_text(encoding="utf-8")

@@ -1,21 +1,15 @@
-"""Bandwidth of memory and disk: gathers along edges, copies beyond all caches (STREAM's "copy", McCalpin 1995), files."""
+"""Bandwidth of memory: gathers along edges, and copies beyond all caches (STREAM's "copy", McCalpin 1995)."""
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from dorylax import aligned
-from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, Values, repeated
-from dorylax.errors import named
+from dorylax.calibration.steps import Sizes, Step, Values, rate, repeated
 from dorylax.ops import row_operators
 from dorylax.ops.row_loops.rows import RowRange
 
@@ -38,15 +32,6 @@ def copies(sizes: Sizes, threads: int) -> Iterator[Step]:
         yield Step(f"memory, threads: {count}", partial(_copy, sizes, count))
 
 
-def files(sizes: Sizes, folder: Path) -> Iterator[Step]:
-    """List measurements of a file in a folder (none if it is read-only), written to disk and read past the page cache."""
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return
-    yield Step("disk, write", partial(_file, sizes, folder, "write"))
-    if hasattr(os, "posix_fadvise"):
-        yield Step("disk, read", partial(_file, sizes, folder, "read"))
-
-
 def _gather(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Values:
     """Sum rows at random places: no prefetcher can predict a neighbor."""
     held = max(1, rows_bytes // (_NUMBER_BYTES * width))
@@ -66,12 +51,7 @@ def _gather(sizes: Sizes, width: int, rows_bytes: int, threads: int) -> Values:
         row_operators.run("dorylax_gather_sum", {"direction": "in"}, [x], rows, out=[out[first:last]])
 
     with ThreadPoolExecutor(threads) as pool:
-
-        def once() -> float:
-            begin = time.perf_counter()
-            list(pool.map(work, bounds[:-1], bounds[1:]))
-            return entries * _NUMBER_BYTES * (width + 1) / (time.perf_counter() - begin)
-
+        once = rate(entries * _NUMBER_BYTES * (width + 1), lambda: list(pool.map(work, bounds[:-1], bounds[1:])))
         return repeated("gather", once, sizes.seconds, width=width, rows_bytes=rows_bytes, threads=threads)
 
 
@@ -82,35 +62,5 @@ def _copy(sizes: Sizes, threads: int) -> Values:
         np.copyto(pair[1], pair[0])
 
     with ThreadPoolExecutor(threads) as pool:
-
-        def once() -> float:
-            begin = time.perf_counter()
-            list(pool.map(copy, pairs))
-            return sum(pair.nbytes for pair in pairs) / (time.perf_counter() - begin)
-
+        once = rate(sum(pair.nbytes for pair in pairs), lambda: list(pool.map(copy, pairs)))
         return repeated("memory", once, sizes.seconds, threads=threads)
-
-
-def _file(sizes: Sizes, folder: Path, way: str) -> Values:
-    content = os.urandom(sizes.file_bytes)  # some disks write zeros faster
-    with named(folder), TemporaryDirectory(prefix=".dorylax-calibrate-", dir=folder) as name:
-        path = Path(name) / "file"
-
-        def write() -> float:
-            begin = time.perf_counter()
-            with path.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            return len(content) / (time.perf_counter() - begin)
-
-        def read() -> float:
-            with path.open("rb") as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                begin = time.perf_counter()
-                while file.read(2**20):
-                    pass
-                return len(content) / (time.perf_counter() - begin)
-
-        write()
-        return repeated("disk", write if way == "write" else read, sizes.seconds, way=way)

@@ -1,4 +1,4 @@
-"""Two processes of this machine: latency and bandwidth of the transport between hosts, and of rows fetched by workers."""
+"""Two processes of this machine: latency and bandwidth of the transport between hosts."""
 
 from __future__ import annotations
 
@@ -12,26 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dorylax.calibration.other_process import other_process
-from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, Values, repeated
+from dorylax.calibration.steps import Sizes, Step, Values, other_process, rate, repeated
 from dorylax.clock import RealClock
 from dorylax.pipeline.transport.base import Address
 from dorylax.pipeline.transport.codec import Codec
 from dorylax.pipeline.transport.zeromq import ZeroMqTransport
-from dorylax.serverless.data.client import DataClient
 from dorylax.serverless.data.keys import RunKeys
-from dorylax.serverless.data.server import DataServer
 
 Kind = Literal["ipc", "tcp"]
 
 _HERE, _THERE = Address("graph", 0), Address("graph", 1)
 _CODEC = Codec([], {})
-
-
-def fetches(sizes: Sizes) -> Iterator[Step]:
-    """List the measurement of rows that a worker process fetches."""
-    yield Step("fetch", partial(_fetch, sizes))
 
 
 def requests(sizes: Sizes) -> Iterator[Step]:
@@ -51,11 +42,7 @@ def _measure(sizes: Sizes, kind: Kind) -> Values:
                 ask([None])
             return (time.perf_counter() - begin) / (2 * sizes.asked)
 
-        def transfer() -> float:
-            begin = time.perf_counter()
-            ask([rows] * sizes.sent_together)
-            return sizes.sent_together * rows.nbytes / (time.perf_counter() - begin)
-
+        transfer = rate(sizes.sent_together * rows.nbytes, lambda: ask([rows] * sizes.sent_together))
         return {
             **repeated("latency", latency, sizes.seconds, transport=kind),
             **repeated("transfer", transfer, sizes.sent_seconds, transport=kind),
@@ -66,13 +53,13 @@ def _measure(sizes: Sizes, kind: Kind) -> Values:
 def _asking(kind: Kind) -> Iterator[Any]:
     """A function that sends payloads to another process at a time, and returns when all are answered."""
     keys = RunKeys.make()
-    with other_process(_answer, keys, kind) as pipe, RealClock() as clock:
+    with other_process(_answer, keys, kind) as worker, RealClock() as clock:
 
         async def open_it() -> ZeroMqTransport:
             return ZeroMqTransport(keys, kind, codec=_CODEC, spawn=clock.spawn)
 
         with closing(clock.run(open_it())) as transport:
-            transport.connect({_THERE: pipe.recv()})
+            transport.connect({_THERE: worker.receive()})
 
             async def all_of(payloads: list[Any]) -> None:
                 asked = (transport.request(_HERE, _THERE, "rows", one, num_bytes=0, order=()) for one in payloads)
@@ -102,32 +89,3 @@ def _answer(pipe: Connection, keys: RunKeys, kind: Kind) -> None:
 
     with RealClock() as clock:
         clock.run(serve())
-
-
-def _fetch(sizes: Sizes) -> Values:
-    rows = np.ones((sizes.sent_together * sizes.sent_bytes // 64, 16), np.float32)
-    keys = RunKeys.make()
-    with DataServer(keys) as server:
-        address = server.open("graph 0")
-        server.offer(address, "rows", [rows])
-        with other_process(_get, keys, address) as pipe:
-
-            def once() -> float:
-                pipe.send(None)
-                seconds: float = pipe.recv()
-                return rows.nbytes / seconds
-
-            return repeated("fetch", once, sizes.seconds, transport="ipc")
-
-
-def _get(pipe: Connection, keys: RunKeys, address: str) -> None:
-    """In the other process: fetch on request, and send the seconds."""
-    with DataClient(keys) as client:
-        while True:
-            try:
-                pipe.recv()
-            except EOFError:
-                return
-            begin = time.perf_counter()
-            client.get(address, "rows")
-            pipe.send(time.perf_counter() - begin)

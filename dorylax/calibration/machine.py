@@ -7,15 +7,25 @@ import os
 import platform
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import final
 
-from dorylax.calibration import bandwidth, loopback, products, reference
-from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Quantity, Step, summary
+import optax
+from flax import nnx
+
+from dorylax.calibration import bandwidth, loopback, products
+from dorylax.calibration.steps import Quantity, Sizes, Step, Values, quantity, summary
 from dorylax.cost.measured import Measured
+from dorylax.graph.datasets import load
+from dorylax.layers import GCN
 from dorylax.machine import cores
+from dorylax.pipeline.config import PipelineConfig
+from dorylax.pipeline.engine import Pipeline
+from dorylax.pipeline.timeline import Span
+from dorylax.program.model.flax_nnx import take_apart
 from dorylax.version import __version__
 
 Progress = Callable[[int, int, str], object]
@@ -34,35 +44,28 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE = (3, 4)  # columns of /proc/stat: idle and iowait
 
 
-def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
+def measure(progress: Progress, sizes: Sizes) -> Measured:
     """Measure this machine.
 
     Args:
-        folder: Folder on the disk to measure; a disk without write permission is not measured.
         progress: Called before each step.
         sizes: Sizes of the measurements.
-
-    Raises:
-        OSError: The disk fails, or is full; names the folder.
     """
     threads = cores()
     load = OthersLoad()
     values: dict[Quantity, list[float]] = {}
     with ExitStack() as stack:
         steps: list[Step] = [
-            *bandwidth.files(sizes, folder),  # first: the disk may be full
             *bandwidth.gathers(sizes, threads),
             *products.steps(sizes, threads, stack),
             *bandwidth.copies(sizes, threads),
-            *reference.tiny(sizes),
-            *loopback.fetches(sizes),
-            *reference.steps(sizes),
+            Step("tasks", partial(_tasks, sizes.epochs)),
             *loopback.requests(sizes),
         ]
         for done, step in enumerate(ROUNDS * steps):
             progress(done, ROUNDS * len(steps), step.label)
-            for quantity, found in step.measure().items():
-                values.setdefault(quantity, []).extend(found)
+            for measured, found in step.measure().items():
+                values.setdefault(measured, []).extend(found)
     return Measured(
         date=datetime.datetime.now().astimezone().date().isoformat(),
         dorylax=__version__,
@@ -72,6 +75,23 @@ def measure(folder: Path, progress: Progress, sizes: Sizes) -> Measured:
         others=load.share(),
         results=tuple(summary(one.kind, found, **dict(one.at)) for one, found in values.items()),
     )
+
+
+def _tasks(epochs: int) -> Values:
+    """Measure inside and around tasks that compute next to nothing: a GCN on a tiny graph, one task at a time."""
+    data = load("communities", size="tiny")
+    assert data.num_classes is not None
+    parts = take_apart(GCN(data.num_features, 16, data.num_classes, dropout=0.5, rngs=nnx.Rngs(0)))
+    pipeline = Pipeline.of(parts, data, optax.adam(0.01), PipelineConfig(mode="no-pipe", intervals=16))
+    inside, around, spans = list[float](), list[float](), list[Span]()
+    with closing(pipeline.start(parts.params, None, parts.state, trace=spans.append)) as run:
+        run.run_epoch()  # compiles
+        for _ in range(epochs):
+            spans.clear()
+            seconds = run.run_epoch().seconds
+            inside.append(fmean(span.end - span.start for span in spans if span.resource == "graph"))
+            around.append((seconds - sum(span.end - span.start for span in spans)) / len(spans))
+    return {quantity("task", part="inside"): inside, quantity("task", part="around"): around}
 
 
 def doubts(measured: Measured) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from functools import cache, partial
 from multiprocessing.connection import Connection
@@ -13,10 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.calibration.other_process import other_process
-from dorylax.calibration.sizes import Sizes
-from dorylax.calibration.steps import Step, Values, repeated
+from dorylax.calibration.steps import Sizes, Step, Values, other_process, rate, repeated
 from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.spawning import Worker
 
 Shape = tuple[int, int, int]
 
@@ -28,12 +26,12 @@ def steps(sizes: Sizes, threads: int, stack: contextlib.ExitStack) -> Iterator[S
     """List the measurements by this process's threads, and on one core if the system can pin a process, ended by `stack`."""
 
     @cache
-    def process() -> Connection:
+    def process() -> Worker:
         return stack.enter_context(other_process(_on_one_core, sizes.seconds))
 
     def elsewhere(shape: Shape | str) -> Values:
         process().send(shape)
-        found: Values = process().recv()
+        found: Values = process().receive()
         return found
 
     shapes: tuple[Shape | str, ...] = (*sizes.products, *_OTHERS)
@@ -67,12 +65,7 @@ def _elementwise(seconds: float, threads: int) -> Values:
     arguments = jax.random.key(0), jnp.full(_CHANGED, 0.5, jnp.float32)
     flops = sum(equation_flops(equation, {}) for equation in jax.make_jaxpr(change)(*arguments).eqns)
     changed = change.lower(*arguments).compile()
-
-    def once() -> float:
-        begin = time.perf_counter()
-        changed(*arguments).block_until_ready()
-        return flops / (time.perf_counter() - begin)
-
+    once = rate(flops, lambda: changed(*arguments).block_until_ready())
     return repeated("elementwise", once, seconds, threads=threads)
 
 
@@ -81,11 +74,7 @@ def _stage(seconds: float, threads: int) -> Values:
     x, y = np.full(_CHANGED, 0.5, np.float32), np.full(_CHANGED, 0.5, np.float32)
     changed = jax.jit(lambda x, y: (x + y, x - y)).lower(x, y).compile()
 
-    def once() -> float:
-        begin = time.perf_counter()
-        found = [np.asarray(one) for one in changed(x, y)]
-        return sum(one.nbytes for one in (x, y, *found)) / (time.perf_counter() - begin)
-
+    once = rate(4 * x.nbytes, lambda: [np.asarray(one) for one in changed(x, y)])
     return repeated("stage", once, seconds, threads=threads)
 
 
@@ -99,11 +88,11 @@ def _product(seconds: float, shape: Shape, threads: int) -> Values:
     flops = 2 * rows * inner * columns
     times = min(100, max(1, int(2e8) // flops))  # some milliseconds together
 
-    def once() -> float:
-        begin = time.perf_counter()
+    def work() -> None:
         for _ in range(times):
             found = product(x, w)
         found.block_until_ready()
-        return times * flops / (time.perf_counter() - begin)
 
-    return repeated("product", once, seconds, rows=rows, inner=inner, columns=columns, threads=threads)
+    return repeated(
+        "product", rate(times * flops, work), seconds, rows=rows, inner=inner, columns=columns, threads=threads
+    )

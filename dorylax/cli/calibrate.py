@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
 from dorylax.graph.cache import cache_directory
 from dorylax.memory.process_limits import check_process
@@ -17,7 +16,7 @@ from dorylax.settings.errors import ConfigError
 from dorylax.store.durable import write_file
 from dorylax.store.folder_lock import locked
 from dorylax.terminal.files import OUTPUT
-from dorylax.terminal.output import print_error, print_json, print_table
+from dorylax.terminal.output import print_error, print_json, print_rows
 
 if TYPE_CHECKING:
     from dorylax.cost.measured import Measured
@@ -40,8 +39,8 @@ _SUFFIXES = (".yaml", ".yml")  # with which `pipeline.cluster` distinguishes a f
 def calibrate(*, out: Path | None, replace: bool, name: str | None, price: float, as_json: bool) -> None:
     """Measure this machine.
 
-    Measures gathers, matrix products, copies of memory, the overhead of a pipeline's task, requests between two processes,
-    and the disk: medians of three rounds, which take three minutes. Run no other programs meanwhile. With --out the result
+    Measures gathers, matrix products, copies of memory, the overhead of a pipeline's task, and requests between two
+    processes: medians of three rounds, which take two minutes. Run no other programs meanwhile. With --out the result
     is a cluster of such machines, for `pipeline.cluster=FILE.yaml`.
     """
     check_process()
@@ -89,7 +88,7 @@ def _check_out(out: Path | None, *, replace: bool) -> None:
 def _measured(out: Path | None, *, replace: bool) -> Measured:
     """Measure, once no other calibration is running on this machine."""
     from dorylax.calibration.machine import measure
-    from dorylax.calibration.sizes import Sizes
+    from dorylax.calibration.steps import Sizes
 
     def waiting(holder: str) -> None:
         print_error(f"{holder} is measuring this machine: waiting until it has ended")
@@ -97,30 +96,26 @@ def _measured(out: Path | None, *, replace: bool) -> Measured:
     # The lock names the machine, since other machines, which measure separately, may share the cache.
     with locked(cache_directory() / "calibrate" / platform.node(), waiting=waiting), bar("measuring") as progress:
         _check_out(out, replace=replace)  # another calibration may have written it meanwhile
-        return measure(Path.cwd() if out is None else out.parent, progress, Sizes())
+        return measure(progress, Sizes())
 
 
 def _show(measured: Measured) -> None:
     """Print a table."""
     from dorylax.cost.measured import KINDS
 
-    table = Table(title=f"{measured.processor}, cores: {measured.cores}", title_justify="left", title_style="bold")
-    for column in ("what", "at"):
-        table.add_column(column, no_wrap=True)
-    for column in ("median", "quartiles", "repeats"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for kind, of in KINDS.items():
-        for one in measured.of(kind):
-            at = ", ".join(_at(name, value) for name, value in one.at)
-            table.add_row(
-                kind,
-                at,
-                _amount(one.median, of.unit),
-                f"{_amount(one.low, of.unit)} … {_amount(one.high, of.unit)}",
-                str(one.repeats),
-            )
-        table.add_section()
-    print_table(table)
+    rows = [
+        (
+            kind,
+            ", ".join(_at(name, value) for name, value in one.at),
+            _amount(one.median, of.unit),
+            f"{_amount(one.low, of.unit)} … {_amount(one.high, of.unit)}",
+            str(one.repeats),
+        )
+        for kind, of in KINDS.items()
+        for one in measured.of(kind)
+    ]
+    title = f"{measured.processor}, cores: {measured.cores}"
+    print_rows(("what", "at", "median", "quartiles", "repeats"), rows, title, left=("what", "at"))
 
 
 def _at(name: str, value: int | str) -> str:

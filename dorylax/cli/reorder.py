@@ -34,7 +34,7 @@ def reorder(*, data: Path, out: Path, order: str, memory: Memory, no_verify: boo
     """Write a data set in another memory order.
 
     DATA is a folder. Vertices and edges keep their numbers: results from the new data come out in the user's order. The
-    command does not load the graph; it needs disk space of about its size next to the new folder meanwhile.
+    command does not load the graph; it reads each array once for each part of the result that fits in --memory.
     """
     if not data.exists():
         raise ConfigError(f"there is no folder {data}: give the path of one that dorylax wrote")

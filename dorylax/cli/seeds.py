@@ -69,7 +69,7 @@ def train_seeds(
                         print_error(large_features(size))
             except KeyboardInterrupt:
                 return list(known.values()), "interrupted"
-        bars = stack.enter_context(_ProgressBars(said))
+        bars = stack.enter_context(_ProgressBars(said, reports=len(known) > 1))
         outcomes, stopped = carry_out(
             known, folder, bars, executor=InProcess(cache), options=RunOptions(failures=TrainingError, resume=resume)
         )
@@ -102,10 +102,10 @@ def too_short(seeds: Sequence[int], epochs: int) -> str:
 
 @final
 class _ProgressBars:
-    """A watcher with a progress bar for each run in turn; it reports failures immediately."""
+    """A watcher with a progress bar for each run in turn; if it `reports`, it prints failures immediately."""
 
-    def __init__(self, said: str | None) -> None:
-        self._said = said
+    def __init__(self, said: str | None, *, reports: bool) -> None:
+        self._said, self._reports = said, reports
         self._bars: dict[str, ProgressBar] = {}
         self.too_short: list[int] = []
         """Seeds that came to their last epoch while their loss was still falling fast."""
@@ -147,8 +147,13 @@ class _ProgressBars:
     def ends(self, outcome: RunOutcome) -> None:
         """See `Watcher`."""
         self._bars.pop(outcome.run.key).close()
-        if outcome.error is not None:
-            print_error(f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}")
+        if outcome.error is not None and self._reports:
+            print_error(failure(outcome))
+
+
+def failure(outcome: RunOutcome) -> str:
+    """Return the line of a seed that failed."""
+    return f"error: seed {outcome.run.config.train.seed}: {_reason(outcome)}"
 
 
 def pipeline_label(config: RunConfig) -> str:

@@ -84,7 +84,7 @@ class Way:
             total, largest = stored_bytes(stored)
             # Shards are about as large as the data set. With normalised features there is another copy, and soon a third.
             check_disk(path, 2 * total + largest)
-            write_in_order(stored, layout.order.astype(np.int32), path, self._scratch, room=self._room())
+            write_in_order(stored, layout.order.astype(np.int32), path, room=self._room())
         # Its checksums are not verified, since it was written just now.
         config = self._config.model_copy(update={"name": str(path), "verify": False})
         return prepare_data(config, self._scratch / "features-laid-out")

@@ -103,7 +103,7 @@ def train(
     if folder is not None and elsewhere:
         _check_checkpoints(sweep, folder)
 
-    from dorylax.cli.seeds import asynchrony, bill, results, train_seeds
+    from dorylax.cli.seeds import asynchrony, bill, failure, results, train_seeds
     from dorylax.experiments.table import print_summary
 
     said = None if as_json else config.recipe().line(config.dotted())
@@ -121,8 +121,9 @@ def train(
                 click.echo(found)
         if folder is not None:
             click.echo(f"run directory: {folder}")
-    if failed := sum(outcome.error is not None for outcome in outcomes):
-        raise CommandError(f"error: {failed} of {len(outcomes)} seeds failed", FAILED)
+    if failed := [outcome for outcome in outcomes if outcome.error is not None]:
+        several = f"error: {len(failed)} of {len(outcomes)} seeds failed"
+        raise CommandError(failure(failed[0]) if len(outcomes) == 1 else several, FAILED)
 
 
 def _seed_count(seeds: str | None) -> int:

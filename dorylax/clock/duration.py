@@ -4,29 +4,75 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, final
+from typing import NamedTuple, final
+
+from dorylax.clock.sharing import Job, Order, Sharing, Speeds
+from dorylax.clock.virtual_loop import VirtualLoop
 
 
-class Shared(Protocol):
-    """A resource with concurrent users: a network, the memory of a server, its cores."""
+@final
+class Shared:
+    """A resource with concurrent users: a network, the memory of a server, its cores.
 
-    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Any:
-        """Start a use.
+    Args:
+        loop: Loop of the virtual clock.
+        speeds: Speeds of users (`dorylax.clock.sharing`).
+        kinds: Number of kinds of uses.
+    """
+
+    def __init__(self, loop: VirtualLoop, speeds: Speeds, kinds: int) -> None:
+        self._loop = loop
+        self._sharing = Sharing(speeds, kinds)
+        # End of the next use, and its event. New uses delay the end: an event that is too early is repeated, which costs
+        # less than a cancellation each time.
+        self._due: tuple[float, Order] | None = None
+        self._event = 0
+        # Whether speeds have changed at this moment; the next use is looked up at its end, after all changes.
+        self._changing = False
+
+    def use(self, amount: float, kind: int, order: Order, served: Callable[[], None]) -> Job:
+        """Start a use, and return it for `give_up`.
 
         Args:
             amount: Amount (> 0), in the resource's unit.
             kind: Kind of the use; each has a separate speed.
             order: Order of uses that end at the same time.
             served: Called when the amount is served.
-
-        Returns:
-            The use, for `give_up`.
         """
-        ...
+        job = self._sharing.add(self._loop.now, amount, kind, order, served)
+        self._change()
+        return job
 
-    def give_up(self, use: Any) -> None:
+    def give_up(self, use: Job) -> None:
         """Give up the rest of a use, unless it is served."""
-        ...
+        if self._sharing.remove(self._loop.now, use):
+            self._change()
+
+    def _change(self) -> None:
+        if not self._changing:
+            self._changing = True
+            self._loop.before_next(self._expect)
+
+    def _expect(self) -> None:
+        """Schedule the end of the next use."""
+        self._changing = False
+        due, found = self._due, self._sharing.next()
+        if due is not None:
+            if found is not None and found >= due:
+                return
+            self._loop.forget(self._event)
+        self._due = found
+        if found is not None:
+            self._event = self._loop.happen_at(*found, self._serve)
+
+    def _serve(self) -> None:
+        due, self._due = self._due, None
+        if self._sharing.next() != due:
+            self._expect()
+            return
+        served = self._sharing.finish()[-1]
+        self._change()
+        served()
 
 
 class Use(NamedTuple):
@@ -57,24 +103,6 @@ def check_duration(duration: Duration) -> None:
             raise ValueError(f"seconds must be finite and ≥ 0, got {part}")
 
 
-class Waker(Protocol):
-    """The source of time: the loop of a clock.
-
-    Attributes:
-        now: Time in seconds.
-    """
-
-    now: float
-
-    def happen_at(self, when: float, order: tuple[int, ...], happen: Callable[[], object]) -> int:
-        """Call `happen` at that time, unless the returned event is forgotten before."""
-        ...
-
-    def forget(self, event: int) -> None:
-        """Cancel an event, unless it has happened."""
-        ...
-
-
 @final
 class Passing:
     """The passing of a duration, part by part.
@@ -82,16 +110,16 @@ class Passing:
     Args:
         duration: A checked duration.
         order: Order of the events at the ends of its parts.
-        waker: Source of time.
+        loop: Loop of the virtual clock.
         over: Called at the end of the last part.
     """
 
-    __slots__ = ("_event", "_missing", "_order", "_over", "_part", "_parts", "_uses", "_waker")
+    __slots__ = ("_event", "_loop", "_missing", "_order", "_over", "_part", "_parts", "_uses")
 
-    def __init__(self, duration: Duration, order: tuple[int, ...], waker: Waker, over: Callable[[], object]) -> None:
-        self._waker, self._uses = waker, list[Any]()
+    def __init__(self, duration: Duration, order: Order, loop: VirtualLoop, over: Callable[[], object]) -> None:
+        self._loop, self._uses = loop, list[Job]()
         if not isinstance(duration, tuple):
-            self._event = waker.happen_at(waker.now + duration, order, over)
+            self._event = loop.happen_at(loop.now + duration, order, over)
             return
         self._parts = iter(duration)
         self._order, self._over = order, over
@@ -102,7 +130,7 @@ class Passing:
 
     def give_up(self) -> None:
         """Give up all uses; `over` is then never called."""
-        self._waker.forget(self._event)
+        self._loop.forget(self._event)
         if self._uses:
             every = [one for of, _, _ in self._part for one in of]
             for one, use in zip(every, self._uses, strict=True):
@@ -118,8 +146,8 @@ class Passing:
                         uses.append(one.use(amount, kind, order, served))
                 self._part, self._uses, self._missing = part, uses, len(uses)
             else:
-                waker = self._waker
-                self._event = waker.happen_at(waker.now + part, self._order, self._go_on)
+                loop = self._loop
+                self._event = loop.happen_at(loop.now + part, self._order, self._go_on)
             return
         self._over()
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar, final
 from dorylax.clock.base import Timed, Workers, check_slots
 from dorylax.clock.duration import Duration, Passing, Shared, check_duration
 from dorylax.clock.loop_clock import LoopClock
-from dorylax.clock.sharing import Job, Sharing, Speeds
+from dorylax.clock.sharing import Speeds
 from dorylax.clock.virtual_loop import VirtualLoop
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class VirtualClock(LoopClock):
 
     def shared(self, speeds: Speeds, kinds: int = 1) -> Shared:
         """Make a shared resource with so many kinds of uses; for `speeds` see `dorylax.clock.sharing`."""
-        return _VirtualShared(self._loop, speeds, kinds)
+        return Shared(self._loop, speeds, kinds)
 
     def workers(self, name: str, slots: int) -> Workers:
         """See `Clock.workers`."""
@@ -78,56 +78,6 @@ class VirtualClock(LoopClock):
 
     def _end_workers(self) -> None:
         """There are no threads to end."""
-
-
-@final
-class _VirtualShared:
-    """A shared resource (`Shared`): `Sharing`, with an event at the end of the next use."""
-
-    def __init__(self, loop: VirtualLoop, speeds: Speeds, kinds: int) -> None:
-        self._loop = loop
-        self._sharing = Sharing(speeds, kinds)
-        # End of the next use, and its event. New uses delay the end: an event that is too early is repeated, which costs
-        # less than a cancellation each time.
-        self._due: tuple[float, tuple[int, ...]] | None = None
-        self._event = 0
-        # Whether speeds have changed at this moment; the next use is looked up at its end, after all changes.
-        self._changing = False
-
-    def use(self, amount: float, kind: int, order: tuple[int, ...], served: Callable[[], None]) -> Job:
-        job = self._sharing.add(self._loop.now, amount, kind, order, served)
-        self._change()
-        return job
-
-    def give_up(self, use: Job) -> None:
-        if self._sharing.remove(self._loop.now, use):
-            self._change()
-
-    def _change(self) -> None:
-        if not self._changing:
-            self._changing = True
-            self._loop.before_next(self._expect)
-
-    def _expect(self) -> None:
-        """Schedule the end of the next use."""
-        self._changing = False
-        due, found = self._due, self._sharing.next()
-        if due is not None:
-            if found is not None and found >= due:
-                return
-            self._loop.forget(self._event)
-        self._due = found
-        if found is not None:
-            self._event = self._loop.happen_at(*found, self._serve)
-
-    def _serve(self) -> None:
-        due, self._due = self._due, None
-        if self._sharing.next() != due:
-            self._expect()
-            return
-        served = self._sharing.finish()[-1]
-        self._change()
-        served()
 
 
 async def _passed(loop: VirtualLoop, duration: Duration, order: tuple[int, ...]) -> None:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, final
+from typing import Any
 
-from dorylax.cost.bounds import check_bounds
+from dorylax.clock import VirtualClock
+from dorylax.cost.fields import check_bounds
 from dorylax.cost.function import Function
 from dorylax.cost.instance import INSTANCES, Instance
+from dorylax.cost.machines import Machines
 from dorylax.cost.measured import Measured
-from dorylax.cost.one_machine import OneMachine
+from dorylax.cost.time_model import TimeModel
 from dorylax.cost.variation import Variation
-from dorylax.settings.errors import ConfigError
 
 _MEGABIT = 1e6 / 8  # bytes
 
 
-@final
 @dataclass(frozen=True)
 class Cluster:
     """The rented machines of a pipeline.
@@ -34,8 +34,6 @@ class Cluster:
         contention: Whether tasks slow each other down: messages and functions on a server's network, threads on its cores
             and its memory, functions among themselves; and whether functions start cold.
         measured: Measurements of its machine; None without any.
-        one_machine: Division of one machine among all servers and workers; None if each has its own machine. Needs
-            contention.
 
     Raises:
         ConfigError: A value is out of range.
@@ -50,18 +48,19 @@ class Cluster:
     prices_as_of: str = "2026-07"
     contention: bool = False
     measured: Measured | None = None
-    one_machine: OneMachine | None = None
 
     def __post_init__(self) -> None:
         check_bounds(self, 0.0, "functions")
         check_bounds(self, 0.0, "latency", above=True)
-        if self.one_machine is not None and (self.measured is None or not self.contention):
-            raise ConfigError.of("one_machine", "needs contention and a machine that was measured")
 
     @property
     def ships(self) -> bool:
         """Whether the rows of tensor tasks travel to workers and back."""
-        return self.functions > 0 and (self.one_machine is None or self.one_machine.workers > 0)
+        return self.functions > 0
+
+    def times(self, seed: int, clock: VirtualClock, servers: int) -> TimeModel:
+        """Return the time model of a run with so many servers of both kinds."""
+        return TimeModel(self, seed, Machines(self, clock, servers) if self.contention else None)
 
 
 def clusters() -> Mapping[str, Cluster]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from dorylax.cost.bounds import check_bounds
+from dorylax.cost.fields import check_bounds
 from dorylax.cost.variation import Variation
 from dorylax.settings.errors import ConfigError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import final
 
-from dorylax.cost.bounds import check_bounds
+from dorylax.cost.fields import check_bounds
 from dorylax.cost.variation import Variation
 from dorylax.settings.errors import ConfigError
 
@@ -23,7 +23,7 @@ _OVERHEAD = 200e-6
 # Assumption: rented servers have neighbours, but do their work in about the same time.
 _SERVER_VARIATION = Variation(sigma=0.05, straggler_probability=0.0, straggler_factor=1.0)
 # Assumption: the second hyper-thread of a core brings a quarter more (Intel says up to 30 %), so that one alone does
-# 2 / 1.25 of what each of two does.
+# 2 / 1.25 of the work of each of two.
 _LONE_THREAD = 1.6
 
 
@@ -176,8 +176,8 @@ _SAPPHIRE_RAPIDS = 3.2e9  # c7i: 8 channels DDR5-4800, 96
 _GRAVITON_3 = 4.8e9  # c7g: 8 channels DDR5-4800, 64, which are cores
 
 
-# Amazon EC2, us-east-1, on demand, July 2026; the network's baseline, not its bursts. The Dorylus paper (June 2021) has
-# the same prices of c5 and c5n.
+# Amazon EC2, us-east-1, on demand, July 2026; the network's baseline, not its bursts. The Dorylus paper (June 2021) lists
+# these prices of c5 and c5n.
 INSTANCES: Mapping[str, Instance] = MappingProxyType(
     {
         instance.name: instance

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
 from dorylax.clock import Shared, VirtualClock
 from dorylax.clock.sharing import Speeds
-from dorylax.cost import one_machine
-from dorylax.cost.cluster import Cluster
 from dorylax.cost.function import Function
 from dorylax.cost.instance import Instance
-from dorylax.cost.warm_pool import WarmPool
+
+if TYPE_CHECKING:
+    from dorylax.cost.cluster import Cluster
 
 Place = tuple[str, int]
 """A server: its kind, "graph" or "parameter", and its number among that kind, from 0."""
@@ -63,6 +63,39 @@ def pcie(bandwidth: float) -> Speeds:
 
 
 @final
+class WarmPool:
+    """The environments of a graph server's functions. The last used one is used first, so that others may end.
+
+    Args:
+        keep_warm: Seconds that an idle environment is kept.
+    """
+
+    def __init__(self, keep_warm: float) -> None:
+        self._keep_warm = keep_warm
+        self._idle: list[float] = []  # since when, ascending
+
+    def begin(self, now: float) -> bool:
+        """Begin a call; return whether it starts a new environment."""
+        if self._idle and now - self._idle[-1] <= self._keep_warm:
+            self._idle.pop()
+            return False
+        self._idle.clear()  # all others have waited longer
+        return True
+
+    def end(self, now: float) -> None:
+        """End a call; times are monotonic."""
+        self._idle.append(now)
+
+    def state(self) -> list[float]:
+        """Times since which environments are idle, for a checkpoint between calls."""
+        return list(self._idle)
+
+    def restore(self, state: list[float]) -> None:
+        """Restore the result of `state`."""
+        self._idle = [float(since) for since in state]
+
+
+@final
 class Machines:
     """Resources shared by tasks on a cluster with contention, which has so many servers of both kinds."""
 
@@ -78,7 +111,7 @@ class Machines:
 
     def between(self, sender: Place, receiver: Place) -> tuple[tuple[Shared, ...], float]:
         """Resources that a message uses simultaneously, and its bytes per second without other traffic."""
-        ways, speeds = [self.out(sender), self.into(receiver)], []
+        ways, speeds = [self.network("out", sender), self.network("into", receiver)], []
         for place, way in ((sender, self.pcie("out", sender)), (receiver, self.pcie("into", receiver))):
             instance = self.instance(place)
             speeds.append(instance.network_bandwidth)
@@ -87,49 +120,35 @@ class Machines:
                 speeds.append(instance.gpu.pcie_bandwidth)
         return tuple(ways), min(speeds)
 
-    def out(self, place: Place) -> Shared:
-        """A server's network on the way out; kinds are `MESSAGES` and `FUNCTIONS`."""
-        return self._network("out", place)
-
-    def into(self, place: Place) -> Shared:
-        """A server's network on the way in."""
-        return self._network("into", place)
+    def network(self, way: Literal["out", "into"], place: Place) -> Shared:
+        """A server's network on the way out or in; kinds are `MESSAGES` and `FUNCTIONS`."""
+        bandwidth, function = self.instance(place).network_bandwidth, self._cluster.function
+        return self.shared(way, place, lambda: network(bandwidth, function, self._peers), kinds=2)
 
     def cores(self, place: Place) -> Shared:
         """A server's cores."""
-        return self._shared("cores", place, lambda: cores(self.instance(place)))
-
-    @property
-    def of_one(self) -> Shared:
-        """The cores of the one machine that all servers share; kinds are those of `one_machine`."""
-        cluster = self._cluster
-        assert cluster.one_machine is not None
-        threads = cluster.one_machine.tensor_threads
-        return self._shared("machine", ("graph", 0), lambda: one_machine.cores(cluster.graph_server, threads), kinds=3)
+        return self.shared("cores", place, lambda: cores(self.instance(place)))
 
     def memory(self, place: Place) -> Shared:
         """A server's memory."""
-        return self._shared("memory", place, lambda: memory(self.instance(place)))
+        return self.shared("memory", place, lambda: memory(self.instance(place)))
 
     def pcie(self, way: Literal["out", "into"], place: Place) -> Shared | None:
         """One direction between a server and its GPU; None without a GPU."""
         gpu = self.instance(place).gpu
-        return None if gpu is None else self._shared(f"pcie {way}", place, lambda: pcie(gpu.pcie_bandwidth))
+        return None if gpu is None else self.shared(f"pcie {way}", place, lambda: pcie(gpu.pcie_bandwidth))
 
     @property
     def passing(self) -> Shared:
         """Serves one second per second to each user: time that passes during a part that shares resources."""
-        return self._shared("seconds", ("function", 0), lambda: lambda _: (1.0,))
+        return self.shared("seconds", ("function", 0), lambda: lambda _: (1.0,))
 
     def environments(self, server: int) -> WarmPool:
         """The environments of a graph server's functions."""
         return self._pools.setdefault(server, WarmPool(self._cluster.function.keep_warm))
 
-    def _network(self, way: str, place: Place) -> Shared:
-        bandwidth, function = self.instance(place).network_bandwidth, self._cluster.function
-        return self._shared(way, place, lambda: network(bandwidth, function, self._peers), kinds=2)
-
-    def _shared(self, what: str, place: Place, speeds: Callable[[], Speeds], *, kinds: int = 1) -> Shared:
+    def shared(self, what: str, place: Place, speeds: Callable[[], Speeds], *, kinds: int = 1) -> Shared:
+        """A resource of a server by its name, with so many kinds of uses; `speeds` makes its speeds on first use."""
         found = self._made.get((what, place))
         if found is None:
             key = (what, place[0])

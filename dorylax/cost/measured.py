@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, final
+from typing import Any, NamedTuple, final
 
-from dorylax.cost.bounds import check_bounds
-from dorylax.near_matches import did_you_mean
+from dorylax.cost.fields import check_bounds, entries, inside
 from dorylax.settings.errors import ConfigError
-from dorylax.settings.words import TYPE_WORDS
 
 VERSION = 3
 """Version of the section."""
-
-Point = Mapping[str, int | str]
-_Made = TypeVar("_Made")
 
 
 class Kind(NamedTuple):
@@ -46,18 +41,14 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "stage": Kind("bytes/s", {"threads": int}, "operands and results of a stage without arithmetic, by XLA"),
         "memory": Kind("bytes/s", {"threads": int}, "read and written by copies beyond all caches"),
-        "task": Kind(
-            "seconds", {"part": str}, "of tasks that compute next to nothing: inside, inside tensor tasks, around"
-        ),
-        "call": Kind("seconds", {"transport": str}, "of a worker process that computes next to nothing"),
-        "fetch": Kind("bytes/s", {"transport": str}, "of rows that a worker process fetches"),
-        "reference": Kind("seconds", {"tasks": str}, "of tasks of a pipeline on a graph of some size, on average"),
+        "task": Kind("seconds", {"part": str}, "of tasks that compute next to nothing: inside and around"),
         "latency": Kind("seconds", {"transport": str}, "half of a request and its answer without data"),
         "transfer": Kind("bytes/s", {"transport": str}, "of rows in requests between two processes"),
-        "disk": Kind("bytes/s", {"way": str}, "a file written until it is on disk, or read back from there"),
     }
 )
 """The kinds by name, in the order of the file."""
+_RETIRED = ("call", "disk", "fetch", "reference")
+"""Kinds in files of earlier versions, which are ignored."""
 
 
 @final
@@ -154,55 +145,31 @@ def read_measured(value: Any, key: str) -> Measured:
     """Read the section of a file.
 
     Raises:
-        ConfigError: A key is unknown or missing, a value is wrong, or the section has another version; names the key,
-            which begins with `key`.
+        ConfigError: A key is unknown or missing, a value is wrong, or the section has another version; names the key
+            within `key`.
     """
-    known = ["version", *_FACTS, "others", *KINDS]
     version = value.get("version") if isinstance(value, dict) else VERSION
     if version != VERSION or type(version) is not int:
         raise ConfigError.of(
             f"{key}.version", f"must be {VERSION}, got {version!r}: measure again with `dorylax calibrate`"
         )
-    entries = _mapping(value, key, known, "what is measured")
-    facts = {name: _typed(entries, name, kind, key) for name, kind in _FACTS.items()}
-    others = None if entries.get("others") is None else _typed(entries, "others", float, key, or_null=True)
+    such_as = ", as `dorylax calibrate` writes them"
+    known = {"version": int, **_FACTS, **dict.fromkeys(("others", *KINDS, *_RETIRED))}
+    found = entries(value, key, known, such_as=such_as, owner="what is measured", required=_FACTS)
+    others = found.get("others")
+    if others is not None and type(others) not in (int, float):
+        raise ConfigError.of(f"{key}.others", f"must be a number or null, got {others!r}")
     results: list[Measurement] = []
     for kind, spec in KINDS.items():
-        given = entries.get(kind, [])
+        given = found.get(kind, [])
         if not isinstance(given, list):
             raise ConfigError.of(f"{key}.{kind}", f"must be a list of measurements, got {given!r}")
+        types = {**spec.at, **_VALUES}
         for number, one in enumerate(given):
             where = f"{key}.{kind}.{number}"
-            entry = _mapping(one, where, [*spec.at, *_VALUES], f"a {kind}")
-            at = tuple((name, _typed(entry, name, type_, where)) for name, type_ in spec.at.items())
-            values = {name: _typed(entry, name, type_, where) for name, type_ in _VALUES.items()}
-            results.append(_made(where, Measurement, kind=kind, at=at, **values))
-    return _made(key, Measured, **facts, others=others, results=tuple(results))
-
-
-def _made(where: str, of: type[_Made], /, **values: Any) -> _Made:
-    try:
-        return of(**values)
-    except ConfigError as error:
-        raise ConfigError.of(f"{where}.{error.key}", error.problem) from None
-
-
-def _mapping(value: Any, key: str, known: Sequence[str], owner: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ConfigError.of(key, f"must hold keys, as `dorylax calibrate` writes them, got {value!r}")
-    for name in value:
-        if name not in known:
-            raise ConfigError.of(f"{key}.{name}", f"is not a key of {owner}: {did_you_mean(name, known)}")
-    return value
-
-
-def _typed(entries: Mapping[str, Any], name: str, kind: type, key: str, *, or_null: bool = False) -> Any:
-    words = TYPE_WORDS[kind] + (" or null" if or_null else "")
-    if name not in entries:
-        raise ConfigError.of(f"{key}.{name}", f"is missing: expected {words}")
-    value = entries[name]
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise ConfigError.of(f"{key}.{name}", f"must be {words}, got {value!r}")
-    return value
+            entry = entries(one, where, types, such_as=such_as, owner=f"a {kind}", required=types)
+            at = tuple((name, entry[name]) for name in spec.at)
+            with inside(where):
+                results.append(Measurement(kind, at, **{name: entry[name] for name in _VALUES}))
+    with inside(key):
+        return Measured(**{name: found[name] for name in _FACTS}, others=others, results=tuple(results))

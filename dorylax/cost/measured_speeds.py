@@ -22,7 +22,7 @@ class RowsRead(NamedTuple):
 
 @final
 class MeasuredSpeeds:
-    """Seconds of tasks on a measured machine, described as an instance, that does nothing else.
+    """Seconds of tasks on a measured machine without other load, described as an instance.
 
     The speed of reading rows along edges is interpolated between measurements: its logarithm is linear in those of width and
     size, and constant beyond the outermost.

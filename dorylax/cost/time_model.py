@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from dorylax.clock import Duration, Shared, Use
-from dorylax.cost.cluster import Cluster
+from dorylax.clock.duration import Part
 from dorylax.cost.instance import INSTANCES
 from dorylax.cost.machines import FUNCTIONS, MESSAGES, Machines, Place
 from dorylax.cost.measured_speeds import MeasuredSpeeds, RowsRead
-from dorylax.cost.one_machine import PASSING, READING, TENSOR, OneMachine
+
+if TYPE_CHECKING:
+    from dorylax.cost.cluster import Cluster
 
 Amount = float | int  # bytes and operations are whole numbers
+TimedPart = tuple[float, Part]
+"""Seconds of a part without other users, and the part; the part is empty if it takes nothing."""
 
 # Adam reads gradient, parameters and two moments, and writes the latter three: 7 passes over memory. Assumption: as many
 # whatever the optimizer.
-_UPDATE_PASSES = 7
+UPDATE_PASSES = 7
 
 
 class Late(NamedTuple):
@@ -29,7 +33,6 @@ class Late(NamedTuple):
 NOTHING_LATE = Late(0, 0)
 
 
-@final
 class TimeModel:
     """Durations of tasks: a fixed part, plus work over speed, plus bytes over bandwidth, times a random factor.
 
@@ -64,8 +67,6 @@ class TimeModel:
         if cluster.measured is not None and cluster.graph_server.name not in INSTANCES:  # else it was replaced
             self.measured = MeasuredSpeeds(cluster.measured, cluster.graph_server)
         self._ways: dict[tuple[Place, Place], tuple[tuple[Shared, ...], float]] = {}  # results of `Machines.between`
-        # For each graph server the resources with which a thread computes and reads, and the speeds of a thread alone.
-        self._alone: dict[int, tuple[tuple[tuple[Shared, ...], float], tuple[tuple[Shared, ...], float]]] = {}
 
     @property
     def by_rows(self) -> bool:
@@ -100,29 +101,20 @@ class TimeModel:
             _refuse(flops=flops, bytes=bytes)
         server_type, machines = self.cluster.graph_server, self.machines
         if self.measured is not None:
-            flops, bytes = self._as_described(self.measured, flops, bytes, rows, elementwise)
+            flops, bytes = self.as_described(self.measured, flops, bytes, rows, elementwise)
         elif rows is not None and server_type.row_latency:
             bytes *= max(1.0, server_type.row_latency * server_type.memory_bandwidth / rows.row_bytes)
         factor = server_type.variation.factor(self.seed, "graph", key)
-        if (one := self.cluster.one_machine) is not None:
-            slow = one.graph_slowdown
-            computed = slow * flops / (server_type.flops * server_type.lift(1))
-            return _duration(0.0, (self._passing(server_type.overhead + computed), self._reading(slow * bytes)), factor)
         if (gpu := server_type.gpu) is not None:
             return (gpu.launch + flops / gpu.flops + bytes / gpu.memory_bandwidth) * factor
         if machines is None:
             return (server_type.overhead + flops / server_type.flops + bytes / server_type.memory_bandwidth) * factor
-        found = self._alone.get(server)
-        if found is None:
-            place: Place = ("graph", server)
-            lift = server_type.lift(1)
-            found = self._alone[server] = (
-                ((machines.cores(place),), server_type.flops * lift),
-                ((machines.memory(place),), server_type.memory_bandwidth * lift),
-            )
-        (cores, flops_alone), (memory, bytes_alone) = found
-        parts = (Taken(cores, flops, flops_alone), Taken(memory, bytes, bytes_alone))
-        return _duration(server_type.overhead, parts, factor)
+        place, lift = ("graph", server), server_type.lift(1)
+        parts = (
+            using((machines.cores(place),), flops, server_type.flops * lift),
+            using((machines.memory(place),), bytes, server_type.memory_bandwidth * lift),
+        )
+        return in_sequence(server_type.overhead, parts, factor)
 
     def tensor_task(
         self,
@@ -132,8 +124,8 @@ class TimeModel:
         bytes_in: Amount,
         bytes_out: Amount,
         server: int = 0,
-        requests: int = 0,
-        elementwise: Amount = 0,
+        requests: int = 0,  # noqa: ARG002
+        elementwise: Amount = 0,  # noqa: ARG002
         cold: bool = False,
         late: Late = NOTHING_LATE,
     ) -> Duration:
@@ -145,7 +137,7 @@ class TimeModel:
             bytes_in: Fetched bytes: rows and parameters (≥ 0).
             bytes_out: Returned bytes: rows and gradients (≥ 0).
             server: Number of the graph server that has the rows.
-            requests: Number of transfers. Used only on one machine, as `elementwise`.
+            requests: Number of transfers, which this model ignores, as `elementwise`.
             elementwise: Operations outside matrix products, a part of `flops`.
             cold: Whether the function starts first. Used only with contention.
             late: Rows that arrive during the computation, with the operations that wait for them.
@@ -157,8 +149,6 @@ class TimeModel:
             _refuse(flops=flops, bytes_in=bytes_in, bytes_out=bytes_out)
         function, machines = self.cluster.function, self.machines
         factor = function.variation.factor(self.seed, "tensor", key)
-        if (one := self.cluster.one_machine) is not None:
-            return _duration(0.0, self._tensor_parts(one, flops, elementwise, bytes_in + bytes_out, requests), factor)
         speed = function.flops * function.virtual_cpus
         first, then = (flops - late.flops) / speed, late.flops / speed
         if machines is None:
@@ -167,18 +157,17 @@ class TimeModel:
             return (function.overhead + moved + both) * factor
         place: Place = ("graph", server)
         alone = min(function.bandwidth_among(1), self.cluster.graph_server.network_bandwidth)
-        computed: tuple[float | Meanwhile, ...] = (first,)
-        if late.bytes:
-            computed = (
-                Meanwhile(first, machines.passing, Taken((machines.out(place),), late.bytes, alone, FUNCTIONS)),
-                then,
-            )
+        out, into = machines.network("out", place), machines.network("into", place)
+        computed: tuple[TimedPart, ...] = ((first, first),)
+        if late.bytes:  # they arrive while the function computes, which takes its seconds whoever else computes
+            uses = (Use((out,), float(late.bytes), FUNCTIONS), *([Use((machines.passing,), first)] if first else []))
+            computed = ((max(first, late.bytes / alone), uses), (then, then))
         parts = (
-            Taken((machines.out(place),), bytes_in - late.bytes, alone, FUNCTIONS),
+            using((out,), bytes_in - late.bytes, alone, FUNCTIONS),
             *computed,
-            Taken((machines.into(place),), bytes_out, alone, FUNCTIONS),
+            using((into,), bytes_out, alone, FUNCTIONS),
         )
-        return _duration(function.overhead + (function.cold_start if cold else 0.0), parts, factor)
+        return in_sequence(function.overhead + (function.cold_start if cold else 0.0), parts, factor)
 
     def message(
         self,
@@ -206,20 +195,7 @@ class TimeModel:
         if found is None:
             found = self._ways[sender, receiver] = machines.between(sender, receiver)
         ways, speed = found
-        if (one := self.cluster.one_machine) is not None:
-            if not one.processes:
-                return _duration(0.0, (self._reading(bytes),), factor)
-            duration = _duration(
-                self.cluster.latency + one.message_wait, (Taken(ways, bytes, speed, MESSAGES),), factor
-            )
-            if not bytes:
-                return duration
-            assert isinstance(duration, tuple)
-            *before, uses = duration
-            assert isinstance(uses, tuple)
-            # A thread at either end is busy meanwhile.
-            return (*before, (*uses, Use((self._cores,) * 2, bytes / speed, PASSING)))
-        # The same as `_duration`, but faster: most durations of a simulation are those of messages.
+        # The same as `in_sequence`, but faster: most durations of a simulation are those of messages.
         latency = self.cluster.latency
         seconds = max(0.0, latency + (factor - 1) * (latency + bytes / speed))
         return (seconds, (Use(ways, float(bytes), MESSAGES),)) if bytes else seconds
@@ -234,14 +210,11 @@ class TimeModel:
         if not bytes >= 0:
             _refuse(bytes=bytes)
         server = self.cluster.parameter_server
-        if self.cluster.one_machine is not None:
-            factor = server.variation.factor(self.seed, "update", key)
-            return _duration(0.0, (self._passing(server.overhead), self._reading(_UPDATE_PASSES * bytes)), factor)
         speed = server.memory_bandwidth * (server.lift(1) if self.cluster.contention else 1)
-        median = server.overhead + _UPDATE_PASSES * bytes / speed
+        median = server.overhead + UPDATE_PASSES * bytes / speed
         return median * server.variation.factor(self.seed, "update", key)
 
-    def _as_described(
+    def as_described(
         self, measured: MeasuredSpeeds, flops: Amount, bytes: Amount, rows: RowsRead | None, elementwise: Amount | None
     ) -> tuple[Amount, Amount]:
         """Operations and bytes that take, at the description's speeds, the measured time of a task."""
@@ -253,76 +226,25 @@ class TimeModel:
         flops += (1 - held_back) * seconds * server.flops * lift
         return flops, held_back * seconds * server.memory_bandwidth * lift
 
-    # Parts of tasks of one machine.
 
-    def _tensor_parts(
-        self, one: OneMachine, flops: Amount, elementwise: Amount, moved: Amount, requests: int
-    ) -> Sequence[float | Taken]:
-        assert self.measured is not None
-        computing = one.tensor_slowdown * self.measured.stage(flops, elementwise, moved, one.tensor_threads)
-        computed = Taken((self._cores,), computing, 1.0, TENSOR)
-        overhead = self._passing(self.cluster.function.overhead)
-        if not one.workers:
-            return overhead, computed
-        link = requests * one.request_seconds + (moved / one.link_bandwidth if one.link_bandwidth else 0.0)
-        return overhead, link, self._passing(moved / self.cluster.function.lone_bandwidth, threads=2), computed
-
-    def _passing(self, seconds: float, threads: int = 1) -> Taken:
-        """Seconds of several threads at a time, such as those at both ends of a transfer."""
-        return Taken((self._cores,) * threads, seconds, 1.0, PASSING)
-
-    def _reading(self, bytes: Amount) -> Taken:
-        server = self.cluster.graph_server
-        return Taken((self._cores,), bytes, server.memory_bandwidth * server.lift(1), READING)
-
-    @property
-    def _cores(self) -> Shared:
-        assert self.machines is not None
-        return self.machines.of_one
-
-
-class Taken(NamedTuple):
+def using(of: tuple[Shared, ...], amount: Amount, alone: float, kind: int = 0) -> TimedPart:
     """A part of a task that shares resources with other tasks.
 
-    Attributes:
+    Args:
         of: Resources that it uses simultaneously.
         amount: Amount of each.
         alone: Amount per second without other users.
         kind: Kind of use (`Use`).
     """
-
-    of: tuple[Shared, ...]
-    amount: Amount
-    alone: float
-    kind: int = 0
+    return (amount / alone, (Use(of, float(amount), kind),)) if amount else (0.0, ())
 
 
-class Meanwhile(NamedTuple):
-    """Seconds, in which `passing` serves one second per second, and a concurrent part; it ends when both have ended."""
-
-    seconds: float
-    passing: Shared
-    beside: Taken
-
-
-def _duration(first: float, parts: Sequence[float | Taken | Meanwhile], factor: float) -> Duration:
+def in_sequence(first: float, parts: Sequence[TimedPart], factor: float) -> Duration:
     """Seconds and parts in sequence. The seconds are such that the task alone takes `factor` times its median."""
     alone = first
-    later: list[float | tuple[Use, ...]] = []
-    for part in parts:
-        if isinstance(part, Taken):
-            of, amount, speed, kind = part
-            if amount:
-                alone += amount / speed
-                later.append((Use(of, float(amount), kind),))
-        elif isinstance(part, Meanwhile):
-            seconds, passing, (of, amount, speed, kind) = part
-            alone += max(seconds, amount / speed)
-            use = Use(of, float(amount), kind)
-            later.append((use, Use((passing,), seconds)) if seconds else (use,))
-        else:
-            alone += part
-            later.append(part)
+    for seconds, _ in parts:
+        alone += seconds
+    later = [part for _, part in parts if part != ()]
     seconds = max(0.0, first + (factor - 1) * alone)
     return (seconds, *later) if later else seconds
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import final
 
-from dorylax.cost.bounds import check_bounds
+from dorylax.cost.fields import check_bounds
 
 _quantile = NormalDist().inv_cdf
 _CUT = 64 - 52  # of 64 bits, so that (bits + 1/2) / 2^52 is exact, and never 0 or 1

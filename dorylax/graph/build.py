@@ -38,7 +38,7 @@ def from_incoming(
         as_integers("offsets", offsets), as_integers("sources", sources), ("offsets", "sources")
     )
     known |= _edges_known(edge_data, len(ids), edge_ids=edge_ids)
-    if _rows_are_sorted(row_offsets, ids):
+    if rows_are_sorted(row_offsets, ids):
         return assemble(kind, row_offsets, ids, **known)
     with_ids = edge_ids and edge_ids_fit(len(ids))
     row_offsets, ids, places = compress(ids, all_rows(row_offsets), len(row_offsets) - 1, with_positions=with_ids)
@@ -61,7 +61,7 @@ def from_outgoing(
     Rows that are said to be `symmetric` are checked. They may come with their `self_loops`, which saves two passes.
     """
     row_offsets, ids = _valid_rows(as_integers(names[0], offsets), as_integers(names[1], targets), names)
-    is_sorted, num_vertices = _rows_are_sorted(row_offsets, ids), len(row_offsets) - 1
+    is_sorted, num_vertices = rows_are_sorted(row_offsets, ids), len(row_offsets) - 1
     known = _edges_known(edge_data, len(ids), edge_ids=edge_ids)
     if symmetric and is_sorted:
         facts: dict[str, Any] = {} if self_loops is None else {"symmetric": True, "self_loops": self_loops}
@@ -139,7 +139,8 @@ def _valid_rows(
     return offsets.astype(np.int64, copy=False), ids.astype(np.int32, copy=False)
 
 
-def _rows_are_sorted(offsets: Int64[np.ndarray, " V1"], ids: Int32[np.ndarray, " E"]) -> bool:
+def rows_are_sorted(offsets: Int64[np.ndarray, " V1"], ids: Int32[np.ndarray, " E"]) -> bool:
+    """Whether neighbours ascend in every row, equal ones allowed."""
     for start, stop in spans(len(ids)):
         first = max(start, 1)
         falls = np.flatnonzero(ids[first:stop] < ids[first - 1 : stop - 1]) + first

@@ -31,7 +31,7 @@ from dorylax.graph.array_names import (
 )
 from dorylax.graph.arrays import shown_names, stored_names
 from dorylax.graph.compressed import CompressedGraph
-from dorylax.graph.features import check_apart, checked_edge_inputs, checked_features, checked_inputs
+from dorylax.graph.features import checked_features, inputs_of
 from dorylax.graph.from_libraries import by_role, names_in
 from dorylax.graph.graph import Graph
 from dorylax.graph.graph_arrays import from_stored, graph_arrays, save_arrays
@@ -39,8 +39,7 @@ from dorylax.graph.labels import Labels, checked_masks, labelled, named_labels, 
 from dorylax.graph.mapped import map_file, release
 from dorylax.graph.reorder import user_order
 from dorylax.graph.rows import SPAN, spans
-from dorylax.graph.splits import Split, default_split, one_split
-from dorylax.graph.stored import StoredArrays
+from dorylax.graph.splits import Split, chosen_masks
 from dorylax.graph.task_data import TaskData
 from dorylax.graph.validate import GraphError, as_integers, check_length, check_permutation, check_printable
 
@@ -59,9 +58,7 @@ class Dataset:
         features: `[V, F]`, kept as float32.
         labels: The class of each vertex, integers `[V]`, -1 where it is unlabelled, or text `[V]`; or the classes as
             zeros and ones `[V, C]` (multi-label); or, of a floating type and without `num_classes`, targets `[V]` or
-            `[V, T]`
-                for
-            a custom loss. None: the data set is for predictions only.
+            `[V, T]` for a custom loss. None: the data set is for predictions only.
         num_classes: C; None takes the number of class names, one more than the largest class, or the number of columns.
             If it is given, floating labels are classes too, and must be whole.
         train_mask: The vertices whose labels train the model, at least one: bool `[V]`, zeros and ones `[V]`, or vertex
@@ -130,28 +127,29 @@ class Dataset:
                 "its like make one; dorylax.load takes PyG, DGL and networkx graphs"
             )
         num_vertices = graph.num_vertices
-        found = named_labels(labels, num_vertices, num_classes, multilabel, class_names)
+        if isinstance(labels, Labels):  # checked
+            found = labels
+        else:
+            found = named_labels(labels, num_vertices, num_classes, multilabel, class_names)
         ids = None if original_ids is None else stored_names("original_ids", original_ids)
         if ids is not None:
             check_length("original_ids", ids, num_vertices, "one per vertex")
-        own = checked_inputs("vertex_inputs", vertex_inputs, num_vertices, "one row per vertex")
-        of_edges = checked_edge_inputs(graph, edge_inputs)
-        check_apart(own, of_edges)
-        fields: dict[str, Any] = {
-            "name": name,
-            "graph": graph,
-            "features": checked_features(features, num_vertices),
-            "labels": found.array,
-            "num_classes": found.num_classes,
-            "multilabel": found.multilabel,
-            "class_names": found.class_names,
-            "original_ids": ids,
-            "vertex_inputs": own,
-            "edge_inputs": of_edges,
-            **checked_masks(dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True)), found.array),
-        }
-        for field, value in fields.items():
-            object.__setattr__(self, field, value)
+        vertex_inputs, edge_inputs = inputs_of(graph, vertex_inputs, edge_inputs)
+        masks = checked_masks(dict(zip(MASKS, (train_mask, val_mask, test_mask), strict=True)), found.array)
+        # A frozen class refuses assignments.
+        self.__dict__.update(
+            name=name,
+            graph=graph,
+            features=checked_features(features, num_vertices),
+            labels=found.array,
+            num_classes=found.num_classes,
+            multilabel=found.multilabel,
+            class_names=found.class_names,
+            original_ids=ids,
+            vertex_inputs=vertex_inputs,
+            edge_inputs=edge_inputs,
+            **masks,
+        )
 
     @property
     def num_features(self) -> int:
@@ -243,26 +241,24 @@ class Dataset:
             GraphError: It is something else, is damaged, arrays are missing, or they do not make a data set.
         """
         with open_arrays(path, verify=verify) as stored:
-            _require_data(stored, *(("labels",) if known is None else ()))
+            try:
+                stored.require(*feature_names(stored), *(("labels",) if known is None else ()))
+            except GraphError as error:
+                told = f"{error}. Without features and labels it is only a graph: Graph.from_folder reads it"
+                raise GraphError(told) from error
             check_names(stored)
             name = str(stored.fetch("name")) if "name" in stored else Path(fspath(path)).name.removesuffix(".npz")
             graph = from_stored(Graph, stored)
             labels = stored_labels(stored, graph.num_vertices, known)
-            given = {name: stored.fetch(name) for name in MASKS if name in stored}
-            masks: Mapping[str, Any] = one_split(given, graph.num_vertices, split)
-            is_labelled = labelled(labels.array).any()
-            if known is not None and not is_labelled:
+            masks: dict[str, Any] = {name: stored.fetch(name) for name in MASKS if name in stored}
+            masks = chosen_masks(name, masks, labels.array, split=split, seed=split_seed, ids=graph.vertex_ids)
+            if known is not None and not labelled(labels.array).any():
                 masks = {}
-            elif not masks and is_labelled:
-                masks = _default_masks(name, graph, labels.array, split_seed)
             return Dataset(
                 name,
                 graph,
                 read_features(stored),
-                labels.array,
-                labels.num_classes,
-                multilabel=labels.multilabel,
-                class_names=labels.class_names,
+                labels,
                 original_ids=stored.fetch(ORIGINAL_IDS) if ORIGINAL_IDS in stored else None,
                 vertex_inputs={name: stored.fetch(array) for name, array in vertex_names(stored).items()},
                 **masks,
@@ -435,21 +431,3 @@ def arrays_of(data: Dataset | TaskData) -> tuple[np.ndarray, ...]:
 def _normalised(features: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     scaled: np.ndarray = np.divide(features, np.maximum(features.sum(axis=1, keepdims=True), 1), out=out)
     return scaled
-
-
-def _default_masks(name: str, graph: Graph, labels: np.ndarray, split_seed: int) -> Mapping[str, np.ndarray]:
-    """The default split, which does not depend on the order of rows."""
-    restore = user_order(graph)
-    if restore is None:
-        return default_split(name, labels, split_seed)._asdict()
-    split = default_split(name, labels[restore], split_seed)
-    return {name: mask[graph.vertex_ids] for name, mask in split._asdict().items()}
-
-
-def _require_data(stored: StoredArrays, *labels: str) -> None:
-    try:
-        stored.require(*feature_names(stored), *labels)
-    except GraphError as error:
-        raise GraphError(
-            f"{error}. Without features and labels it is only a graph: Graph.from_folder reads it"
-        ) from error

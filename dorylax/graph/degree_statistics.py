@@ -19,12 +19,15 @@ from typing import final
 
 import numpy as np
 
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.partition.simple import even_bounds
-from dorylax.graph.shard import MergeSummary, ShardSummary
+from dorylax.graph.shard import DIRECTIONS, MergeSummary, ShardSummary, abstract_rows
 
 _QUANTILES = 4096
 """So many degrees stand for all."""
+_even = functools.lru_cache(maxsize=16)(even_bounds)
+"""Offsets of rows with equal degrees; one array for all servers of a size."""
 _SAMPLE = 256
 """So many ghosts, or a few more, stand for all that a server has of a peer."""
 
@@ -74,9 +77,8 @@ class DegreeStatistics:
         sizes = np.diff(np.asarray(bounds)).tolist()
         of_server = num_edges * cut / max(1, servers - 1)  # edges between it and one peer
         peers = [peer for peer in range(servers) if peer != server]
-        # All intervals of a server are alike, so one number holds for each size of a block.
-        needed = {size: self.touched(size, of_server / intervals) for size in set(sizes)}
-        sends = [[(peer, needed[size]) for peer in peers if needed[size]] for size in sizes]
+        needed = [self.touched(size, of_server / intervals) for size in sizes]
+        sends = tuple(tuple((peer, abstract_array((count,), np.int64)) for peer in peers if count) for count in needed)
         ghosts = np.zeros(servers * intervals, np.int64)
         of_peers = {peer: np.diff(even_bounds(int(rows[peer + 1] - rows[peer]), intervals)).tolist() for peer in peers}
         for peer, found in of_peers.items():
@@ -91,15 +93,11 @@ class DegreeStatistics:
         ]
         reads = np.broadcast_to(np.array([*own, *others], np.int64), (intervals, len(own) + len(others)))
         ghost_bounds = np.concatenate([[0], np.cumsum(ghosts)])
-        offsets = _linear(last - first, num_edges)
+        offsets = _even(num_edges, last - first)
         edge_bounds = tuple(int(offsets[bound]) for bound in bounds)
 
         def sources(interval: int) -> np.ndarray:
-            return _linear(int(reads[interval].sum()), edge_bounds[interval + 1] - edge_bounds[interval])
-
-        def merge() -> MergeSummary:
-            of_rows = {peer: [needed[size] for size in sizes] for peer in peers}
-            return self._merge(server, reads, ghosts, of_rows, of_server)
+            return _even(edge_bounds[interval + 1] - edge_bounds[interval], int(reads[interval].sum()))
 
         return ShardSummary(
             server=server,
@@ -107,12 +105,14 @@ class DegreeStatistics:
             edges=(int(edges[server]), int(edges[server + 1])),
             bounds=bounds,
             edge_bounds=edge_bounds,
-            offsets={"in": offsets, "out": offsets},
-            ghost_bounds={"in": ghost_bounds, "out": ghost_bounds},
-            sends={"in": sends, "out": sends},
-            reads={"in": reads, "out": reads},
+            incoming=abstract_rows(offsets),
+            outgoing=abstract_rows(offsets),
+            ghosts=dict.fromkeys(DIRECTIONS, abstract_array((int(ghosts.sum()),), np.int64)),
+            ghost_bounds=dict.fromkeys(DIRECTIONS, ghost_bounds),
+            sends=dict.fromkeys(DIRECTIONS, sends),
+            reads=dict.fromkeys(DIRECTIONS, reads),
             sources=sources,
-            merge=merge,
+            merge=functools.cache(lambda: self._merge(server, reads, ghosts, dict.fromkeys(peers, needed), of_server)),
         )
 
     def _merge(
@@ -132,13 +132,13 @@ class DegreeStatistics:
         received = {peer: [_sample(count, intervals) for count in counts] for peer, counts in wanted.items()}
         starts = np.concatenate([[0], np.cumsum(reads.sum(axis=1))])
         ends = int(starts[-1]) + np.cumsum([0, *(sum(map(len, found)) for found in received.values())])
-        places = zip(received, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
+        spans = zip(received, ends[:-1].tolist(), ends[1:].tolist(), strict=True)
         weights = np.concatenate([one for found in received.values() for one in found] or [np.zeros(0, np.int64)])
         reader = np.array([i for found in received.values() for i, one in enumerate(found) for _ in one], np.int64)
         entries = np.where(reader == np.arange(intervals)[:, None], weights, 0)
         return MergeSummary(
             starts=starts,
-            received=tuple(place for place in places if place[1] < place[2]),
+            received=tuple(span for span in spans if span[1] < span[2]),
             size=int(ends[-1]),
             ghost_bounds=np.concatenate([[0], np.cumsum([len(one) for one in chosen])]),
             contributors=self._contributors(server, chosen, intervals, edges),
@@ -164,9 +164,9 @@ class DegreeStatistics:
             # The first that has an edge, where one must; whether those after it have some is up to each.
             one = np.floor(-np.log1p(rng.random(of_peer) * np.expm1(-rate)) * intervals / rate)
             others = rng.random((of_peer, intervals)) < -np.expm1(-rate / intervals)[:, None]
-            places = np.arange(intervals)
+            numbers = np.arange(intervals)
             at = np.minimum(one, intervals - 1)[:, None]
-            found.append((places == at) | (others & (places > at)))
+            found.append((numbers == at) | (others & (numbers > at)))
         mask = np.concatenate(found)
         offsets = np.concatenate([[0], np.cumsum(mask.sum(axis=1))])
         return Adjacency(offsets, np.nonzero(mask)[1].astype(np.int32))
@@ -206,9 +206,3 @@ def _degrees(spread: float) -> np.ndarray:
     found = np.exp(logs - logs.max())
     found /= found.mean()
     return np.asarray(found)
-
-
-@functools.lru_cache(maxsize=16)
-def _linear(rows: int, edges: int) -> np.ndarray:
-    """Offsets of rows with equal degrees; one array for all servers of a size."""
-    return np.arange(rows + 1, dtype=np.int64) * edges // max(1, rows)

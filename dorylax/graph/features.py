@@ -6,7 +6,7 @@ Further inputs have a row per vertex or per edge and reach the model as keywords
 from __future__ import annotations
 
 import keyword
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -117,23 +117,23 @@ def checked_inputs(group: str, given: Any, num_rows: int, per: str) -> dict[str,
     }
 
 
-def checked_edge_inputs(graph: CompressedGraph, given: Any) -> dict[str, np.ndarray]:
-    """The values that came with a graph's edges, and those that are given, which override them; `[E, …]` each.
+def inputs_of(
+    graph: CompressedGraph, vertex_inputs: Any, edge_inputs: Any
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The further inputs of a graph's vertices, `[V, …]`, and edges, `[E, …]`; edges' override values of the graph.
 
-    Raises a GraphError as `checked_inputs`, or if there are inputs and the edges have no ids.
+    Raises a GraphError as `checked_inputs`, if there are inputs of edges without ids, or if a name is in both groups: a
+    model takes one argument of a name.
     """
-    _check_mapping("edge_inputs", given)
-    every = {**graph.edge_data, **given}
+    of_vertices = checked_inputs("vertex_inputs", vertex_inputs, graph.num_vertices, "one row per vertex")
+    _check_mapping("edge_inputs", edge_inputs)
+    every = {**graph.edge_data, **edge_inputs}
     if every:
         graph.require_edge_ids()
-    return checked_inputs("edge_inputs", every, graph.num_edges, "one row per edge")
-
-
-def check_apart(vertex_inputs: Iterable[str], edge_inputs: Iterable[str]) -> None:
-    """No name is both a vertex's and an edge's: a model takes one argument of a name."""
-    both = sorted(set(vertex_inputs) & set(edge_inputs))
-    if both:
+    of_edges = checked_inputs("edge_inputs", every, graph.num_edges, "one row per edge")
+    if both := sorted(of_vertices.keys() & of_edges):
         raise GraphError(f"{both[0]!r} is in vertex_inputs and in edge_inputs: rename one, a model takes it by name")
+    return of_vertices, of_edges
 
 
 def _check_mapping(group: str, given: Any) -> None:

@@ -18,8 +18,8 @@ from dorylax.graph.arrays import as_array, stored_names
 from dorylax.graph.build import from_incoming, from_outgoing, from_pairs
 from dorylax.graph.compressed import AnyGraph
 from dorylax.graph.features import checked_inputs
-from dorylax.graph.labels import labelled, named_labels
-from dorylax.graph.splits import default_split, one_split
+from dorylax.graph.labels import named_labels
+from dorylax.graph.splits import chosen_masks
 from dorylax.graph.transform import Coalesce
 from dorylax.graph.validate import GraphError, as_integers
 
@@ -34,13 +34,11 @@ class Imported(Generic[AnyGraph]):
     Attributes:
         graph: The graph, with the edges' values as its `edge_data`.
         vertex_data: The vertices' values under their names, in their original form (tensors, lists, dicts), for a `Dataset`.
-        other: Names of values of neither edges nor vertices.
         names: Names of the vertices `[V]`, integers or text; None if their numbers are their names.
     """
 
     graph: AnyGraph
     vertex_data: dict[str, Any]
-    other: Collection[str] = ()
     names: np.ndarray | None = None
 
 
@@ -55,7 +53,6 @@ def graph_alone(imported: Imported[AnyGraph], ignore: Collection[str], what: str
                 f"{what} {name!r} has a value per vertex, and a Graph holds none: give it to a Dataset (features, labels, "
                 f"masks, vertex_inputs), and {_leave(name, here=' here')}"
             )
-    _refuse_other(imported.other, ignore)
     return imported.graph
 
 
@@ -64,7 +61,8 @@ def pyg(
 ) -> Imported[AnyGraph]:
     """Read a homogeneous `torch_geometric.data.Data`; `per_node` names values per node, in addition to PyG's own.
 
-    Raises a GraphError as `Graph.from_pyg`, or if V = E and a name does not tell values per node from values per edge.
+    Raises a GraphError as `Graph.from_pyg`, for a value of the whole graph, or if V = E and a name does not tell values per
+    node from values per edge.
     """
     _check_names(ignore)
     if not hasattr(data, "is_edge_attr"):
@@ -78,7 +76,6 @@ def pyg(
     V, E = data.num_nodes, np.shape(data.edge_index)[-1]
     edges: dict[str, Any] = {}
     vertices: dict[str, Any] = {}
-    other: list[str] = []
     for name in data.keys() if callable(data.keys) else data.keys:
         if name in ignore or name in ("edge_index", "num_nodes"):
             continue
@@ -96,8 +93,10 @@ def pyg(
         elif rows == V:
             vertices[name] = value
         else:
-            other.append(name)
-    return Imported(edge_index(kind, data.edge_index, V, edge_data=edges), vertices, other)
+            raise GraphError(
+                f"{name!r} has neither a value per edge nor per vertex, and a Graph holds no such thing: {_leave(name)}"
+            )
+    return Imported(edge_index(kind, data.edge_index, V, edge_data=edges), vertices)
 
 
 def edge_index(kind: type[AnyGraph], pairs: Any, num_vertices: int | None, **options: Any) -> AnyGraph:
@@ -164,7 +163,7 @@ def networkx(
     for node, attributes in graph.nodes(data=True):
         for name, value in attributes.items():
             of_nodes.setdefault(name, {})[number[node]] = value
-    return Imported(built, of_nodes, (), None if isinstance(nodes, range) else stored_names("nodes", list(nodes)))
+    return Imported(built, of_nodes, None if isinstance(nodes, range) else stored_names("nodes", list(nodes)))
 
 
 def dataframe(
@@ -257,7 +256,7 @@ def dataframes(
                 )
             edges[column] = np.array([number[name] for name in ends], np.int64)
     graph = dataframe(kind, edges, source, target, len(vertices), ignore=ignore)
-    return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, (), names)
+    return Imported(graph, {name: vertices[name] for name in columns if name not in (key, *ignore)}, names)
 
 
 def scipy_sparse(kind: type[AnyGraph], adjacency: Any, weight: str | None, *, edge_ids: bool) -> AnyGraph:
@@ -286,31 +285,27 @@ def by_role(  # noqa: PLR0917  (the arguments of each `Dataset.from_…`)
 ) -> dict[str, Any]:
     """The arguments of `Dataset` for an imported object: features, labels, masks, and further inputs.
 
-    Values named as `MASKS` are its masks. If they are missing, the labelled vertices are split, and logged. `features`
-    and `labels` are a name of a value per vertex, a list of names (columns side by side), or an array; `features` None
-    stands for all values other than labels and masks. Other arguments are those of `Dataset.from_pyg`.
+    Values named as `MASKS` are its masks. `features` and `labels` are a name of a value per vertex, a list of names
+    (columns side by side), or an array; `features` None stands for all values other than labels and masks. Other arguments
+    are those of `Dataset.from_pyg`.
 
     Raises a GraphError if a name is unknown, or a value belongs to no vertex or cannot be a further input.
     """
-    _refuse_other(imported.other, ignore)
     size = imported.graph.num_vertices
     there = {key: _of_all(key, value, size) for key, value in imported.vertex_data.items() if key not in ignore}
-    masks = one_split({key: there[key] for key in MASKS if key in there}, size, split)
+    masks = {key: there[key] for key in MASKS if key in there}
     if features is None:
         features = [key for key in there if key not in (*masks, *names_in(labels))] or None
     used = {*masks, *names_in(features), *names_in(labels)}
     found = named_labels(_taken("labels", labels, there), size, num_classes, multilabel)
     if found.multilabel and len(names_in(labels)) == found.num_classes:
         found = found._replace(class_names=np.array(names_in(labels)))
-    if not masks and labelled(found.array).any():
-        masks = default_split(name, found.array, split_seed)._asdict()
     return {
         "name": name,
         "graph": imported.graph,
         "features": _taken("features", features, there),
-        "labels": found.array,
-        **{key: value for key, value in found._asdict().items() if key != "array"},
-        **masks,
+        "labels": found,
+        **chosen_masks(name, masks, found.array, split=split, seed=split_seed),
         "vertex_inputs": {key: _further(key, value, size) for key, value in there.items() if key not in used},
         "original_ids": imported.names,
     }
@@ -356,14 +351,6 @@ def _further(name: str, value: Any, num_vertices: int) -> np.ndarray:
         return checked_inputs("vertex_inputs", {name: value}, num_vertices, "one row per vertex")[name]
     except GraphError as error:
         raise GraphError(f"{error}; or {_leave(name)}") from error
-
-
-def _refuse_other(other: Collection[str], ignore: Collection[Hashable]) -> None:
-    for name in other:
-        if name not in ignore:
-            raise GraphError(
-                f"{name!r} has neither a value per edge nor per vertex, and a Graph holds no such thing: {_leave(name)}"
-            )
 
 
 def _check_names(ignore: Collection[Hashable]) -> None:

@@ -14,7 +14,7 @@ from jaxtyping import Int32, Int64
 
 from dorylax.graph.graph import Graph
 from dorylax.graph.rows import all_rows
-from dorylax.graph.splits import shares, shuffled
+from dorylax.graph.splits import of_three, shares, shuffled
 from dorylax.graph.transform import part
 from dorylax.graph.validate import GraphError
 
@@ -106,8 +106,7 @@ def link_split(
 def _check(graph: Graph, fractions: Sequence[float], apart: float, negatives: float) -> None:
     if graph.vertex_ids is not None:
         raise GraphError("link_split takes a graph in the user's order of vertices, and this one was reordered")
-    if len(fractions) != 3:
-        raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
+    of_three(fractions)
     if not 0 <= apart < 1:
         raise GraphError(f"apart must be ≥ 0 and < 1, got {apart}")
     if not 0 <= negatives < float("inf"):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -46,11 +45,6 @@ class ArrayEntry(BaseModel):
         if np.dtype(dtype).hasobject:
             raise ValueError("Python objects are no elements of an array")
         return dtype
-
-    @property
-    def num_bytes(self) -> int:
-        """Size of the elements in bytes."""
-        return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Manifest(BaseModel):

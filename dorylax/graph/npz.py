@@ -19,6 +19,8 @@ from dorylax.graph.validate import GraphError, check_printable, check_room
 
 _CHECKSUMS = "checksums.json"  # a member of archives of earlier versions
 _LOCAL_HEADER = 30  # bytes of a member's own header before its name
+_LONGEST_END = 22 + 0xFFFF  # bytes of the end of the directory, with the longest comment
+_MANY = 0xFFFF  # stands for any number of members in large archives
 
 
 def open_npz(path: str | os.PathLike[str], *, verify: bool = True) -> StoredArrays:
@@ -39,6 +41,7 @@ class _Npz(StoredArrays):
                 raise GraphError(f"{path}: not an npz archive but one array, as np.save writes: use np.savez")
             try:
                 self._zip = self._files.enter_context(zipfile.ZipFile(self._stream))
+                self._check_count()
             except DAMAGE as error:
                 reason = "it is another kind of file, or cut off" if isinstance(error, zipfile.BadZipFile) else error
                 raise GraphError(f"{path}: not an npz archive ({reason}): np.savez writes one") from error
@@ -48,6 +51,14 @@ class _Npz(StoredArrays):
                 check_printable(f"{path}: the name of the array", name)
             self.names = tuple(self._members)
             self._files = self._files.pop_all()
+
+    def _check_count(self) -> None:
+        """Raise BadZipFile if members are missing: in a damaged directory, the length of one entry may hide the next ones."""
+        self._stream.seek(max(0, os.fstat(self._stream.fileno()).st_size - _LONGEST_END))
+        tail = self._stream.read()
+        (count,) = struct.unpack_from("<H", tail, tail.rfind(b"PK\5\6") + 10)
+        if count not in (len(self._zip.infolist()), _MANY):
+            raise zipfile.BadZipFile(f"{count} members were written, {len(self._zip.infolist())} are listed")
 
     def header(self, name: str) -> tuple[tuple[int, ...], np.dtype]:
         """See `StoredArrays`."""

@@ -5,8 +5,8 @@
 the other end of its edges, follow them as rows n … n+G-1, ascending. Ghosts over in-edges and over out-edges are numbered
 apart (in a symmetric graph they are the same).
 
-Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`AnyShard.sends`).
-*Pushed*: every interval makes partial sums for the sources of its in-edges (`AnyShard.transposed`); those for ghosts are
+Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which their owners send (`Part.sends`).
+*Pushed*: every interval makes partial sums for the sources of its in-edges (`Shard.transposed`); those for ghosts are
 added up over the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
 
 Simulations of timing need the numbers of these rows and edges alone: a `ShardSummary` has arrays of vertices without values
@@ -15,11 +15,10 @@ Simulations of timing need the numbers of these rows and edges alone: a `ShardSu
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import numpy as np
 from jaxtyping import Int32, Int64
@@ -35,7 +34,7 @@ class Sums:
     """Contributors of partial sums, and the order in which sums are sent and received.
 
     Partial sums lie in one array of `size` rows: first the sums of interval i at `starts[i]:starts[i+1]`, in the order of
-    `AnyShard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
+    `Shard.unique_sources(i)`, then those of each peer. A *block* of it has its own epoch: the rows of each own
     interval, then each row that is received.
 
     Attributes:
@@ -43,7 +42,7 @@ class Sums:
         received: `(peer, first, last)`: the peer's sums lie at `first:last`, in the order of its ghosts of this
             server's rows; peers ascending, only those that have some.
         size: Rows of the array.
-        ghost_bounds: int64 `[K+1]`, the ghosts that belong to each interval of the whole graph; see `AnyShard`.
+        ghost_bounds: int64 `[K+1]`, the ghosts that belong to each interval of the whole graph; see `Part`.
         contributors: Own intervals that have an edge from each ghost, ascending, `[G_in]` rows.
     """
 
@@ -67,6 +66,8 @@ class Merge(Sums):
 
     rows: Adjacency
     bounds: tuple[int, ...]
+    blocks = None
+    """Number of blocks that each one stands for; None for one each."""
 
     def counts(self, interval: int) -> Int64[np.ndarray, " B"]:
         """Number of entries of each block that the rows of an own interval are summed from."""
@@ -81,11 +82,6 @@ class Merge(Sums):
     def stand_for(self, ghosts: np.ndarray) -> int:
         """Number of rows to send for these ghosts."""
         return len(ghosts)
-
-    @property
-    def blocks(self) -> None:
-        """Number of blocks that each one stands for; None for one each."""
-        return
 
 
 @final
@@ -126,8 +122,8 @@ Sends = tuple[tuple[tuple[int, np.ndarray], ...], ...]
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class AnyShard(abc.ABC):
-    """A shard, or the numbers of its rows and edges. Arrays are shared and read-only.
+class Part:
+    """The rows and edges of a shard, or their numbers. Arrays are shared and read-only.
 
     Attributes:
         server: s.
@@ -160,36 +156,10 @@ class AnyShard(abc.ABC):
         self.first_edge, self.last_edge = self.edges
         self.num_rows, self.num_intervals = self.last - self.first, len(self.bounds) - 1
 
-    @abc.abstractmethod
-    def unique_sources(self, interval: int) -> Int32[np.ndarray, " U"]:
-        """The sources of an interval's in-edges, once each: local ids 0 … n+G_in-1, ascending, int32 `[U]`."""
-
-    @abc.abstractmethod
-    def compact(self, interval: int) -> Adjacency:
-        """The in-edges of an interval by target: n_I rows, neighbours are places in `unique_sources`."""
-
-    @abc.abstractmethod
-    def transposed(self, interval: int) -> Adjacency:
-        """The in-edges of an interval by source: a row for each of `unique_sources`.
-
-        Neighbours are rows of the interval, 0 … n_I-1, and `edges` its in-edges, 0 … e_I-1, both ascending inside a row.
-        """
-
-    @abc.abstractmethod
-    def block_counts(self, direction: Direction, interval: int) -> Int64[np.ndarray, " B"]:
-        """Number of different rows of each block that an interval reads by its edges of this direction.
-
-        Blocks are the server's own intervals, then the ghosts that belong to an interval each, of intervals that have some.
-        """
-
-    @abc.abstractmethod
-    def merge(self) -> AnyMerge:
-        """The way from partial sums to sums per source."""
-
 
 @final
 @dataclasses.dataclass(eq=False, kw_only=True)
-class Shard(AnyShard):
+class Shard(Part):
     """The part of a laid-out graph on one server; made by `cutting`.
 
     Attributes:
@@ -204,22 +174,28 @@ class Shard(AnyShard):
         self._transposed: dict[int, Adjacency] = {}
 
     def unique_sources(self, interval: int) -> Int32[np.ndarray, " U"]:
-        """See `AnyShard`."""
+        """The sources of an interval's in-edges, once each: local ids 0 … n+G_in-1, ascending, int32 `[U]`."""
         return self._interval(interval)[0]
 
     def compact(self, interval: int) -> Adjacency:
-        """See `AnyShard`."""
+        """The in-edges of an interval by target: n_I rows, neighbours are places in `unique_sources`."""
         return self._interval(interval)[1]
 
     def transposed(self, interval: int) -> Adjacency:
-        """See `AnyShard`."""
+        """The in-edges of an interval by source: a row for each of `unique_sources`.
+
+        Neighbours are rows of the interval, 0 … n_I-1, and `edges` its in-edges, 0 … e_I-1, both ascending inside a row.
+        """
         if interval not in self._transposed:
             sources, rows = self._interval(interval)
             self._transposed[interval] = Adjacency(*transpose(rows.offsets, rows.neighbours, len(sources)))
         return self._transposed[interval]
 
     def block_counts(self, direction: Direction, interval: int) -> Int64[np.ndarray, " B"]:
-        """See `AnyShard`."""
+        """Number of different rows of each block that an interval reads by its edges of this direction.
+
+        Blocks are the server's own intervals, then the ghosts that belong to an interval each, of intervals that have some.
+        """
         if direction == "in":
             read = self.unique_sources(interval)
         else:
@@ -230,7 +206,7 @@ class Shard(AnyShard):
         return np.bincount(np.searchsorted(starts, read, side="right") - 1, minlength=len(starts))
 
     def merge(self) -> Merge:
-        """See `AnyShard`."""
+        """The way from partial sums to sums per source."""
         return self._merge
 
     def _interval(self, interval: int) -> tuple[Int32[np.ndarray, " U"], Adjacency]:
@@ -267,70 +243,44 @@ class Shard(AnyShard):
 
 
 @final
-class ShardSummary(AnyShard):
-    """Numbers of rows and edges of a shard.
+@dataclasses.dataclass(eq=False, kw_only=True)
+class ShardSummary(Part):
+    """Numbers of rows and edges of a shard; neighbours, ghosts and rows to send are abstract.
 
-    Args:
-        offsets: By direction, the offsets of the edges of each local row, int64 `[n+1]`.
-        sends: By direction and own interval `((peer, number of rows), …)`.
+    Attributes:
         reads: By direction and own interval, the numbers of `block_counts`: int64 `[k, B]`.
         sources: Returns the offsets of the edges of each source of an interval, int64 `[U+1]`.
-        merge: Returns the result of `merge`.
-        **attributes: The other attributes of `AnyShard`, except `ghosts`.
+        merge: As `Shard.merge`; returns the same each time.
     """
 
-    def __init__(
-        self,
-        *,
-        offsets: Mapping[Direction, np.ndarray],
-        ghost_bounds: dict[Direction, np.ndarray],
-        sends: Mapping[Direction, Sequence[Sequence[tuple[int, int]]]],
-        reads: Mapping[Direction, np.ndarray],
-        sources: Callable[[int], np.ndarray],
-        merge: Callable[[], AnyMerge],
-        **attributes: Any,
-    ) -> None:
-        super().__init__(
-            incoming=_adjacency(offsets["in"]),
-            outgoing=_adjacency(offsets["out"]),
-            ghosts={way: abstract_array((int(bounds[-1]),), np.int64) for way, bounds in ghost_bounds.items()},
-            ghost_bounds=ghost_bounds,
-            sends={
-                way: tuple(tuple((peer, abstract_array((count,), np.int64)) for peer, count in one) for one in found)
-                for way, found in sends.items()
-            },
-            **attributes,
-        )
-        self._reads, self._sources, self._make_merge = reads, sources, merge
+    reads: Mapping[Direction, np.ndarray]
+    sources: Callable[[int], np.ndarray]
+    merge: Callable[[], AnyMerge]
 
     def unique_sources(self, interval: int) -> np.ndarray:
-        """See `AnyShard`."""
-        return abstract_array((int(self._reads["in"][interval].sum()),), np.int32)
+        """See `Shard`."""
+        return abstract_array((int(self.reads["in"][interval].sum()),), np.int32)
 
     def compact(self, interval: int) -> Adjacency:
-        """See `AnyShard`."""
+        """See `Shard`."""
         bounds = self.incoming.offsets[self.bounds[interval] : self.bounds[interval + 1] + 1]
-        return _adjacency(bounds - bounds[0])
+        return abstract_rows(bounds - bounds[0])
 
     def transposed(self, interval: int) -> Adjacency:
-        """See `AnyShard`."""
-        return _adjacency(self._sources(interval))
+        """See `Shard`."""
+        return abstract_rows(self.sources(interval))
 
     def block_counts(self, direction: Direction, interval: int) -> np.ndarray:
-        """See `AnyShard`."""
-        found: np.ndarray = self._reads[direction][interval]
+        """See `Shard`."""
+        found: np.ndarray = self.reads[direction][interval]
         return found
 
-    @cached_property
-    def _merge(self) -> AnyMerge:
-        return self._make_merge()
 
-    def merge(self) -> AnyMerge:
-        """See `AnyShard`."""
-        return self._merge
+AnyShard = Shard | ShardSummary
 
 
-def _adjacency(offsets: np.ndarray) -> Adjacency:
+def abstract_rows(offsets: np.ndarray) -> Adjacency:
+    """Compressed rows of which only the lengths are known."""
     return Adjacency(offsets, abstract_array((int(offsets[-1]),), np.int32))
 
 

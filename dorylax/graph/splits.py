@@ -17,6 +17,7 @@ from jaxtyping import Bool, Int8, Int64
 from dorylax.graph.arrays import as_array
 from dorylax.graph.labels import as_mask, labelled
 from dorylax.graph.rows import SPAN, in_order, spans
+from dorylax.graph.transpose import inverse_permutation
 from dorylax.graph.validate import GraphError
 from dorylax.machine import cores
 
@@ -47,9 +48,9 @@ def random_split(num_vertices: int, seed: int, fractions: Sequence[float] = FRAC
     pool = shuffled(num_vertices, seed)
     if among is not None:
         pool = pool[as_mask("among", among, num_vertices)[pool]]
-    masks = _empty_masks(num_vertices, fractions)
-    _put(masks, pool, part_of(np.arange(len(pool)), fractions))
-    return Split(*masks)
+    parts = np.full(num_vertices, -1, np.int8)
+    parts[pool] = part_of(np.arange(len(pool)), of_three(fractions))
+    return _split(parts)
 
 
 def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTIONS) -> Split:
@@ -70,7 +71,7 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
         classes = np.where(classes >= 0, codes, -1)
         num_classes = int(codes.max()) + 1
     small = np.int16 if num_classes <= 1 << 15 else np.int32  # NumPy sorts 16 bits by radix
-    masks = _empty_masks(len(classes), fractions)
+    fractions, parts = of_three(fractions), np.full(len(classes), -1, np.int8)
     free = _place_of_each_class(classes, num_classes)
     pieces = (piece[start:stop] for piece in _random_order(len(classes), seed) for start, stop in spans(len(piece)))
     for vertices in pieces:
@@ -81,13 +82,13 @@ def stratified_split(labels: Any, seed: int, fractions: Sequence[float] = FRACTI
         here = np.bincount(found, minlength=num_classes)
         places = np.arange(len(found)) + (free - (np.cumsum(here) - here))[found]
         free += here
-        _put(masks, vertices[by_class], part_of(places, fractions))
-    return Split(*masks)
+        parts[vertices[by_class]] = part_of(places, fractions)
+    return _split(parts)
 
 
 def split_bytes(num_vertices: int) -> int:
     """Peak memory of `stratified_split` in bytes, without labels and masks."""
-    return order_bytes(num_vertices) + 80 * min(num_vertices, SPAN)
+    return num_vertices + order_bytes(num_vertices) + 80 * min(num_vertices, SPAN)
 
 
 def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 500, num_test: int = 1000) -> Split:
@@ -117,7 +118,7 @@ def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 
         c = short[0]
         raise GraphError(f"class {found[c]} has {counts[c]} vertices: per_class = {per_class} needs as many of each")
     rank = np.arange(len(by_class)) - np.repeat(first, counts)
-    train, val, test = (np.zeros(len(classes), bool) for _ in range(3))
+    train = np.zeros(len(classes), bool)
     train[by_class[rank < per_class]] = True
     rest = pool[~train[pool]]
     if len(rest) < num_val + num_test:
@@ -125,9 +126,10 @@ def per_class_split(labels: Any, seed: int, per_class: int = 20, num_val: int = 
             f"{len(rest)} labelled vertices are left beside the training vertices: "
             f"num_val + num_test = {num_val + num_test} is more"
         )
-    val[rest[:num_val]] = True
-    test[rest[num_val : num_val + num_test]] = True
-    return Split(train, val, test)
+    parts = np.where(train, np.int8(0), np.int8(-1))
+    parts[rest[:num_val]] = 1
+    parts[rest[num_val : num_val + num_test]] = 2
+    return _split(parts)
 
 
 def public_split(train_mask: Any, val_mask: Any, test_mask: Any, column: int = 0) -> Split:
@@ -170,16 +172,41 @@ def one_split(masks: Mapping[str, Any], num_vertices: int, split: int | None) ->
     return found
 
 
-def default_split(name: str, labels: np.ndarray, seed: int) -> Split:
-    """Split the labelled vertices of data without masks, by class if labels are classes, and log that."""
+def chosen_masks(
+    name: str,
+    given: Mapping[str, Any],
+    labels: np.ndarray,
+    *,
+    split: int | None,
+    seed: int,
+    ids: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """The masks of one split that came with a data set, or of a random split of its labelled vertices, which is logged.
+
+    Without any mask or label there are none. The random split goes by class if labels are classes.
+
+    Args:
+        name: Name of the data set.
+        given: Masks as for `one_split`.
+        labels: Labels as a data set holds them.
+        split: As for `one_split`.
+        seed: Seed of the random split.
+        ids: Vertex of each row, so that the random split does not depend on the order of rows.
+    """
+    masks = one_split(given, len(labels), split)
+    if masks or not labelled(labels).any():
+        return masks
     _LOG.warning(
         "%s has no masks: %.0f %% of its labelled vertices train, %.0f %% validate and %.0f %% test (split_seed=%d); give "
         "masks, or use Dataset.with_split, for another split",
         *(name, *(100 * share for share in FRACTIONS), seed),
     )
+    rows = slice(None) if ids is None else inverse_permutation(ids)
     if labels.ndim == 1 and labels.dtype.kind in "iu":
-        return stratified_split(labels, seed)
-    return random_split(len(labels), seed, among=labelled(labels))
+        drawn = stratified_split(labels[rows], seed)
+    else:
+        drawn = random_split(len(labels), seed, among=labelled(labels[rows]))
+    return {mask: vertices if ids is None else vertices[ids] for mask, vertices in drawn._asdict().items()}
 
 
 def shuffled(count: int, seed: int) -> Int64[np.ndarray, " N"]:
@@ -223,15 +250,16 @@ def _checked_classes(labels: Any) -> np.ndarray:
     return classes.astype(np.int64) if classes.dtype.kind == "b" else classes
 
 
-def _empty_masks(num_vertices: int, fractions: Sequence[float]) -> list[Bool[np.ndarray, " V"]]:
+def of_three(fractions: Sequence[float]) -> Sequence[float]:
+    """The fractions of training, validation and test; a GraphError for any other number of them."""
     if len(fractions) != 3:
         raise GraphError(f"split fractions must be three, of train, validation and test, got {tuple(fractions)}")
-    return [np.zeros(num_vertices, bool) for _ in range(3)]
+    return fractions
 
 
-def _put(masks: Sequence[np.ndarray], vertices: np.ndarray, parts: np.ndarray) -> None:
-    for number, mask in enumerate(masks):
-        mask[vertices[parts == number]] = True
+def _split(parts: Int8[np.ndarray, " V"]) -> Split:
+    """The masks of parts 0, 1 and 2."""
+    return Split(*(parts == part for part in range(3)))
 
 
 def _random_order(count: int, seed: int) -> Iterator[Int64[np.ndarray, " N"]]:

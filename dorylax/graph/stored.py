@@ -16,13 +16,10 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from dorylax.aligned import empty
+from dorylax.aligned import ALIGNMENT, empty
 from dorylax.graph.cache import verified_once
 from dorylax.graph.mapped import State, check_state, map_file, state_of
 from dorylax.graph.validate import GraphError, check_room
-
-ALIGNMENT = 64
-"""XLA uses arrays in place whose first byte lies on a multiple of this."""
 
 _LARGE = 1 << 22  # bytes; smaller arrays are copied into memory
 PIECE = 1 << 22

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final, get_args
 
@@ -25,6 +26,8 @@ _NAMES: Mapping[str, Sequence[str]] = {
 AXES = (*_COUNTS, *_NAMES)
 _EVERY, _MOST = 6, 1000
 """Largest span of a range whose numbers are all tried, and most numbers of an axis."""
+_RANGE = re.compile(r"(\d+)(?:\s*\.\.\s*(\d+)(?:\s*/\s*(\d+))?)?", re.ASCII)
+"""A number, `low..high` or `low..high/count`."""
 _HINTS = {"functions": " (servers alone: backend=cpu)", "graph_server": " (servers with a GPU: backend=gpu)"}
 
 
@@ -92,7 +95,7 @@ class Grid:
     """Values by axis (of `AXES`), which are all combined.
 
     Raises:
-        ScenarioError: An axis is unknown, has no value, or an impossible one.
+        ScenarioError: An axis is unknown, or its values are missing or impossible.
     """
 
     axes: Mapping[str, tuple[Value, ...]]
@@ -211,18 +214,16 @@ def _values(axis: str, word: str) -> Sequence[Value]:
     """The values that a word stands for: one value, or those of a range."""
     if axis in _NAMES:
         return [word]
-    bounds, slash, number = (part.strip() for part in word.partition("/"))
-    first, dots, last = (part.strip() for part in bounds.partition(".."))
-    numbers = [first, *[last] * bool(dots), *[number] * bool(slash)]
-    least, hint = _COUNTS[axis], _HINTS.get(axis, "")
-    if (slash and not dots) or not all(one.isascii() and one.isdecimal() for one in numbers):
+    match, least = _RANGE.fullmatch(word), _COUNTS[axis]
+    if match is None:
+        hint = _HINTS.get(axis, "")
         raise ScenarioError(
             f"what-if {axis}={word} must be whole numbers ≥ {least} such as 8, 4..16 or 10..200/5{hint}"
         )
-    low, high = int(first), int(last or first)
+    low, high = int(match[1]), int(match[2] or match[1])
     if low > high:
         raise ScenarioError(f"what-if {axis}={word} is an empty range: {low} is more than {high}")
-    return _ladder(low, high) if not slash else _steps(axis, word, low, high, int(number))
+    return _ladder(low, high) if match[3] is None else _steps(axis, word, low, high, int(match[3]))
 
 
 def _ladder(low: int, high: int) -> list[int]:

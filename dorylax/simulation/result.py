@@ -63,7 +63,7 @@ class Simulated:
         settling: Number of first epochs that differ from later ones (≥ 1).
         calls: Calls of functions before the first epoch, and in each epoch.
         total_epochs: Number of epochs of the whole run.
-        tasks: Tasks by name, the longest first.
+        tasks: Tasks of each name, the longest first.
         utilisation: Busy shares.
     """
 

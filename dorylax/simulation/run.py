@@ -11,7 +11,10 @@ from itertools import pairwise
 from typing import final
 
 from dorylax.cost import Calls
-from dorylax.graph.data_shape import DataShape
+from dorylax.graph.cutting import Cutting
+from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
+from dorylax.graph.dataset import Dataset
+from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
 from dorylax.memory.hosts import Cut, graph_server
 from dorylax.memory.phases import CODE
@@ -20,19 +23,63 @@ from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.plan import Step
 from dorylax.pipeline.recorder import Trace
 from dorylax.pipeline.resources import Resources
+from dorylax.pipeline.setup import check_counts, layout_for
 from dorylax.pipeline.stages import StageCost, StageSizes, stage_cost, stage_sizes
 from dorylax.pipeline.timeline import Span
 from dorylax.pipeline.timing import timed_pipeline
 from dorylax.program.model.kinds import take_apart
 from dorylax.runs.servers import GraphServerMetrics, ServerMetrics
-from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated, Task, Utilisation
 from dorylax.simulation.scenario import Scenario, ScenarioError
-from dorylax.trainer.from_config import build_model
+from dorylax.trainer.from_config import build_model, prepare_data
 from dorylax.trainer.step.objective import Objective
 
 _OBJECTS = 1_000_000
 """New objects between two garbage collections."""
+
+
+@final
+class Inputs:
+    """Makes the inputs of simulations; keeps the last data set and the last shards, which many points of a search share."""
+
+    def __init__(self) -> None:
+        self._data: tuple[object, Dataset] | None = None
+        self._shards: tuple[object, Sequence[AnyShard]] | None = None
+
+    def of(self, scenario: Scenario) -> tuple[Dataset | AbstractData, DataShape, Sequence[AnyShard]]:
+        """Return the data set of a scenario, or an abstract one, its sizes, and the shard of each server.
+
+        Raises:
+            ConfigError: There are more servers or intervals than vertices, or the partition does not fit.
+            ValueError, OSError: The data set cannot be loaded.
+        """
+        graph, pipeline, seed = scenario.graph, scenario.pipeline, scenario.config.train.seed
+        data: Dataset | AbstractData
+        if graph is None:
+            data = self._dataset(scenario)
+            check_counts(pipeline, data.graph.num_vertices)
+            shape = DataShape.of(data)
+        else:
+            check_counts(pipeline, graph.vertices)
+            shape = DataShape(graph.vertices, graph.edges, graph.features, graph.classes)
+            data = abstract_data(shape)
+        names = ("servers", "intervals", "partitioner", "balance", "partition")
+        key = (graph or scenario.config.data, seed, *(getattr(pipeline, name) for name in names))
+        if self._shards is None or self._shards[0] != key:
+            self._shards = None  # makes room
+            if isinstance(data, Dataset):
+                self._shards = key, list(Cutting(data.graph, layout_for(data.graph, pipeline, seed)))
+            else:
+                assert graph is not None
+                self._shards = key, graph.degrees.shards(pipeline.servers, pipeline.intervals)
+        return data, shape, self._shards[1]
+
+    def _dataset(self, scenario: Scenario) -> Dataset:
+        config = scenario.config.data
+        if self._data is None or self._data[0] != config:
+            self._data = None
+            self._data = config, prepare_data(config)
+        return self._data[1]
 
 
 def simulate(
@@ -60,15 +107,24 @@ def simulate(
     """
     config, pipeline = scenario.config, scenario.pipeline
     first = settling(pipeline)
-    made, shape = pipeline_of(scenario, pipeline, inputs)
+    made, shape = pipeline_of(scenario, inputs)
     check_memory(made, shape)
-    tally = Tally(trace)
+    counts, spent = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
+
+    def add(span: Span) -> None:
+        key = (span.name.partition(" → ")[0], span.resource)  # messages to all servers count together
+        counts[key] += 1
+        spent[key] += span.end - span.start
+        if trace is not None:
+            trace(span)
+
     with rarely_collected():
-        run = made.start(made.parts.params, None, made.parts.state, trace=tally.add)
+        run = made.start(made.parts.params, None, made.parts.state, trace=add)
         try:
             prepare = run.seconds
             calls, seconds, metrics = [copy.copy(run.calls)], list[float](), list[ServerMetrics]()
-            tally.clear()
+            counts.clear()
+            spent.clear()
             for epoch in range(min(first + 2 if epochs is None else epochs, config.train.epochs)):
                 found = run.run_epoch()
                 seconds.append(found.seconds - (prepare if epoch == 0 else 0.0))
@@ -78,6 +134,7 @@ def simulate(
                     on_epoch(epoch + 1)
         finally:
             run.close()
+    tasks = (Task(*key, count, spent[key]) for key, count in counts.items())
     return Simulated(
         name=scenario.name,
         backend=scenario.backend,
@@ -90,23 +147,21 @@ def simulate(
         settling=first,
         calls=(calls[0], *(_less(after, before) for before, after in pairwise(calls))),
         total_epochs=config.train.epochs,
-        tasks=tally.tasks(),
+        tasks=tuple(sorted(tasks, key=lambda task: (-task.seconds, task.name))),
         utilisation=_utilisation(
             scenario, metrics, _traffic(made, shape) if scenario.cluster.ships else (0, 0), seconds
         ),
     )
 
 
-def pipeline_of(
-    scenario: Scenario, pipeline: PipelineConfig, inputs: Inputs | None = None
-) -> tuple[Pipeline, DataShape]:
+def pipeline_of(scenario: Scenario, inputs: Inputs | None = None) -> tuple[Pipeline, DataShape]:
     """Return the simulated pipeline, and the sizes of its data; arguments and errors as for `simulate`."""
     data, shape, shards = (Inputs() if inputs is None else inputs).of(scenario)
     made = timed_pipeline(
         take_apart(build_model(scenario.config, data), data.graph),
         data,
         shards,
-        pipeline,
+        scenario.pipeline,
         cluster=scenario.cluster,
         loss=Objective.of(None, data).rows,
         seed=scenario.config.train.seed,
@@ -143,33 +198,6 @@ def settling(pipeline: PipelineConfig) -> int:
     return 1 + (pipeline.staleness or 0)
 
 
-@final
-class Tally:
-    """Numbers and seconds of the spans of each name; `trace` is called with each span, too."""
-
-    def __init__(self, trace: Trace | None) -> None:
-        self._trace = trace
-        self._counts, self._seconds = Counter[tuple[str, str]](), defaultdict[tuple[str, str], float](float)
-
-    def add(self, span: Span) -> None:
-        """Add a span. Messages to all servers count together."""
-        key = (span.name.partition(" → ")[0], span.resource)
-        self._counts[key] += 1
-        self._seconds[key] += span.end - span.start
-        if self._trace is not None:
-            self._trace(span)
-
-    def clear(self) -> None:
-        """Remove all spans."""
-        self._counts.clear()
-        self._seconds.clear()
-
-    def tasks(self) -> tuple[Task, ...]:
-        """The tasks, the longest first."""
-        found = [Task(*key, count, self._seconds[key]) for key, count in self._counts.items()]
-        return tuple(sorted(found, key=lambda task: (-task.seconds, task.name)))
-
-
 def check_memory(made: Pipeline, shape: DataShape) -> None:
     """Refuse a pipeline whose servers, GPUs or functions have too little memory for their peaks (docs/memory.md).
 
@@ -178,8 +206,6 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
     """
     cluster, plan = made.prices, made.prepared.plan
     assert cluster is not None
-    if cluster.one_machine is not None:
-        return
     calls, memory = (
         _calls(plan.steps, stage_sizes(made.pieces, made.config.edge_chunk)),
         cluster.function.memory_mb * 2**20,

@@ -10,7 +10,7 @@ algorithm 2). An edge leads to another server with the probability of the graph'
 proportion to their degrees.
 
 Assumptions, since nothing is published about the runs of Table 5: `TARGETS` and `FANOUTS` are GraphSAGE's; two thirds of the
-vertices are trained on; a sampled neighbor costs a line of cache; nothing of other servers is cached; servers are as fast
+vertices are trained on; a sampled neighbor costs a line of cache; rows of other servers are not cached; servers are as fast
 as those that Dorylus's program was fitted on.
 """
 
@@ -23,7 +23,7 @@ from itertools import count, pairwise
 from typing import NamedTuple, final
 
 from dorylax.clock import VirtualClock
-from dorylax.cost import Calls, Machines, TimeModel
+from dorylax.cost import Calls
 from dorylax.cost.machines import Place
 from dorylax.graph.degree_statistics import DegreeStatistics
 from dorylax.simulation.result import Simulated, Utilisation
@@ -92,10 +92,7 @@ class _Servers:
     def __init__(self, scenario: Scenario, graph: GraphSizes, targets: int, clock: VirtualClock) -> None:
         pipeline, cluster = scenario.pipeline, scenario.cluster
         self._clock = clock
-        machines = None
-        if cluster.contention:
-            machines = Machines(cluster, clock, pipeline.servers + pipeline.parameter_servers)
-        self._times = TimeModel(cluster, scenario.config.train.seed, machines)
+        self._times = cluster.times(scenario.config.train.seed, clock, pipeline.servers + pipeline.parameter_servers)
         self._servers, self._parameter_servers = pipeline.servers, pipeline.parameter_servers
         self._hops = hops(graph.degrees, pipeline.servers, targets, FANOUTS)
         hidden = scenario.config.model.hidden_features
@@ -131,7 +128,7 @@ class _Servers:
         graph: Place = ("graph", server)
         parameters: Place = ("parameter", server % self._parameter_servers)
         await self._message(graph, parameters, self._weights)
-        key = self._key()
+        key = (next(self._numbers),)
         await self._clock.sleep(self._times.update(key, bytes=self._weights), key)
         await self._message(parameters, graph, self._weights)
 
@@ -148,16 +145,13 @@ class _Servers:
         await asyncio.gather(self._work(server, 0.0, read * own), *map(ask, peers))
 
     async def _work(self, server: int, flops: float, bytes: float) -> None:
-        key, begun = self._key(), self._clock.now()
+        key, begun = (next(self._numbers),), self._clock.now()
         await self._clock.sleep(self._times.graph_task(key, flops=flops, bytes=bytes, server=server), key)
         self.busy += self._clock.now() - begun
 
     async def _message(self, sender: Place, receiver: Place, bytes: float) -> None:
-        key = self._key()
+        key = (next(self._numbers),)
         await self._clock.sleep(self._times.message(key, bytes=bytes, sender=sender, receiver=receiver), key)
-
-    def _key(self) -> tuple[int, ...]:
-        return (next(self._numbers),)
 
 
 def _amounts(found: tuple[Hop, ...], widths: tuple[int, int, int]) -> tuple[float, float]:

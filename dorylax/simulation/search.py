@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import multiprocessing.connection
-from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -19,9 +18,8 @@ from dorylax.settings.errors import ConfigError
 from dorylax.simulation import choice
 from dorylax.simulation.choice import Price, Wishes
 from dorylax.simulation.grid import Grid, Point, Value
-from dorylax.simulation.inputs import Inputs
 from dorylax.simulation.result import Simulated
-from dorylax.simulation.run import simulate
+from dorylax.simulation.run import Inputs, simulate
 from dorylax.simulation.scenario import Scenario, ScenarioError
 
 if TYPE_CHECKING:
@@ -34,11 +32,19 @@ _EPOCHS = range(1, 9)
 _INTERVALS = 1000
 """Intervals to simulate over all servers and epochs. Late functions are rare, so few intervals would have some or none."""
 
-_NUMBERS = (
-    *("seconds", "epoch_seconds", "dollars", "function_dollars", "graph_server_dollars", "parameter_server_dollars"),
-    *("value", "graph_server_utilisation", "function_utilisation", "parameter_server_utilisation"),
-    "network_utilisation",
-)
+_NUMBERS: Mapping[str, Callable[[Simulated], float | None]] = {
+    "seconds": lambda found: found.seconds,
+    "epoch_seconds": lambda found: found.epoch,
+    "dollars": lambda found: found.bill.total,
+    "function_dollars": lambda found: found.bill.function_time + found.bill.function_requests,
+    "graph_server_dollars": lambda found: found.bill.graph_servers,
+    "parameter_server_dollars": lambda found: found.bill.parameter_servers,
+    "value": lambda found: found.value,
+    "graph_server_utilisation": lambda found: found.utilisation.graph_servers,
+    "function_utilisation": lambda found: found.utilisation.functions,
+    "parameter_server_utilisation": lambda found: found.utilisation.parameter_servers,
+    "network_utilisation": lambda found: found.utilisation.network,
+}
 _WORDS = ("backend", "graph_server", "mode")
 COLUMNS: Mapping[str, type] = {
     **{name: str if name in _WORDS else int for name in Point._fields},
@@ -212,23 +218,9 @@ def usual_epochs(point: Point) -> int:
 
 
 def _row(one: Tried, *, front: bool) -> dict[str, Any]:
-    row: dict[str, Any] = dict.fromkeys(COLUMNS) | one.point._asdict() | {"front": front, "reason": one.reason}
-    if (found := one.found) is not None:
-        bill, busy = found.bill, found.utilisation
-        row |= {
-            "simulated_epochs": len(found.epochs),
-            "seconds": found.seconds,
-            "epoch_seconds": found.epoch,
-            "dollars": bill.total,
-            "function_dollars": bill.function_time + bill.function_requests,
-            "graph_server_dollars": bill.graph_servers,
-            "parameter_server_dollars": bill.parameter_servers,
-            "value": found.value,
-            "graph_server_utilisation": busy.graph_servers,
-            "function_utilisation": busy.functions,
-            "parameter_server_utilisation": busy.parameter_servers,
-            "network_utilisation": busy.network,
-        }
+    found, row = one.found, dict.fromkeys(COLUMNS) | one.point._asdict() | {"front": front, "reason": one.reason}
+    if found is not None:
+        row |= {"simulated_epochs": len(found.epochs), **{name: of(found) for name, of in _NUMBERS.items()}}
     return row
 
 
@@ -262,27 +254,29 @@ def outcomes(tasks: Sequence[Task], jobs: int) -> Generator[tuple[int, Outcome],
     for place, task in enumerate(tasks[:here]):
         yield place, task.outcome(inputs)
     del inputs
-    todo, workers = deque(range(here, len(tasks))), list[spawning.Worker]()
-    places: dict[Any, tuple[spawning.Worker, int]] = {}  # of busy workers, by their connections
+    todo, workers = iter(range(here, len(tasks))), list[spawning.Worker]()
+    busy: dict[Any, tuple[spawning.Worker, int]] = {}  # by the workers' connections
+
+    def occupy(worker: spawning.Worker) -> None:
+        if (place := next(todo, None)) is not None:
+            worker.send(tasks[place])
+            busy[worker.connection] = worker, place
+
     try:
-        while todo or places:
-            idle = [worker for worker in workers if worker.connection not in places]
-            while todo and (idle or len(workers) < jobs):
-                if not idle:
-                    with spawning.spawning():
-                        workers.append(spawning.Worker(serve))
-                    idle.append(workers[-1])
-                worker, place = idle.pop(), todo.popleft()
-                worker.send(tasks[place])
-                places[worker.connection] = worker, place
-            for connection in multiprocessing.connection.wait(list(places)):
-                worker, place = places.pop(connection)
+        with spawning.spawning():
+            workers += (spawning.Worker(serve) for _ in range(min(jobs, len(tasks) - here)))
+        for worker in workers:
+            occupy(worker)
+        while busy:
+            for connection in multiprocessing.connection.wait(list(busy)):
+                worker, place = busy.pop(connection)
                 try:
                     found = worker.receive()
                 except RunError as error:
                     raise RunError(f"a process that simulated {error}") from None
                 if isinstance(found, BaseException):
                     raise found
+                occupy(worker)
                 yield place, found
     finally:
         for worker in workers:

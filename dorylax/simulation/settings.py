@@ -18,6 +18,7 @@ from dorylax.config import RunConfig
 from dorylax.config.files import overrides_from_mapping
 from dorylax.cost import find_cluster
 from dorylax.cost.cluster_file import changed
+from dorylax.cost.fields import inside
 from dorylax.near_matches import did_you_mean
 from dorylax.settings import strict_yaml
 from dorylax.settings.errors import ConfigError, shown
@@ -235,10 +236,8 @@ class Simulation:
         base = dataclasses.replace(find_cluster(config.pipeline.cluster), contention=self.how.contention)
         graph = None if self.graph is None else self.graph.sizes()
         made = Scenario(name, "functions", config, graph, base).on(self.how.backend)
-        try:
+        with inside("cluster"):
             cluster = changed(made.cluster, self.cluster)
-        except ConfigError as error:
-            raise ConfigError.of(f"cluster.{error.key}", error.problem) from None
         if made.backend != "functions" and cluster.functions:
             raise ConfigError.of(
                 "cluster.functions",

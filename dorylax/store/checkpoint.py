@@ -209,6 +209,11 @@ class Checkpoints:
             )
         return None
 
+    def lacks(self, epochs: int) -> bool:
+        """Whether there are checkpoints, but none that is whole after this number of epochs; errors as of `restore`."""
+        found = self.epochs()
+        return bool(found) and not (epochs in found and isinstance(self._read(epochs, parts=True), Checkpoint))
+
     def owner(self) -> bytes | None:
         """Return the content of `run.json`; None if there is none."""
         with contextlib.suppress(FileNotFoundError):

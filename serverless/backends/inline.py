@@ -9,8 +9,8 @@ import numpy as np
 
 from dorylax.clock import Clock, Duration
 from dorylax.cost import TimeModel
+from dorylax.cost.machines import WarmPool
 from dorylax.cost.time_model import Late
-from dorylax.cost.warm_pool import WarmPool
 from dorylax.serverless.rows import padded_operands
 from dorylax.serverless.task import TensorResult, TensorTask, parts_of
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,6 @@ from support.calibrations import TINY, measured
 
 from dorylax.calibration import machine
 from dorylax.calibration.machine import doubts, measure, processor, threads_per_core
-from dorylax.calibration.reference import REFERENCES
 from dorylax.calibration.steps import Step, quantity, summary
 from dorylax.cost.measured import KINDS, Measured
 
@@ -17,16 +15,14 @@ ROUNDS = 2
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Measured, list[tuple[int, int, str]]]]:
+def found() -> tuple[Measured, list[tuple[int, int, str]]]:
     """What a calibration of two cores finds, and what it tells meanwhile."""
     told: list[tuple[int, int, str]] = []
-    folder = tmp_path_factory.mktemp("disk")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DORYLAX_CORES", "2")
         patch.setattr(machine, "ROUNDS", ROUNDS)
-        result = measure(folder, lambda *words: told.append(words), TINY)
-    yield result, told
-    assert list(folder.iterdir()) == []
+        result = measure(lambda *words: told.append(words), TINY)
+    return result, told
 
 
 def test_every_kind_is_measured_wherever_it_is_to_be(found) -> None:
@@ -35,16 +31,13 @@ def test_every_kind_is_measured_wherever_it_is_to_be(found) -> None:
     assert points["gather"] == [(w, b, t) for w in TINY.widths for b in TINY.rows_bytes for t in (1, 2)]
     assert points["product"] == [(16, 8, 4, t) for t in ((1, 2) if hasattr(os, "sched_setaffinity") else (2,))]
     assert points["memory"] == [(1,), (2,)]
-    assert points["task"] == [("inside",), ("tensor",), ("around",)]
+    assert points["task"] == [("inside",), ("around",)]
     assert (
         points["elementwise"]
         == points["stage"]
         == [(t,) for t in ((1, 2) if hasattr(os, "sched_setaffinity") else (2,))]
     )
-    assert points["reference"] == [(name,) for name in REFERENCES]
-    assert points["call"] == points["fetch"] == [("ipc",)]
     assert points["latency"] == points["transfer"] == [("ipc",), ("tcp",)]
-    assert points["disk"] == [("write",), ("read",)] if hasattr(os, "posix_fadvise") else [("write",)]
     assert sum(map(len, points.values())) == len(result.results)
     assert result.cores == 2
     for one in result.results:
@@ -71,18 +64,21 @@ def test_it_tells_what_is_next(found) -> None:
     assert len(set(steps)) == len(steps)
 
 
-def test_what_is_measured_in_a_slow_moment_does_not_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_measured_in_a_slow_moment_does_not_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = iter([2.0, 0.5, 1.0])  # of three rounds
 
     def steps(*_: object) -> list[Step]:
         return [Step("any", lambda: {quantity("memory", threads=1): [next(speeds)] * 5})]
 
-    others = {"bandwidth": ("files", "gathers"), "products": ("steps",), "reference": ("tiny", "steps")}
-    for module, lists in {**others, "loopback": ("fetches", "requests")}.items():
-        for name in lists:
-            monkeypatch.setattr(getattr(machine, module), name, lambda *_: [])
+    for module, name in (
+        ("bandwidth", "gathers"),
+        ("products", "steps"),
+        ("loopback", "requests"),
+    ):
+        monkeypatch.setattr(getattr(machine, module), name, lambda *_: [])
+    monkeypatch.setattr(machine, "_tasks", lambda _: {})
     monkeypatch.setattr(machine.bandwidth, "copies", steps)
-    (one,) = measure(tmp_path, lambda *_: None, TINY).results
+    (one,) = measure(lambda *_: None, TINY).results
     assert (one.kind, one.point, one.median, one.repeats) == ("memory", {"threads": 1}, 1.0, 15)
 
 
@@ -97,13 +93,8 @@ def test_a_loaded_machine_is_in_doubt() -> None:
     shaky = summary("memory", [1e9, 2e9, 3e9], threads=1)
     (doubt,) = doubts(measured(results=(*measured().results, shaky)))
     assert doubt.startswith(
-        "1 of 28 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
+        "1 of 18 measurements vary by more than 25 % between their quartiles, memory (threads 1) by 50 %"
     )
-
-
-def test_a_folder_that_may_not_be_written_has_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    assert list(machine.bandwidth.files(TINY, tmp_path)) == []
 
 
 @pytest.mark.parametrize(("text", "count"), [("0\n", 1), ("0,32\n", 2), ("0-1\n", 2), ("0-3,8\n", 5)])

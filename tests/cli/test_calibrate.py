@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from support.calibrations import TINY, measured
 
-from dorylax.calibration import machine, sizes
-from dorylax.calibration.sizes import Sizes
+from dorylax.calibration import machine, steps
+from dorylax.calibration.steps import Sizes
 from dorylax.cost import find_cluster
 from dorylax.cost.measured import VERSION, Measured
 from dorylax.graph.cache import cache_directory
@@ -24,14 +24,13 @@ from dorylax.store.folder_lock import locked
 @pytest.fixture(autouse=True)
 def recorded_calibration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DORYLAX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(sizes, "Sizes", lambda: TINY)
+    monkeypatch.setattr(steps, "Sizes", lambda: TINY)
     monkeypatch.setattr(machine, "measure", recorded)
     monkeypatch.chdir(tmp_path)
 
 
-def recorded(folder: Path, told: Callable[[int, int, str], None], given: Sizes) -> Measured:
+def recorded(told: Callable[[int, int, str], None], given: Sizes) -> Measured:
     """Replaces `machine.measure`: checks its arguments, reports one step, and returns recorded numbers."""
-    assert folder.is_dir()
     assert given is TINY
     told(0, 1, "memory")
     return measured()

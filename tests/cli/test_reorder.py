@@ -42,9 +42,8 @@ def test_predictions_are_in_the_users_order(dorylax, trained: Path, given: Path)
     moved, shuffled = given.with_name("moved"), np.random.default_rng(0).permutation(1000).astype(np.int32)
     from dorylax.graph.stream.reordering import write_in_order
 
-    (given.parent / "scratch").mkdir()
     with open_arrays(given) as archive:
-        write_in_order(archive, shuffled, moved, given.parent / "scratch", room=2**24)
+        write_in_order(archive, shuffled, moved, room=2**24)
     tables = []
     for file in (given, moved):
         for suffix in ("npz", "csv"):
@@ -81,8 +80,8 @@ def test_wrong_words(dorylax, given: Path, words: tuple[str, ...], told: str) ->
 
 
 def test_interrupted(dorylax, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(archive: object, order: object, out: Path, scratch: Path, **_: object) -> None:
-        (scratch / "half").touch()
+    def stop(archive: object, order: object, out: Path, **_: object) -> None:
+        next(out.parent.glob(".out.dorylax-*")).joinpath("half").touch()
         raise KeyboardInterrupt
 
     monkeypatch.setattr("dorylax.graph.stream.reordering.write_in_order", stop)

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import statistics
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,12 +20,14 @@ import pytest
 
 from dorylax.cli import seeds
 from dorylax.config import RunConfig
+from dorylax.errors import RunWarning
 from dorylax.experiments import load as load_sweeps
 from dorylax.experiments.folder import locked, read_study
 from dorylax.experiments.run import main as run_sweep
 from dorylax.graph.datasets import load
 from dorylax.observers.progress import ProgressBar
 from dorylax.store import durable
+from dorylax.store.checkpoint import Checkpoints
 from dorylax.store.run_directory import RunDirectory
 from dorylax.trainer import EpochRecord, Trainer, TrainingError, TrainResult
 from dorylax.trainer.saving.run_files import RunFiles
@@ -311,6 +314,59 @@ def test_a_seed_that_diverges_does_not_keep_the_others_from_training(dorylax, mo
     assert content["errors"] == ["the loss became NaN", None]
     assert content["test_accuracy"]["per_seed"][0] is None
     assert content["test_accuracy"]["mean"] == content["test_accuracy"]["per_seed"][1]
+
+
+@pytest.mark.parametrize("error", [TrainingError("the loss became NaN"), None], ids=["training", "reading"])
+def test_a_failure_of_the_only_seed_is_one_line(
+    dorylax, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: TrainingError | None
+) -> None:
+    fit = Trainer.fit
+
+    def fails(self: Trainer, **options: bool) -> TrainResult:
+        if error is not None:
+            raise error
+        result = fit(self, **options)
+        summary = tmp_path / "run" / "seed-0" / "summary.json"
+        summary.unlink()
+        summary.symlink_to("summary.json")  # any error of the disk
+        return result
+
+    monkeypatch.setattr(Trainer, "fit", fails)
+    monkeypatch.setattr(Path, "is_file", lambda path: os.path.lexists(path) and not os.path.isdir(path))
+    code, _, err = dorylax("train", *TINY, "--model", "mlp", "--out", str(tmp_path / "run"))
+    assert code == 1
+    assert err.startswith("error: seed 0: ")
+    assert ("the loss became NaN" if error else "summary.json cannot be read") in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("lost", ["damaged", "missing", "manifest", "all"])
+def test_a_finished_run_whose_newest_checkpoint_is_lost_trains_its_last_epochs_again(
+    dorylax, tmp_path: Path, lost: str
+) -> None:
+    words = ("train", *TINY, "--model", "mlp", "--set", "train.checkpoint_every=1", "--out", str(tmp_path / "run"))
+    assert dorylax(*words).code == 0
+    checkpoints = tmp_path / "run" / "seed-0" / "checkpoints"
+    before = Checkpoints(checkpoints).restore()
+    newest = checkpoints / "epoch-00000002"
+    if lost == "all":
+        shutil.rmtree(checkpoints)
+    else:
+        path = newest / "manifest.json" if lost == "manifest" else next(newest.glob("arrays-*"))
+        path.unlink() if lost != "damaged" else path.write_bytes(b"\0" + path.read_bytes()[1:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)
+        assert dorylax(*words, "--resume").code == 0
+    if lost == "all":  # removed by the user, to make room
+        assert not checkpoints.exists()
+        return
+    after = Checkpoints(checkpoints).restore()
+    assert before is not None
+    assert after is not None
+    assert after.epochs == 2
+    for group, arrays in before.arrays.items():
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(after.arrays[group][name], array, strict=True)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ CASES = {
         ("import", "edges.txt", "--out", "out", "--memory", "1GiB"),
         "dorylax.graph.array_folder:ArrayWriter.write",
     ),
-    "reorder": Case(("reorder", "given", "--out", "out"), "dorylax.graph.stream.moving:Buckets.append"),
+    "reorder": Case(("reorder", "given", "--out", "out"), "dorylax.graph.array_folder:ArrayWriter.write"),
 }
 
 _KILLED = """

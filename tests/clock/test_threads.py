@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dorylax.clock import RealClock
-from dorylax.clock.threads import MOST_IN_LOOP
+from dorylax.clock.real import MOST_IN_LOOP
 
 
 def test_threads_are_started_as_they_are_needed():

@@ -67,8 +67,9 @@ def test_the_papers_clusters_are_its_table():
 
 
 def test_the_table_in_the_documentation_is_the_default_cluster():
-    page = (Path(__file__).parent.parent.parent / "docs" / "clock.md").read_text()
-    rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", page.split("## The default cluster")[1], re.MULTILINE)
+    page = (Path(__file__).parent.parent.parent / "docs" / "log" / "2026-11.md").read_text()
+    table = page.split("## The default cluster\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", table, re.MULTILINE)
     texts = {key: text.strip() for key, text in rows if key.endswith((".name", "prices_as_of", ".gpu"))}
     assert texts == {key: attrgetter(key)(DEFAULT_CLUSTER) or "null" for key in texts}
     assert {"graph_server.name", "graph_server.gpu", "parameter_server.name", "prices_as_of"} == set(texts)

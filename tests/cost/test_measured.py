@@ -75,3 +75,11 @@ def test_lists_are_lists(tmp_path: Path) -> None:
     path.write_text(text().partition("  gather:")[0] + "  gather: 3\n")
     with pytest.raises(ConfigError, match=r"measured\.gather must be a list of measurements, got 3"):
         find_cluster(path)
+
+
+def test_kinds_of_earlier_versions_are_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    entry = "median: 1.0, low: 1.0, high: 1.0, repeats: 3}\n"
+    disk, reference = f"  disk:\n    - {{way: write, {entry}", f"  reference:\n    - {{tasks: graph, {entry}"
+    path.write_text(text() + disk + reference)
+    assert find_cluster(path).measured == measured()

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.calibrations import measured
+from support.calm import calm
 
 from dorylax.calibration.steps import summary
-from dorylax.cost import INSTANCES, RowsRead
+from dorylax.clock import VirtualClock
+from dorylax.cost import DEFAULT_CLUSTER, INSTANCES, Cluster, RowsRead
 from dorylax.cost.measured_speeds import MeasuredSpeeds
 
 SERVER = replace(INSTANCES["c7g.2xlarge"], flops=40e9, memory_bandwidth=5e9)
@@ -113,3 +117,61 @@ def test_where_nobody_has_measured_all_threads_memory_holds_everything_back() ->
 def test_widths_that_lack_a_size_are_left_out() -> None:
     found = crowded((16, 1000, 16e9), (16, 16_000, 5e9), (64, 1000, 1e9))
     assert found.held_back(RowsRead(4 * 64, 1000)) == pytest.approx(0.0)
+
+
+def _cluster() -> Cluster:
+    """Servers with two cores."""
+    box = {"name": "this-machine", "threads": 2, "overhead": 1e-3, "threads_per_core": 1, "lone_thread": 1.0}
+    speeds = {"flops": 10e9, "memory_bandwidth": 5e9, "total_memory_bandwidth": 8e9}
+    server = replace(DEFAULT_CLUSTER.graph_server, **box, **speeds)
+    return replace(calm(replace(DEFAULT_CLUSTER, graph_server=server)), contention=True, measured=measured())
+
+
+def ends(cluster, *tasks):
+    """When each of these tasks ends that begin together."""
+    with VirtualClock() as clock:
+        times = cluster.times(0, clock, 2)
+
+        async def one(k, task):
+            await clock.sleep(task(times), (k,))
+            return clock.now()
+
+        async def all_of_them():
+            return await asyncio.gather(*(one(k, task) for k, task in enumerate(tasks)))
+
+        return clock.run(all_of_them())
+
+
+def test_tasks_of_a_measured_machine_take_what_was_measured():
+    """A stage by its parts, rows along edges by width and number, others copied."""
+    cluster = _cluster()
+    stage = lambda times: times.graph_task((0,), flops=12e9, elementwise=2e9, bytes=8e9)  # noqa: E731
+    assert ends(cluster, stage) == pytest.approx([1e-3 + 1 + 0.4 + 1])
+    copy = lambda times: times.graph_task((0,), flops=0, bytes=20e9)  # noqa: E731
+    assert ends(cluster, copy) == pytest.approx([1.001])
+    gather = lambda times: times.graph_task((0,), flops=0, bytes=5e9, rows=RowsRead(400, 9000))  # noqa: E731
+    assert ends(cluster, gather) == pytest.approx([1.001])
+    # Another server in its place was not measured.
+    other = replace(cluster, graph_server=replace(cluster.graph_server, name="c5.xlarge"))
+    assert ends(other, copy) == pytest.approx([1e-3 + 4])
+
+
+def test_threads_that_read_what_caches_hold_do_not_wait_for_memory():
+    """Two threads take as long as two were measured to take together: what memory gives matters where it is read."""
+    cluster = _cluster()
+    rest = tuple(one for one in cluster.measured.results if one.kind != "gather")
+    gathers = tuple(
+        summary("gather", [speed] * 3, width=100, rows_bytes=size, threads=threads)
+        for threads, size, speed in ((1, 1000, 50e9), (2, 1000, 80e9), (1, 9000, 5e9), (2, 9000, 6e9))
+    )
+    server = replace(cluster.graph_server, total_memory_bandwidth=6e9)
+    cluster = replace(cluster, graph_server=server, measured=replace(cluster.measured, results=gathers + rest))
+
+    def gather(times, size, bytes):
+        return times.graph_task((0,), flops=0, bytes=bytes, rows=RowsRead(400, size))
+
+    overhead = 1e-3
+    for size, alone, together in ((1000, 50e9, 80e9), (9000, 5e9, 6e9)):
+        one = partial(gather, size=size, bytes=alone)  # a second alone
+        assert ends(cluster, one) == pytest.approx([overhead + 1])
+        assert ends(cluster, one, one) == pytest.approx([overhead + 2 * alone / together] * 2, rel=5e-3)

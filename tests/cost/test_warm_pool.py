@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dorylax.cost.warm_pool import WarmPool
+from dorylax.cost.machines import WarmPool
 
 
 def test_an_environment_is_used_again_until_it_has_waited_too_long():

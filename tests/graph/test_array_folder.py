@@ -13,7 +13,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from support.stored import contents
+from support.stored import assert_same_data, contents
 
 from dorylax import Dataset, Graph, load
 from dorylax.graph import array_folder, cache, stored
@@ -81,18 +81,7 @@ def flip(path: Path, position: int, bit: int = 1) -> None:
 def test_every_part_of_a_data_set_comes_back(tmp_path: Path, part: str, reordered: bool) -> None:
     data = data_of(part)
     (data.reorder(_RNG.permutation(V)) if reordered else data).save(tmp_path / "d")
-    found = Dataset.from_folder(tmp_path / "d")
-    for field in ("features", "labels", "class_names", "original_ids", "train_mask", "val_mask", "test_mask"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(data, field), err_msg=field)
-    assert (found.name, found.num_classes, found.multilabel) == (data.name, data.num_classes, data.multilabel)
-    for field in ("vertex_inputs", "edge_inputs"):
-        one, other = getattr(found, field), getattr(data, field)
-        assert one.keys() == other.keys()
-        for name in one:
-            np.testing.assert_array_equal(one[name], other[name])
-            assert one[name].dtype == other[name].dtype
-    for ours, theirs in zip(found.graph.host_rows(), data.graph.host_rows(), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    assert_same_data(Dataset.from_folder(tmp_path / "d"), data)
     listed = json.loads((tmp_path / "d/manifest.json").read_text())["arrays"]
     assert len(list((tmp_path / "d").iterdir())) == len(listed) + 1, "every array has a file, and nothing else"
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.graphs import ends
 
 import dorylax
 from dorylax import ops
@@ -184,24 +185,14 @@ def _graph(case) -> Graph:
     return Graph.from_coo([a for a, _ in pairs], [b for _, b in pairs], v)
 
 
-def _rows(graph: Graph) -> np.ndarray:
-    return np.repeat(np.arange(graph.num_vertices), np.diff(graph.incoming.offsets))
-
-
-def _ends(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Target and source of each edge, in order of edge ids."""
-    slots = slice(None) if graph.edge_order is None else np.argsort(graph.edge_order)
-    return _rows(graph)[slots], graph.incoming.neighbours[slots]
-
-
 @FEW
 @given(PAIRS, st.booleans())
 def test_degrees_count_edges(case, both_ways):
     graph = _graph(case)
     graph = graph.symmetrise() if both_ways else graph
     v = graph.num_vertices
-    np.testing.assert_array_equal(in_degrees(graph), np.bincount(_rows(graph), minlength=v))
-    np.testing.assert_array_equal(out_degrees(graph), np.bincount(graph.incoming.neighbours, minlength=v))
+    for degrees, found in zip((out_degrees, in_degrees), ends(graph), strict=True):
+        np.testing.assert_array_equal(degrees(graph), np.bincount(found, minlength=v))
     np.testing.assert_array_equal(out_degrees(graph), np.diff(graph.outgoing.offsets))
 
 
@@ -209,7 +200,8 @@ def test_degrees_count_edges(case, both_ways):
 @given(PAIRS, st.booleans(), st.integers(0, 99))
 def test_gcn_normalisation_is_the_matrix_formula(case, weighted, seed):
     graph = _graph(case)
-    (rows, sources), v = _ends(graph), graph.num_vertices
+    slots = slice(None) if graph.edge_order is None else np.argsort(graph.edge_order)
+    (sources, rows), v = (one[slots] for one in ends(graph)), graph.num_vertices
     weight = np.random.default_rng(seed).random(graph.num_edges) if weighted else None
     matrix, loops = np.zeros((v, v)), np.zeros(v, bool)
     np.add.at(matrix, (rows, sources), 1 if weight is None else weight)

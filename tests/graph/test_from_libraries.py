@@ -114,14 +114,14 @@ def test_pyg_data():
     graph = Graph.from_pyg(data)
     assert _pairs(graph, "edge_weight") == [(2, 0, 1), (0, 1, 2), (1, 2, 3), (0, 1, 4)]
     assert sorted(graph.edge_data) == ["edge_attr", "edge_weight", "time"]
-    data.x, data.title = torch.ones(3, 2), "mine"
+    data.x = torch.ones(3, 2)
     with pytest.raises(GraphError, match=r"data 'x' has a value per vertex, and a Graph holds none.*ignore=\['x'\]"):
         Graph.from_pyg(data)
+    data.title = "mine"
     with pytest.raises(GraphError, match=r"'title' has neither a value per edge nor per vertex.*ignore=\['title'\]"):
         Graph.from_pyg(data, ignore=["x"])
     assert Graph.from_pyg(data, ignore=["x", "title", "time"]).edge_data.keys() == {"edge_attr", "edge_weight"}
-    assert from_libraries.pyg(Graph, data, ignore=()).vertex_data.keys() == {"x"}
-    assert from_libraries.pyg(Graph, data, ignore=()).other == ["title"]
+    assert from_libraries.pyg(Graph, data, ignore=["title"]).vertex_data.keys() == {"x"}
     with pytest.raises(GraphError, match=r"data has no edge_index"):
         Graph.from_pyg(pyg.Data(x=torch.ones(3, 2)))
     with pytest.raises(GraphError, match=r"from_pyg takes a torch_geometric.data.Data, got HeteroData"):

@@ -195,3 +195,13 @@ def test_python_objects_and_lists_of_values_are_refused(path: Path) -> None:
         _fetch(path, "x")
     with pytest.raises(GraphError, match="array name must be a single value, got <U1"):
         _fetch(path, "name")
+
+
+def test_a_damaged_directory_that_hides_members_is_refused(path: Path) -> None:
+    np.savez_compressed(path, x=np.arange(10), train_mask=np.ones(10, bool), val_mask=np.zeros(10, bool))
+    content = bytearray(path.read_bytes())
+    entry = content.find(b"PK\1\2", content.find(b"PK\1\2") + 4)
+    content[entry + 33] ^= 2  # the length of the comment of the second entry
+    path.write_bytes(content)
+    with pytest.raises(GraphError, match="not an npz archive"):
+        open_npz(path)

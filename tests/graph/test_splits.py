@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.graphs import pairs
 
 from dorylax.graph import (
     Graph,
@@ -24,7 +25,6 @@ from dorylax.graph import (
 )
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.labels import as_mask, checked_masks
-from dorylax.graph.rows import all_rows
 from dorylax.graph.splits import one_split
 
 FEW = settings(max_examples=50, deadline=None)
@@ -172,10 +172,6 @@ def _graph(size: int, num_edges: int, seed: int, symmetric: bool) -> Graph:
     return graph.symmetrise() if symmetric else graph
 
 
-def _edges(graph: Graph) -> list[tuple[int, int]]:
-    return list(zip(graph.incoming.neighbours.tolist(), all_rows(graph.incoming.offsets).tolist(), strict=True))
-
-
 def _split_pairs(links: link_splits.Links) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     pairs = list(zip(links.sources.tolist(), links.targets.tolist(), strict=True))
     positive = int(links.labels.sum())
@@ -188,10 +184,10 @@ def _split_pairs(links: link_splits.Links) -> tuple[list[tuple[int, int]], list[
 @given(st.integers(8, 30), st.integers(20, 60), st.integers(0, 99), st.booleans(), st.sampled_from([0.0, 0.3]))
 def test_parts_share_no_pair_and_negatives_are_no_edges(v, e, seed, symmetric, apart):
     graph = _graph(v, e, seed, symmetric)
-    edges = _edges(graph)
+    edges = pairs(graph)
     assume(1.5 * len(set(edges)) / (1 + symmetric) + 2 <= v * (v - 1) / (1 + symmetric))  # denser ones are refused
     split = link_split(graph, seed, (0.6, 0.2, 0.2), apart=apart, negatives=0.5)
-    of_messages = {frozenset(edge) for edge in _edges(split.graph) if edge[0] != edge[1]}
+    of_messages = {frozenset(edge) for edge in pairs(split.graph) if edge[0] != edge[1]}
     seen, negatives = [], []
     for name, links in zip(("train", "val", "test"), split[1:], strict=True):
         positive, negative = _split_pairs(links)
@@ -214,18 +210,16 @@ def test_parts_share_no_pair_and_negatives_are_no_edges(v, e, seed, symmetric, a
     assert sum(map(len, seen)) == len(set.union(*seen))
     joined = {frozenset(edge) for edge in edges if edge[0] != edge[1]}
     assert set.union(*seen, of_messages) == joined
-    assert [edge for edge in _edges(split.graph) if edge[0] == edge[1]] == [
-        edge for edge in edges if edge[0] == edge[1]
-    ]
+    assert [edge for edge in pairs(split.graph) if edge[0] == edge[1]] == [edge for edge in edges if edge[0] == edge[1]]
     assert split.graph.symmetric or not symmetric
 
 
 def test_parts_have_their_shares():
     split = link_split(_graph(400, 3000, 0, symmetric=True), 0, (0.8, 0.1, 0.1), apart=0.25, negatives=2.0)
-    pairs = [int(links.labels.sum()) for links in split[1:]]
-    total = sum(pairs) + len(_edges(split.graph)) // 2
-    assert pairs == pytest.approx([0.2 * total, 0.1 * total, 0.1 * total], abs=2)
-    assert [len(links.labels) for links in split[1:]] == [3 * count for count in pairs]
+    counts = [int(links.labels.sum()) for links in split[1:]]
+    total = sum(counts) + len(pairs(split.graph)) // 2
+    assert counts == pytest.approx([0.2 * total, 0.1 * total, 0.1 * total], abs=2)
+    assert [len(links.labels) for links in split[1:]] == [3 * count for count in counts]
 
 
 def test_messages_keep_ids_and_values_of_their_edges():
@@ -235,7 +229,7 @@ def test_messages_keep_ids_and_values_of_their_edges():
     left = link_split(graph, 0).graph
     ids = np.asarray(left.edge_ids)
     np.testing.assert_array_equal(left.edge_data["weight"], np.arange(40.0)[ids])
-    assert sorted(zip(sources[ids].tolist(), targets[ids].tolist(), strict=True)) == sorted(_edges(left))
+    assert sorted(zip(sources[ids].tolist(), targets[ids].tolist(), strict=True)) == sorted(pairs(left))
 
 
 def test_all_that_is_no_edge_may_be_asked_for():
@@ -256,19 +250,19 @@ def test_the_same_seed_gives_the_same(monkeypatch, few):
             np.testing.assert_array_equal(x, y)
     assert one.train.sources.tolist() != other.train.sources.tolist()
     _, negative = _split_pairs(one.train)
-    assert not set(negative) & set(_edges(graph))
+    assert not set(negative) & set(pairs(graph))
     assert len(set(negative)) == len(negative)
 
 
 def test_pairs_that_are_drawn_one_by_one_are_no_links():
     graph = _graph(60, 200, 0, symmetric=False)
-    edges = np.array(_edges(graph), np.int32)
+    edges = np.array(pairs(graph), np.int32)
     links = link_splits.keys_of_links(graph, edges)
     for seed in range(3):
-        pairs = list(map(tuple, link_splits.pairs_without_links(graph, links, 300, (seed,)).tolist()))
-        assert not set(pairs) & set(_edges(graph))
-        assert len(set(pairs)) == 300
-        assert all(u != w for u, w in pairs)
+        drawn = list(map(tuple, link_splits.pairs_without_links(graph, links, 300, (seed,)).tolist()))
+        assert not set(drawn) & set(pairs(graph))
+        assert len(set(drawn)) == 300
+        assert all(u != w for u, w in drawn)
 
 
 def test_the_split_of_links_is_what_it_was():

@@ -137,7 +137,7 @@ def test_an_archive_in_a_memory_order(tmp_path: Path) -> None:
     order = np.random.default_rng(0).permutation(1000).astype(np.int32)
     data.save(tmp_path / "given")
     with open_arrays(tmp_path / "given") as archive:
-        write_in_order(archive, order, tmp_path / "moved", tmp_path, room=2**24)
+        write_in_order(archive, order, tmp_path / "moved", room=2**24)
     shape = shape_of(DataConfig(name=str(tmp_path / "moved")))
     assert shape == stored(Dataset.from_folder(tmp_path / "moved"))
     assert shape.reordered

@@ -13,7 +13,7 @@ from jax import lax
 from support.pipelines import OfFunction, make_model, messy_data, optimizer
 
 from dorylax import ops
-from dorylax.clock.threads import Threads
+from dorylax.clock.real import Threads
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
 from dorylax.pipeline.stages import stage_cost, stage_effort

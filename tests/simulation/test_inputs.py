@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dorylax.simulation.inputs import Inputs
+from dorylax.simulation.run import Inputs
 from dorylax.simulation.scenario import Scenario
 
 SETTINGS = {"data.name": "communities", "data.size": "tiny", "pipeline.servers": 2, "pipeline.intervals": 3}
@@ -19,4 +19,4 @@ def test_whatever_decides_shards_makes_new_ones():
             {"data.split_seed": 1},
         )
     ]
-    assert len({id(one.shards) for one in found}) == len(found)
+    assert len({id(shards) for _, _, shards in found}) == len(found)

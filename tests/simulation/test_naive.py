@@ -27,7 +27,7 @@ def test_one_call_at_a_time_takes_the_sum_of_all():
     made = scenario(pipeline__servers=1, pipeline__intervals=1, pipeline__edge_chunk=10**9)
     made = dataclasses.replace(made, cluster=dataclasses.replace(made.cluster, functions=1))
     found = simulate_naive(made, epochs=2)
-    pipeline, _ = pipeline_of(made.on("cpu"), made.pipeline)
+    pipeline, _ = pipeline_of(made.on("cpu"))
     steps = [step for step in pipeline.prepared.plan.epoch if step.kind in ("stage", "gather")]
     assert any(step.kind == "gather" for step in steps)
     function, expected = made.cluster.function, 0.0

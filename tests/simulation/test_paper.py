@@ -78,7 +78,7 @@ def test_its_program_is_run(row):
     scenario = row.scenario()
     sizes = dataclasses.replace(GRAPHS[row.graph], vertices=20_000, edges=100_000, cut_ratio=0.2)
     small = dataclasses.replace(scenario, graph=sizes)
-    pipeline, _ = pipeline_of(small, small.pipeline)
+    pipeline, _ = pipeline_of(small)
     plan = pipeline.prepared.plan
     assert [step.label for step in plan.epoch if step.on_worker] == ["AV", "AV+∇AV", "∇AV"]
     gathered = [type_of(step.operands[0].var).shape[-1] for step in plan.epoch if step.kind == "gather"]
@@ -92,7 +92,7 @@ def test_attention_is_computed_per_edge_on_functions(row):
     """As in the public release: one number per edge travels; three products of 2·h·C operations, the gradients' included."""
     scenario = row.scenario()
     small = dataclasses.replace(scenario, graph=dataclasses.replace(GRAPHS[row.graph], vertices=20_000, edges=100_000))
-    pipeline, _ = pipeline_of(small, small.pipeline)
+    pipeline, _ = pipeline_of(small)
     called = [step for step in pipeline.prepared.plan.epoch if step.on_worker and step.space == "edge"]
     assert [step.label for step in called] == ["AE", "∇AE"]
     edges = 1_000_000

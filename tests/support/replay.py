@@ -197,15 +197,16 @@ class Replay:
         self._version(epochs)
         return np.array(self._losses[:epochs])
 
-    def path(self, updates: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The weights before the first update and after each, and the gradient of each: flat, in one order."""
+    def path(self, updates: int) -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
+        """The weights before the first update and after each, each gradient, and the sizes of arrays: flat, in one order."""
         self._version(updates)
         steps = self._versions[: updates + 1]
 
         def flat(tree: Params) -> np.ndarray:
             return np.concatenate([tree[name].ravel() for name in sorted(tree)])
 
-        return [flat(step.params) for step in steps], [flat(step.gradient) for step in steps[1:]]
+        sizes = [steps[0].params[name].size for name in sorted(steps[0].params)]
+        return [flat(step.params) for step in steps], [flat(step.gradient) for step in steps[1:]], sizes
 
     def weights(self, k: int, e: int) -> Params:
         """Those that an interval computes an epoch with."""

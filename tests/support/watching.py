@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import pytest
 
-from dorylax.clock.threads import Threads
+from dorylax.clock.real import Threads
 from dorylax.ops import row_operators
 from dorylax.pipeline import setup
 from dorylax.pipeline.buffers import MergeBuffer, PartsBuffer

@@ -113,12 +113,14 @@ class BlockModel:
         return list(in_order(block, spans(self._num_vertices, self._block_size), min(cores(), _MOST_THREADS)))
 
     @cached_property
-    def _edges(self) -> _Tiles:
-        """Undirected edges of each upper tile."""
+    def _edges(self) -> dict[tuple[int, int], _Counts]:
+        """Undirected edges of each tile (row ≤ column)."""
         size = np.stack([block.size for block in self._blocks]).astype(np.float64)
         squares = np.stack([block.squares for block in self._blocks]).astype(np.float64)
-        found = [_shared_groups(size, row) for row in range(self._num_blocks)]
-        row, column, group = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        row, column, group = (
+            np.concatenate(parts)
+            for parts in zip(*(_shared_groups(size, row) for row in range(self._num_blocks)), strict=True)
+        )
         weight = 2 * size[row, group] * size[column, group]
         diagonal = row == column
         weight[diagonal] = weight[diagonal] / 2 - squares[row, group][diagonal]  # unordered pairs without u = v
@@ -131,7 +133,9 @@ class BlockModel:
         uniform = float(Stream(self.seed, _ROUNDING_STREAM).uniform(1)[0])
         counts = systematic_rounding(weight, self.num_edges // 2, uniform)
         (begins,) = np.nonzero((np.diff(row, prepend=-1) != 0) | (np.diff(column, prepend=-1) != 0))
-        return _Tiles(self._num_blocks, row[begins], column[begins], np.append(begins, len(row)), group, counts)
+        tiles = zip(row[begins].tolist(), column[begins].tolist(), strict=True)
+        cuts = (np.split(array, begins[1:]) for array in (group, counts))
+        return dict(zip(tiles, map(_Counts, *cuts), strict=True))
 
     def _planted_share(self, size: np.ndarray) -> float:
         """λ such that λ + (1 - λ)·(chance of a random edge to be inside) is the homophily."""
@@ -141,11 +145,9 @@ class BlockModel:
 
     @cached_property
     def _arcs_per_block(self) -> Int64[np.ndarray, " B"]:
-        edges = self._edges
-        per_tile = np.add.reduceat(edges.counts, edges.begins[:-1])
         arcs = np.zeros(self._num_blocks, np.int64)
-        np.add.at(arcs, edges.rows, per_tile)
-        np.add.at(arcs, edges.columns, per_tile)
+        for ends, edges in self._edges.items():
+            np.add.at(arcs, list(ends), edges.counts.sum())  # twice on the diagonal
         return arcs
 
     def _rows(self, block: int) -> Rows:
@@ -169,7 +171,7 @@ class BlockModel:
 
     def _draw_tile(self, row: int, column: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The edges of tile (row ≤ column), in parts: one end in each block, int32 `[n]` each."""
-        groups, counts = self._edges.of_tile(row, column)
+        groups, counts = self._edges[row, column]
         stream = Stream(self.seed, _EDGE_STREAM, row, column)
         ends = np.cumsum(counts)
         loops = np.zeros_like(counts)
@@ -192,6 +194,18 @@ class BlockModel:
             loops += np.bincount(np.searchsorted(ends, np.flatnonzero(equal), side="right"), minlength=len(counts))
             one, other = one[~equal], other[~equal]
         return one, other
+
+
+class _Counts(NamedTuple):
+    """Edges of a tile by group: a community, or (the last group) regardless of it.
+
+    Attributes:
+        groups: Groups that have vertices on both sides of the tile, int32 `[n]`.
+        counts: Undirected edges of each group, int64 `[n]`.
+    """
+
+    groups: np.ndarray
+    counts: np.ndarray
 
 
 class _Block(NamedTuple):
@@ -252,31 +266,6 @@ class _Block(NamedTuple):
         return drawn
 
 
-class _Tiles(NamedTuple):
-    """Edges of tiles (row ≤ column), by group: a community, or (the last group) regardless of it.
-
-    Attributes:
-        num_blocks: B.
-        rows, columns: Of each tile, int32 `[B(B+1)/2]`, ascending; columns ascend for each row.
-        begins: Where a tile's entries begin in `groups` and `counts`, int64 `[B(B+1)/2 + 1]`.
-        groups: Groups that have vertices on both sides of the tile, int32.
-        counts: Undirected edges of the group, int64.
-    """
-
-    num_blocks: int
-    rows: np.ndarray
-    columns: np.ndarray
-    begins: np.ndarray
-    groups: np.ndarray
-    counts: np.ndarray
-
-    def of_tile(self, row: int, column: int) -> tuple[np.ndarray, np.ndarray]:
-        """Groups and counts of one tile."""
-        tile = row * self.num_blocks - row * (row - 1) // 2 + column - row
-        entries = slice(self.begins[tile], self.begins[tile + 1])
-        return self.groups[entries], self.counts[entries]
-
-
 def _shared_groups(size: np.ndarray, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of the tiles of a row: row, column and group of all groups that have vertices on both sides."""
     column, group = (one.astype(np.int32) for one in np.nonzero((size[row] > 0) & (size[row:] > 0)))
@@ -293,7 +282,7 @@ def drawing_bytes(num_vertices: int, num_edges: int, exponent: float, *, groups:
     # Each thread has the edges of a block as they are sorted, and as they are taken; one more block is being taken.
     blocks = _most_blocks(num_edges)
     drawn = (12 * threads + 4) * 1.1 * num_edges / blocks + threads * 128 * _EDGES_AT_A_TIME
-    entries = groups * blocks * (blocks + 1) // 2  # of `_Tiles`, which keeps 12 of 64 bytes
+    entries = groups * blocks * (blocks + 1) // 2  # of `_Counts`, which keep 12 of 64 bytes
     return round(per_vertex * num_vertices + max(64 * entries, 12 * entries + drawn))
 
 

@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float32, Int32, UInt
@@ -28,13 +28,8 @@ from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.base import DatasetError, Size, near_matches
 from dorylax.graph.datasets.block_model import BlockModel, drawing_bytes, power_law_propensities
-from dorylax.graph.datasets.community_vertices import (
-    Order,
-    balanced_communities,
-    feature_blocks,
-    feature_bytes,
-    noisy_labels,
-)
+from dorylax.graph.datasets.random_streams import Stream
+from dorylax.graph.rows import in_order, spans
 from dorylax.graph.splits import Split, split_bytes, stratified_split
 from dorylax.graph.validate import check_disk, gibibytes
 from dorylax.machine import cores, memory_limit, resident_bytes
@@ -56,6 +51,9 @@ SIZES = {
 }
 _LABELLED = {"papers100m": 1_546_782}
 
+Order = Literal["random", "community"]
+_ROWS = 1 << 12  # of a block of features; each block has its own random stream
+_COMMUNITY_STREAM, _LABEL_STREAM, _CENTROID_STREAM, _FEATURE_STREAM, _LABELLED_STREAM = 11, 12, 13, 14, 15
 _MOST_THREADS = 16
 _BESIDE = 96 << 20  # of allocators and of Python
 Progress = Callable[[int, int, str], object]
@@ -187,7 +185,10 @@ def _threads(drawn: Communities, memory: int | None) -> int:
 
 @final
 class Communities:
-    """The data set of some arguments, part by part; arguments and errors are those of `load`. `shape` has its numbers."""
+    """The data set of some arguments, part by part; arguments and errors are those of `load`. `shape` has its numbers.
+
+    All parts are the same however they are cut and on any number of threads.
+    """
 
     def __init__(self, size: str, split_seed: int, options: Mapping[str, Any]) -> None:
         if size not in SIZES:
@@ -200,19 +201,26 @@ class Communities:
             labelled = -(-_LABELLED[size] * self.shape.num_vertices // SIZES[size].num_vertices)
         self._num_communities = self.shape.num_classes if communities is None else communities
         self._num_labelled = labelled
-        _check(self.shape, self._num_communities, self._num_labelled, self._options)
-
-    @cached_property
-    def _communities(self) -> UInt[np.ndarray, " V"]:
-        return balanced_communities(
-            self.shape.num_vertices, self._num_communities, self._options.seed, self._options.order
-        )
+        _check(self.shape, self._num_communities, labelled, self._options)
 
     def bytes_in_parts(self, threads: int) -> int:
         """Peak memory of drawing the parts one after another by so many threads, with rows and features taken away."""
         exponent, order = self._options.degree_exponent, self._options.order
         working = working_bytes(self.shape, threads, exponent, self._num_communities, order)
         return max(working._replace(labels=working.labels + (4 + 3) * self.shape.num_vertices))
+
+    @cached_property
+    def _communities(self) -> UInt[np.ndarray, " V"]:
+        """Communities of equal size (to within one vertex), of the smallest unsigned type."""
+        V, K = self.shape.num_vertices, self._num_communities
+        small = np.min_scalar_type(K - 1)
+        if self._options.order == "community":
+            return np.repeat(np.arange(K, dtype=small), V // K + (np.arange(K) < V % K))
+        communities, first = np.empty(V, small), 0
+        for piece in self._stream(_COMMUNITY_STREAM).random_order(V):
+            communities[first : first + len(piece)] = piece % K
+            first += len(piece)
+        return communities
 
     def block_model(self) -> BlockModel:
         """Return the model that draws the graph."""
@@ -221,20 +229,54 @@ class Communities:
         return BlockModel(self._communities, propensities, shape.num_edges, options.homophily, options.seed)
 
     def feature_blocks(self, threads: int) -> Iterator[Float32[np.ndarray, "n F"]]:
-        """The features, as `community_vertices.feature_blocks` says."""
-        shape, options = self.shape, self._options
-        return feature_blocks(
-            self._communities, shape.num_classes, shape.num_features, options.signal, options.seed, threads=threads
-        )
+        """The features, block by block: centroid of the class plus noise of variance 1 in each feature."""
+        classes, width, centroids = self.shape.num_classes, self.shape.num_features, self._centroids()
+
+        def block(span: tuple[int, int]) -> Float32[np.ndarray, "n F"]:
+            first, last = span
+            noise = self._stream(_FEATURE_STREAM, first // _ROWS).near_normal((last - first) * width)
+            features = noise.reshape(-1, width)
+            features += centroids[self._communities[first:last] % classes]
+            return features
+
+        return in_order(block, spans(len(self._communities), _ROWS), threads)
 
     def labels(self) -> Int32[np.ndarray, " V"]:
-        """The labels, -1 where there is none."""
-        options, classes = self._options, self.shape.num_classes
-        return noisy_labels(self._communities, classes, options.label_noise, options.seed, self._num_labelled)
+        """The class k mod C of community k, or a random one where there is noise; -1 where there is no label."""
+        V, C = self.shape.num_vertices, self.shape.num_classes
+        uniform, wrong_classes = self._stream(_LABEL_STREAM), self._stream(_LABEL_STREAM)
+        wrong_classes.skip(V)  # their words follow all others
+        labels = np.empty(V, np.int32)
+        for start, stop in spans(V):
+            wrong = uniform.uniform(stop - start) < self._options.label_noise
+            labels[start:stop] = np.where(
+                wrong, wrong_classes.below(C, stop - start), self._communities[start:stop] % C
+            )
+        if self._num_labelled is not None:
+            unlabelled, left = np.ones(V, bool), self._num_labelled
+            for piece in self._stream(_LABELLED_STREAM).random_order(V):
+                unlabelled[piece[:left]] = False
+                left -= len(piece)
+                if left <= 0:
+                    break
+            labels[unlabelled] = -1
+        return labels
 
     def split(self, labels: Int32[np.ndarray, " V"]) -> Split:
         """Training, validation and test vertices."""
         return stratified_split(labels, self._split_seed)
+
+    def _stream(self, *key: int) -> Stream:
+        return Stream(self._options.seed, *key)
+
+    def _centroids(self) -> Float32[np.ndarray, "C F"]:
+        # Integer coordinates: their sum of squares is exact in any order of addition, so the result is the same everywhere.
+        bound = 1 << 16
+        words = self._stream(_CENTROID_STREAM).below(bound, self.shape.num_classes * self.shape.num_features)
+        direction = 2 * words.reshape(self.shape.num_classes, -1) - (bound - 1)
+        length = np.sqrt((direction**2).sum(1).astype(np.float64))
+        centroids: np.ndarray = (direction / length[:, None] * self._options.signal).astype(np.float32)
+        return centroids
 
 
 class Working(NamedTuple):
@@ -259,7 +301,8 @@ def working_bytes(
     drawing = drawing_bytes(V, shape.num_edges, exponent, groups=groups, threads=threads)
     return Working(
         communities + 2 * V + drawing,  # 2: propensities
-        communities + feature_bytes(shape.num_features, threads),
+        # A block for each thread, with its centroids, and the one that is taken.
+        communities + 4 * _ROWS * shape.num_features * (2 * threads + 1),
         communities + split_bytes(V),
     )
 
@@ -301,6 +344,7 @@ def _shape(size: Size, options: Options) -> Size:
 
 def _check(shape: Size, num_communities: int, num_labelled: int | None, options: Options) -> None:
     V, E, C, K = shape.num_vertices, shape.num_edges, shape.num_classes, num_communities
+    L = V if num_labelled is None else num_labelled
     for name, value, least in (
         ("seed", options.seed, 0),
         ("num_vertices", V, 2),
@@ -314,15 +358,13 @@ def _check(shape: Size, num_communities: int, num_labelled: int | None, options:
     _require("num_edges", E, E % 2 == 0, "even: each undirected edge counts twice")
     _require("num_classes", C, C <= V, f"at most num_vertices, {V}")
     _require("num_communities", K, K <= V, f"at most num_vertices, {V}")
-    if num_labelled is not None:
-        _require("num_labelled", num_labelled, 1 <= num_labelled <= V, f"from 1 to num_vertices, {V}")
-    limits = {
-        "homophily": (1 / K, 1.0),
-        "signal": (0.0, 1e6),
-        "label_noise": (0.0, 1.0),
-        "degree_exponent": (1.01, 100.0),
-    }
-    for name, (low, high) in limits.items():
+    _require("num_labelled", L, 1 <= L <= V, f"from 1 to num_vertices, {V}")
+    for name, low, high in (
+        ("homophily", 1 / K, 1),
+        ("signal", 0, 1e6),
+        ("label_noise", 0, 1),
+        ("degree_exponent", 1.01, 100),
+    ):
         value = getattr(options, name)
         _require(name, value, low <= value <= high, f"from {low:g} to {high:g}")
 

@@ -21,7 +21,7 @@ from dorylax.graph.from_libraries import Imported, by_role
 from dorylax.graph.graph import Graph
 from dorylax.graph.labels import Labels
 from dorylax.graph.manifest import is_array_folder, is_data_path
-from dorylax.graph.splits import default_split
+from dorylax.graph.splits import chosen_masks
 from dorylax.graph.validate import GraphError
 from dorylax.settings.byte_sizes import parse_bytes
 
@@ -208,8 +208,8 @@ def _load_published(entry: Published, split_seed: int, *, verify: bool) -> Datas
                 error,
             )
     found = entry.read(download.fetch(entry.name, entry.sources))
-    if MASKS[0] not in found:
-        found |= default_split(entry.name, found["labels"], split_seed)._asdict()
+    masks = {name: found.pop(name) for name in MASKS if name in found}
+    found |= chosen_masks(entry.name, masks, found["labels"], split=None, seed=split_seed)
     found["graph"] = numbered_by_source(found["graph"])  # as it is once it was kept, or comes from an archive
     data = Dataset(entry.name, **found)
     if entry.slow:

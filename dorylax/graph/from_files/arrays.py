@@ -1,18 +1,18 @@
-"""Edges and vertices from sparse matrices and from arrays of NumPy, memory-mapped if they are stored uncompressed."""
+"""Arrays of NumPy, memory-mapped if they are stored uncompressed, and edges from them and from sparse matrices."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
-from dorylax.graph.from_files.columns import ALLOW, EdgeFile, Values, checked_values, values_described
-from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.columns import EdgeFile
+from dorylax.graph.from_files.tables import ArrayTable
 from dorylax.graph.from_files.text import Wanted, packed_as
 from dorylax.graph.mapped import release
 from dorylax.graph.npz import open_npz
@@ -20,110 +20,6 @@ from dorylax.graph.rows import spans
 from dorylax.graph.stored import NPY_DAMAGE
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
-
-_PIECE = 1 << 19  # rows per insertion
-
-
-@final
-class ArrayEdges(EdgeFile):
-    """Arrays: of NumPy (memory-mapped where they are stored uncompressed), or of a sparse matrix of SciPy."""
-
-    def __init__(
-        self,
-        shown_as: str,
-        kind: str,
-        ends: tuple[np.ndarray, np.ndarray],
-        values: Mapping[str, np.ndarray],
-        wanted: Wanted,
-        *,
-        num_vertices: int | None = None,
-    ) -> None:
-        self.shown, self._wanted, self._ends, self.num_vertices = shown_as, wanted, ends, num_vertices
-        self._arrays = dict(values)
-        self.values = {
-            one: checked_values(f"{shown_as}: {one}", array.dtype, array.shape[1:], (wanted.values or {}).get(one))
-            for one, array in self._arrays.items()
-        }
-        for one, array in (("sources", ends[0]), ("targets", ends[1])):
-            if array.dtype.kind not in "iu" and not (wanted.ids == "names" and array.dtype.kind in "SUOT"):
-                advice = ": --ids names if vertices have names" if array.dtype.kind in "SUOT" else ""
-                raise GraphError(f"{shown_as}: {one} must hold integers, got {array.dtype}{advice}")
-        self.estimate = len(ends[0])
-        self.described = f"{shown_as}: {kind}, {self.estimate:,} edges, {values_described(self.values)}"
-
-    def load(self, database: Database) -> None:
-        """See `EdgeFile`."""
-        append_arrays(
-            database,
-            "edges",
-            self._arrays,
-            lambda row, one: f"{self.where(database, row)}: {one}",
-            kinds=self.values,
-            ends=dict(zip("st", self._ends, strict=True)),
-            as_end=self._end,
-            nonfinite=self._wanted.nonfinite,
-        )
-
-    def where(self, database: Database, row: int) -> str:  # noqa: ARG002
-        """See `EdgeFile`."""
-        return f"{self.shown}, edge {row:,}: {tuple(end[row].item() for end in self._ends)}"
-
-    def _end(self, part: np.ndarray, start: int) -> np.ndarray:
-        if self._wanted.ids == "names":
-            names = [
-                one.decode() if isinstance(one, bytes) else None if one is None else str(one) for one in part.tolist()
-            ]
-            if any(not one for one in names):
-                k = next(k for k, one in enumerate(names) if not one)
-                raise GraphError(f"{self.shown}, edge {start + k:,} has {part[k]!r}, which is no name of a vertex")
-            return np.array(names, object)
-        if part.dtype == np.uint64 and len(part) and int(part.max()) >= 2**63:
-            raise GraphError(f"{self.shown} holds {part.max()}, which does not fit int64")
-        return part.astype(np.int64)
-
-
-def append_arrays(
-    database: Database,
-    table: str,
-    arrays: Mapping[str, np.ndarray],
-    where: Callable[[int, str], str],
-    *,
-    kinds: Mapping[str, Values],
-    ends: Mapping[str, np.ndarray] = {},
-    as_end: Callable[[np.ndarray, int], np.ndarray] = lambda part, _: part,
-    first: int = 0,
-    nonfinite: bool,
-) -> None:
-    """Append rows to a table: columns of ends, and values `[E, …]` as the columns v`first`, ….
-
-    Args:
-        database: Holds the table.
-        table: Its name.
-        arrays: Values under their names.
-        where: Describes the place of a value by its row and name.
-        kinds: Types to keep the values in.
-        ends: Other columns.
-        as_end: Converts a piece of an end, given its first row.
-        first: Number of the first column of values.
-        nonfinite: Whether values may be infinite or NaN; else a GraphError names the first that is.
-    """
-    every = [*ends.values(), *arrays.values()]
-    with database.transaction():
-        for start, stop in spans(len(every[0]), _PIECE):
-            columns = {end: as_end(np.ascontiguousarray(array[start:stop]), start) for end, array in ends.items()}
-            number = first
-            for one, array in arrays.items():
-                with np.errstate(over="ignore"):  # large values become infinite
-                    part = array[start:stop].astype(kinds[one].dtype)
-                if part.dtype.kind == "f" and not nonfinite and not np.isfinite(part).all():
-                    row = start + int(np.argwhere(~np.isfinite(part))[0][0])
-                    raise GraphError(f"{where(row, one)} has a value that is not finite: {ALLOW}")
-                held = part.astype(np.float64) if part.dtype.kind == "f" else part  # types that DuckDB stores
-                for values in held.reshape(len(held), -1).T:
-                    columns[f"v{number}"] = np.ascontiguousarray(values)
-                    number += 1
-            database.append(table, columns)
-            release(*every)
 
 
 def mapped_array(path: Path, shown_as: str | None = None) -> np.ndarray:
@@ -174,7 +70,8 @@ def npy(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
             f"{shown_as} has no column {next(iter(wanted.values))!r}: --edge-data takes values from a .npy"
         )
     edges = array.T if array.shape[1] == 2 else array
-    return ArrayEdges(shown_as, "array of NumPy", (edges[0], edges[1]), {}, wanted)
+    ends = {"edges[0]": edges[0], "edges[1]": edges[1]}
+    return _edges(shown_as, "array of NumPy", ends, {}, wanted)
 
 
 def npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
@@ -188,17 +85,17 @@ def npz(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
     given: tuple[str, ...] = ("edge_index",)
     if wanted.source or wanted.target or "edge_index" not in names:
         given = (wanted.source or "sources", wanted.target or "targets")
-    found = {one: member_array(path, one) for one in (*given, *(wanted.values or {}))}
-    ends = [found.pop(one) for one in given]
+    found = {one: member_array(path, one) for one in (wanted.values or {})}
+    ends = [member_array(path, one) for one in given]
     if len(given) == 1:
         if ends[0].ndim != 2 or len(ends[0]) != 2:
             raise GraphError(f"{shown_as}: edge_index has shape {list(ends[0].shape)}, expected [2, E]")
-        ends = list(ends[0])
-    for one, array in [*zip(given, ends, strict=False), *found.items()]:
+        given, ends = ("edge_index[0]", "edge_index[1]"), list(ends[0])
+    for one, array in [*zip(given, ends, strict=True), *found.items()]:
         if array.ndim < 1 or len(array) != len(ends[0]) or (one in given and array.ndim > 1):
             expected = [len(ends[0]), *array.shape[1:]]
             raise GraphError(f"{shown_as}: {one} has shape {list(array.shape)}, expected {expected}, one per edge")
-    return ArrayEdges(shown_as, "archive of NumPy", (ends[0], ends[1]), found, wanted)
+    return _edges(shown_as, "archive of NumPy", dict(zip(given, ends, strict=True)), found, wanted)
 
 
 def matrix_market(path: Path, shown_as: str, wanted: Wanted) -> EdgeFile:
@@ -228,8 +125,23 @@ def _matrix(matrix: Any, kind: str, shown_as: str, wanted: Wanted, *, has_values
         if wanted.values is not None:
             raise GraphError(f"{shown_as} has {int(has_values)} values per edge, and --values names {', '.join(names)}")
         names = ()
-    values = dict.fromkeys(names, entries.data)
-    ends = (entries.coords[0], entries.coords[1])
-    return ArrayEdges(
-        shown_as, kind, ends, values, wanted, num_vertices=entries.shape[0] if wanted.ids == "numbers" else None
-    )
+    ends = dict(zip(("matrix rows", "matrix columns"), entries.coords, strict=True))
+    known = entries.shape[0] if wanted.ids == "numbers" else None
+    return _edges(shown_as, kind, ends, dict.fromkeys(names, entries.data), wanted, num_vertices=known)
+
+
+def _edges(
+    shown_as: str,
+    kind: str,
+    ends: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
+    wanted: Wanted,
+    *,
+    num_vertices: int | None = None,
+) -> EdgeFile:
+    for one, array in ends.items():
+        if wanted.ids == "names" and array.dtype.kind not in "iuSUOT":
+            raise GraphError(f"{shown_as}: {one} must hold integers or names, got {array.dtype}")
+    (source, target), kept = ends, {one: (wanted.values or {}).get(one) for one in values}
+    table = ArrayTable(shown_as, kind, {**ends, **values}, num_vertices)
+    return EdgeFile(table, wanted._replace(source=source, target=target, values=kept))

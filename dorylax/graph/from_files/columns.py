@@ -1,4 +1,4 @@
-"""Edges in the table `edges`: roles and types of columns, and the interface of files of edges.
+"""Edges in the table `edges`: roles and types of the columns of a file, and the insertion of its rows.
 
 The table has the columns s and t, the ends of an edge as BIGINT or VARCHAR, and v0, v1, … for the numbers of its values.
 `rowid` is the position of an edge in all files.
@@ -6,17 +6,15 @@ The table has the columns s and t, the ends of an edge as BIGINT or VARCHAR, and
 
 from __future__ import annotations
 
-import abc
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from dorylax.graph.from_files.database import Database
-from dorylax.graph.from_files.tables import TextTable, open_table
+from dorylax.graph.from_files.tables import Row, Table, TextTable
 from dorylax.graph.from_files.text import COMMENTS, INTEGER, NUMBER, Ids, Wanted
 from dorylax.graph.validate import GraphError
 from dorylax.near_matches import did_you_mean
@@ -24,11 +22,6 @@ from dorylax.near_matches import did_you_mean
 ALLOW = "--allow-nonfinite takes such values"
 _STORED = {"f": "DOUBLE", "i": "BIGINT", "u": "UBIGINT", "b": "BOOLEAN"}
 _LIMITS = {2: 65520.0, 4: 3.4028235677973366e38, 8: math.inf}  # values that round to infinity, by bytes
-_TYPES = {
-    **{"FLOAT": "f4", "DOUBLE": "f8", "BOOLEAN": "?"},
-    **{"TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8"},
-    **{"UTINYINT": "u1", "USMALLINT": "u2", "UINTEGER": "u4", "UBIGINT": "u8"},
-}
 
 
 class Values(NamedTuple):
@@ -41,34 +34,6 @@ class Values(NamedTuple):
     def size(self) -> int:
         """Numbers per edge."""
         return math.prod(self.row)
-
-
-class EdgeFile(abc.ABC):
-    """One file of edges.
-
-    Attributes:
-        shown: Its name in messages.
-        described: Detected layout, with the options that override it.
-        values: Values of its edges under their names.
-        estimate: Approximate number of edges.
-        num_vertices: V where the file states it, else None.
-        largest: Largest vertex number among the first rows; -1 if unknown.
-    """
-
-    shown: str
-    described: str
-    values: Mapping[str, Values]
-    estimate: int
-    num_vertices: int | None = None
-    largest: int = -1
-
-    @abc.abstractmethod
-    def load(self, database: Database) -> None:
-        """Append all edges to the table `edges`. Raises a GraphError if a row is wrong, or the file is damaged."""
-
-    @abc.abstractmethod
-    def where(self, database: Database, row: int) -> str:
-        """Return the place and content of a row, for messages."""
 
 
 def roles(shown_as: str, columns: Sequence[str], wanted: Wanted) -> tuple[str, str, dict[str, np.dtype[Any] | None]]:
@@ -106,26 +71,10 @@ def checked_values(what: str, stored: np.dtype[Any], row: tuple[int, ...], dtype
     return Values((dtype or stored).newbyteorder("="), row)
 
 
-def table_columns(values: Mapping[str, Values], ids: Ids) -> str:
-    """Return the columns of the table `edges` in SQL."""
-    end = "VARCHAR" if ids == "names" else "BIGINT"
-    return ", ".join([f"s {end}, t {end}", *value_columns(values.values())])
-
-
-def value_columns(values: Iterable[Values], first: int = 0) -> list[str]:
-    """Return the columns v`first`, … of values in SQL."""
-    kinds = [stored(kept) for kept in values for _ in range(kept.size)]
-    return [f"v{k} {kind}" for k, kind in enumerate(kinds, first)]
-
-
-def required(values: Mapping[str, Values]) -> list[str]:
-    """Return all columns of the table `edges`."""
-    return ["s", "t", *(f"v{k}" for k in range(sum(kept.size for kept in values.values())))]
-
-
-def stored(kept: Values) -> str:
-    """Return the type in which DuckDB stores values."""
-    return _STORED[kept.dtype.kind]
+def value_columns(values: Mapping[str, Values], first: int = 0) -> dict[str, str]:
+    """Return the columns v`first`, … of values, and their types in SQL."""
+    kinds = [_STORED[kept.dtype.kind] for kept in values.values() for _ in range(kept.size)]
+    return {f"v{k}": kind for k, kind in enumerate(kinds, first)}
 
 
 def values_described(values: Mapping[str, Values]) -> str:
@@ -135,48 +84,59 @@ def values_described(values: Mapping[str, Values]) -> str:
 
 
 @final
-class TableEdges(EdgeFile):
-    """Edges in rows of a table: lines of text or JSON, or Parquet."""
+class EdgeFile:
+    """A file of edges: a table whose columns have roles.
 
-    def __init__(self, database: Database, path: Path, shown_as: str, wanted: Wanted) -> None:
-        self._table = table = open_table(database, path, shown_as, wanted)
+    Attributes:
+        shown: Its name in messages.
+        described: Detected layout, with the options that override it.
+        values: Values of its edges under their names.
+        estimate: Approximate number of edges.
+        count: Number of edges, known once they are loaded.
+        num_vertices: V where the file states it, else None.
+        largest: Largest vertex number among the first rows; -1 if unknown.
+    """
+
+    def __init__(self, table: Table, wanted: Wanted) -> None:
+        shown = table.shown
         if isinstance(table, TextTable) and table.names is None:
             if table.width not in (0, 2):
                 raise GraphError(
-                    f"{shown_as} has {table.width} column{'s' * (table.width != 1)}, expected 2: say what they are, as "
+                    f"{shown} has {table.width} column{'s' * (table.width != 1)}, expected 2: say what they are, as "
                     "--columns source,target,weight (- skips one), or --header if its first line does"
                 )
             table.names = ("source", "target")
-        names, types = table.names or (), table.types
-        source, target, values = roles(shown_as, names, wanted)
-        if types is not None and wanted.ids != "names":
+        source, target, values = roles(shown, table.names or (), wanted)
+        if table.types and wanted.ids != "names":
             for column in (source, target):
-                if not types[column].endswith(("INT", "INTEGER")):
-                    advice = ": --ids names if vertices have names" if types[column] == "VARCHAR" else ""
-                    raise GraphError(f"{shown_as}: {column} must hold integers, got {types[column]}{advice}")
+                if table.dtypes[column].kind not in "iu":
+                    text = table.types[column] == "VARCHAR" or table.dtypes[column].kind in "SUT"
+                    advice = ": --ids names if vertices have names" if text else ""
+                    raise GraphError(f"{shown}: {column} must hold integers, got {table.types[column]}{advice}")
         self.values = {
-            one: checked_values(f"{shown_as}: {one}", _dtype(types[one] if types else "FLOAT"), (), kept)
+            one: checked_values(f"{shown}: {one}", table.dtypes.get(one, np.dtype("f4")), table.shape_of(one), kept)
             for one, kept in values.items()
         }
-        self._wanted, self.shown, self.estimate = wanted, shown_as, table.estimate
-        self._columns = [names.index(one) for one in (source, target, *values)]
+        self._table, self._wanted, self._ends = table, wanted, (source, target)
+        self.shown, self.estimate, self.num_vertices = shown, table.estimate, table.num_vertices
         self.described = (
             f"{table.described}, sources {source} (--source), targets {target} (--target), "
             f"{values_described(self.values)}, vertices are {wanted.ids} (--ids)"
         )
+        self.largest, self.count = -1, 0
         if isinstance(table, TextTable) and wanted.ids == "numbers":
-            ends = [row[k] for row in table.rows for k in self._columns[:2] if k < len(row)]
+            places = [table.place(one) for one in self._ends]
+            ends = [row[k] for row in table.rows for k in places if k < len(row)]
             self.largest = max((int(end) for end in ends if re.fullmatch(r"\d{1,10}", end)), default=-1)
 
     def load(self, database: Database) -> None:
-        """See `EdgeFile`."""
+        """Append all edges to the table `edges`. Raises a GraphError if a row is wrong, or the file is damaged."""
         first, wanted = database.value("SELECT count(*) FROM edges"), self._wanted
-        bad = self._table.fill(lambda query: database.insert("edges", self._selection(query), required(self.values)))
-        if bad is not None:
-            raise GraphError(f"{self.shown}, {self._fault(database, bad)}")
-        ends = self._columns[:2]
-        if isinstance(self._table, TextTable) and wanted.ids == "names" and wanted.comments is None and 0 in ends:
-            test = " OR ".join(f"starts_with({'st'[ends.index(0)]}, '{mark}')" for mark in COMMENTS)
+        insert_rows(database, "edges", self._table, self.values, wanted, ends=self._ends)
+        self.count = int(database.value("SELECT count(*) FROM edges")) - first
+        starts = [name for name, one in zip("st", self._ends, strict=True) if self._table.place(one) == 0]
+        if isinstance(self._table, TextTable) and wanted.ids == "names" and wanted.comments is None and starts:
+            test = " OR ".join(f"starts_with({starts[0]}, '{mark}')" for mark in COMMENTS)
             row = database.value(f"SELECT min(rowid) FROM edges WHERE rowid >= {first} AND ({test})")
             if row is not None:
                 raise GraphError(
@@ -185,51 +145,83 @@ class TableEdges(EdgeFile):
                 )
 
     def where(self, database: Database, row: int) -> str:
-        """See `EdgeFile`."""
+        """Return the place and content of a row, for messages."""
         found = self._table.row(database, row)
-        content = found.line or ", ".join(str(found.fields[k]) for k in self._columns)
-        return f"{self.shown}, {found.place}: {content}"
+        return f"{self.shown}, {found.place}: {found.line}"
 
-    def _fault(self, database: Database, number: int) -> str:
-        row, width = self._table.row(database, number), len(self._table.names or ())
-        line = f": {row.line}" if row.line else ""
-        if (fields := len(row.fields)) != width:
-            return f"{row.place}, has {fields} column{'s' * (fields != 1)}, expected {width}{line}{row.advice}"
-        for column in self._columns[:2]:
-            if (reason := _end_fault(row.fields[column], self._wanted.ids)) is not None:
-                return f"{row.place}, has in column {self._table.label(column)} {reason}{line}{row.advice}"
-        for column, (one, kept) in zip(self._columns[2:], self.values.items(), strict=True):
-            if (reason := _value_fault(one, row.fields[column], kept.dtype)) is not None:
-                return f"{row.place}, has in column {self._table.label(column)} {reason}{line}"
-        if not line:
-            return f"{row.place}, has a value that is not read"
-        return f"{row.place}, cannot be split into columns (is a quote not closed?){line}"
 
-    def _selection(self, query: str) -> str:
-        """The columns s, t, v0, … with NULL for fields that are none, and for values that their types do not hold."""
-        is_text, names = self._table.types is None, self._wanted.ids == "names"
+def insert_rows(
+    database: Database,
+    into: str,
+    table: Table,
+    values: Mapping[str, Values],
+    wanted: Wanted,
+    *,
+    ends: Sequence[str] = (),
+    first: int = 0,
+) -> None:
+    """Append the rows of a file: its `ends` as the columns s and t, and its values as v`first`, ….
 
-        def number(column: int, pattern: str, kind: str) -> str:
-            cast = f"try_cast(c{column} AS {kind})"
-            return f"CASE WHEN regexp_full_match(c{column}, '{pattern}') THEN {cast} END" if is_text else cast
+    Raises a GraphError at the first field that is no end, or no number that its type holds.
+    """
+    columns = {name: f"c{table.place(one)}" for name, one in zip("st", ends, strict=False)}
+    chosen = {name: _end(column, wanted.ids, is_text=not table.types) for name, column in columns.items()}
+    numbers = iter(value_columns(values, first))
+    for one, kept in values.items():
+        for k in range(kept.size):
+            column = f"c{table.place(one) + k}"
+            is_float = table.types is None or table.dtypes[one].kind == "f"
+            chosen[next(numbers)] = _number(column, kept, wanted, is_text=not table.types, is_float=is_float)
+    selection = ", ".join(f"{expression} AS {name}" for name, expression in chosen.items())
+    bad = table.fill(database, lambda query: database.insert(into, f"SELECT {selection} FROM ({query})", list(chosen)))
+    if bad is not None:
+        raise GraphError(f"{table.shown}, {_fault(table, table.row(database, bad), ends, values, wanted.ids)}")
 
-        ends = self._columns[:2]
-        if names:
-            found = [f"trim(c{k}, ' \t\r')" if is_text else f"try_cast(c{k} AS VARCHAR)" for k in ends]
-        else:
-            found = [number(k, INTEGER, "BIGINT") for k in ends]
-        columns = ["nullif(s, '')", "nullif(t, '')"] if names else ["s", "t"]
-        for k, (column, kept) in enumerate(zip(self._columns[2:], self.values.values(), strict=True)):
-            found.append(number(column, NUMBER if kept.dtype.kind == "f" else INTEGER, stored(kept)))
-            test = ""
-            if kept.dtype.kind in "iu":
-                test = f"v{k} BETWEEN {np.iinfo(kept.dtype).min} AND {np.iinfo(kept.dtype).max}"
-            elif kept.dtype.kind == "f" and not self._wanted.nonfinite:
-                limit = _LIMITS[kept.dtype.itemsize]
-                test = f"isfinite(v{k})" if limit == math.inf else f"abs(v{k}) < {limit!r}"
-            columns.append(f"CASE WHEN {test} THEN v{k} END" if test else f"v{k}")
-        inner = ", ".join(f"{one} AS {column}" for one, column in zip(found, required(self.values), strict=True))
-        return f"SELECT {', '.join(columns)} FROM (SELECT {inner} FROM ({query}))"
+
+def _end(column: str, ids: Ids, *, is_text: bool) -> str:
+    """An end in SQL; NULL if the field is none."""
+    if ids == "names":
+        name = f"trim({column}, ' \t\r')" if is_text else f"try_cast({column} AS VARCHAR)"
+        return f"nullif({name}, '')"
+    return _cast(column, "BIGINT", INTEGER if is_text else "")
+
+
+def _cast(column: str, kind: str, pattern: str) -> str:
+    cast = f"try_cast({column} AS {kind})"
+    return f"CASE WHEN regexp_full_match({column}, '{pattern}') THEN {cast} END" if pattern else cast
+
+
+def _number(column: str, kept: Values, wanted: Wanted, *, is_text: bool, is_float: bool) -> str:
+    """A value in SQL; NULL if the field is no number, or its type does not hold it."""
+    kind = kept.dtype.kind
+    number = _cast(column, _STORED[kind], (NUMBER if kind == "f" else INTEGER) if is_text else "")
+    test = ""
+    if kind in "iu":
+        info = np.iinfo(kept.dtype)
+        test = f"({number}) BETWEEN {info.min} AND {info.max}"
+        test += f" AND {column} = trunc({column})" if is_float and not is_text else ""
+    elif kind == "f" and not wanted.nonfinite:
+        limit = _LIMITS.get(kept.dtype.itemsize, math.inf)
+        test = f"isfinite({number})" if limit == math.inf else f"abs({number}) < {limit!r}"
+    return f"CASE WHEN {test} THEN {number} END" if test else number
+
+
+def _fault(table: Table, row: Row, ends: Sequence[str], values: Mapping[str, Values], ids: Ids) -> str:
+    """Describe the first fault of a row."""
+    is_text, width = isinstance(table, TextTable), len(table.names or ())
+    if is_text and (fields := len(row.fields)) != width:
+        return f"{row.place}, has {fields} column{'s' * (fields != 1)}, expected {width}: {row.line}{row.advice}"
+    for one in ends:
+        if (reason := _end_fault(row.fields[table.place(one)], ids)) is not None:
+            return f"{row.place}, has in column {table.label(one)} {reason}: {row.line}{row.advice}"
+    for one, kept in values.items():
+        for field in row.fields[table.place(one) :][: kept.size]:
+            number = field.removesuffix(".0") if table.types and field is not None else field
+            if (reason := _value_fault(one, number, kept.dtype)) is not None:
+                return f"{row.place}, has in column {table.label(one)} {reason}: {row.line}"
+    if is_text:
+        return f"{row.place}, cannot be split into columns (is a quote not closed?): {row.line}"
+    return f"{row.place}, has a value that is not read: {row.line}"
 
 
 def _end_fault(field: str | None, ids: Ids) -> str | None:
@@ -253,8 +245,3 @@ def _value_fault(one: str, field: str | None, dtype: np.dtype[Any]) -> str | Non
     if not re.fullmatch(NUMBER, field):
         return "not a number"
     return None if abs(float(field)) < _LIMITS.get(dtype.itemsize, math.inf) else f"a {one} that is not finite: {ALLOW}"
-
-
-def _dtype(kind: str) -> np.dtype[Any]:
-    """The NumPy type of a type of DuckDB; object for those that hold no numbers."""
-    return np.dtype("f8" if kind.startswith("DECIMAL") else _TYPES.get(kind, "O"))

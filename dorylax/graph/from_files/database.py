@@ -115,41 +115,29 @@ class Database:
         unchanged.
         """
         first = int(self.value(f"SELECT count(*) FROM {table}"))
+        added = f"FROM {table} WHERE rowid >= {first}"
         missing = " OR ".join(f"{column} IS NULL" for column in required)
-        with self.transaction() as undo:
-            self.run(f"INSERT INTO {table} {query}")
-            added = f"FROM {table} WHERE rowid >= {first}"
-            bad = self.value(f"SELECT min(rowid) {added} AND ({missing})")
-            if bad is None:
-                return None
-            undo()
-            return int(bad) - int(
-                self.value(f"SELECT min(rowid) {added}")
-            )  # uncommitted rows are numbered from another start
-
-    @contextlib.contextmanager
-    def transaction(self) -> Iterator[Callable[[], None]]:
-        """Commit at the end, or roll back if the body raises or calls the function that it gets."""
-        end = "COMMIT"
-
-        def undo() -> None:
-            nonlocal end
-            end = "ROLLBACK"
-
         self._connection.execute("BEGIN")
         try:
-            yield undo
+            self.run(f"INSERT INTO {table} {query}")
+            bad = self.value(f"SELECT min(rowid) {added} AND ({missing})")
+            if bad is None:
+                self.rows("COMMIT")
+                return None
+            begin = self.value(f"SELECT min(rowid) {added}")  # uncommitted rows are numbered from another start
         except BaseException:
             self._connection.execute("ROLLBACK")
             raise
-        with _translated():
-            self._connection.execute(end)
+        self._connection.execute("ROLLBACK")
+        return int(bad) - int(begin)
 
-    def append(self, table: str, columns: dict[str, np.ndarray]) -> None:
-        """Append arrays `[n]` to the columns of a table, in the order given."""
-        with _translated():
-            self._connection.register("arrays", columns)
-            self._connection.execute(f"INSERT INTO {table} SELECT * FROM arrays")
+    @contextlib.contextmanager
+    def arrays(self, columns: dict[str, np.ndarray]) -> Iterator[str]:
+        """Make arrays `[n]` readable as a table in a context; return its name."""
+        self._connection.register("arrays", columns)
+        try:
+            yield "arrays"
+        finally:
             self._connection.unregister("arrays")
 
     @contextlib.contextmanager

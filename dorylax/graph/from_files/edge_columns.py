@@ -8,16 +8,16 @@ same edges, whatever the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Int64
 
-from dorylax.graph.array_folder import ArrayWriter, FolderWriter
+from dorylax.graph.array_folder import FolderWriter
 from dorylax.graph.array_names import EDGE_IDS, EDGE_PREFIX, ORIGINAL_IDS
 from dorylax.graph.assemble import pair_fingerprint
 from dorylax.graph.edge_data import require_ids_for, sums_of_runs, wider
-from dorylax.graph.from_files.columns import EdgeFile, Values, required
+from dorylax.graph.from_files.columns import EdgeFile, Values, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.text import Ids
 from dorylax.graph.rows import spans
@@ -59,7 +59,7 @@ class _Records(NamedTuple):
 
 def number_vertices(
     database: Database,
-    files: Sequence[tuple[EdgeFile, int]],
+    files: Sequence[EdgeFile],
     ids: Ids,
     *,
     more: Sequence[str],
@@ -73,7 +73,7 @@ def number_vertices(
 
     Args:
         database: Has the table `edges`.
-        files: Files of edges, each with its number of edges.
+        files: Files of edges that have been loaded.
         ids: Kind of the ends of edges.
         more: Queries for (id, row) of tables of vertices.
         known: V where the user or a file states it, else None.
@@ -82,7 +82,7 @@ def number_vertices(
     Raises:
         GraphError: There are too many vertices, or an end is out of range or not a permitted name.
     """
-    columns = "".join(f", {column}" for column in required(values)[2:])
+    columns = "".join(f", {column}" for column in value_columns(values))
     if ids == "numbers":
         count = _checked_range(database, files, more, known)
         database.run(f"CREATE VIEW numbered AS SELECT s, t, rowid AS id{columns} FROM edges")
@@ -136,18 +136,59 @@ def write_edges(
 
     Raises a GraphError if edges have values and are more than have ids, or a sum exceeds its type.
     """
-    columns, taken = _Columns(folder, shape, num_vertices, num_given), 0
+    require_ids_for(shape.values, num_given)
+    with_ids = shape.ids and edge_ids_fit(num_given)
+    indices = folder.open("indices", np.dtype(np.int32), (None,))
+    columns = {
+        name: folder.open(f"{EDGE_PREFIX}{name}", one.dtype, (None, *one.row)) for name, one in shape.values.items()
+    }
+    edge_ids = folder.open(EDGE_IDS, np.dtype(np.int32), (None,)) if with_ids else None
+    offsets = folder.open("indptr", np.dtype(np.int64), (num_vertices + 1,))
+    next_row = written = taken = looped = forward = backward = 0
+    last_loop, in_order, some_reversed = -1, True, False
     for part in _whole_groups(_sorted(database, shape), shape):
         taken += len(part.keys)
         kept = part if shape.keeps_all else _kept(part, shape)
         for start, stop in spans(len(kept.keys)):
-            columns.add(kept.take(slice(start, stop)))
+            keys, ids, values = kept.take(slice(start, stop))
+            sources, targets = (keys >> 32).astype(np.int32), ((keys & 0xFFFFFFFF) >> 1).astype(np.int32)
+            end = int(sources[-1]) + 1
+            for first, last in spans(end - next_row):
+                rows = np.arange(next_row + first, next_row + last, dtype=np.int32)
+                offsets.write(np.searchsorted(sources, rows).astype(np.int64) + written)
+            next_row = end
+            indices.write(targets)
+            for name, array in values.items():
+                columns[name].write(array)
+            if edge_ids is not None:
+                ids = ids + (keys & 1) * num_given
+                edge_ids.write(ids.astype(np.int32))
+                in_order = in_order and bool((ids == np.arange(len(ids)) + written).all())
+            some_reversed = some_reversed or bool((keys & 1).any())
+            if len(loops := sources[sources == targets]):
+                looped += int(np.count_nonzero(np.diff(loops, prepend=last_loop)))
+                last_loop = int(loops[-1])
+            if not shape.symmetrise:
+                one, other = pair_fingerprint(sources, targets)
+                forward, backward = forward + one, backward + other
+            written += len(keys)
         told(taken / max(1, num_given * (1 + shape.symmetrise)))
-    return columns.finish()
+    for first, last in spans(num_vertices + 1 - next_row):
+        offsets.write(np.full(last - first, written))
+    if some_reversed:
+        require_ids_for(shape.values, 2 * num_given)
+    has_ids = with_ids and edge_ids_fit(num_given * (1 + some_reversed))
+    if with_ids and (in_order or not has_ids):
+        folder.drop(EDGE_IDS)
+    symmetric = shape.symmetrise or forward % 2**64 == backward % 2**64
+    self_loops = "none" if not looped else "all" if looped == num_vertices else "some"
+    folder.add("directed", np.array(not symmetric))
+    folder.add("self_loops", np.array(self_loops))
+    return written, symmetric, self_loops, has_ids
 
 
 def _sorted(database: Database, shape: Shape) -> Iterator[_Records]:
-    values = "".join(f", {column}" for column in required(shape.values)[2:])
+    values = "".join(f", {column}" for column in value_columns(shape.values))
     records = f"SELECT (s << 32) | (t << 1) AS key, id{values} FROM numbered"
     if shape.symmetrise:
         records += f" UNION ALL SELECT (t << 32) | (s << 1) | 1, id{values} FROM numbered WHERE s <> t"
@@ -200,72 +241,7 @@ def _kept(part: _Records, shape: Shape) -> _Records:
     return part.take(np.concatenate([[True], part.keys[1:] >> 1 != part.keys[:-1] >> 1]))
 
 
-@final
-class _Columns:
-    """The columns of edges in a folder, and properties of the graph that show while they are written."""
-
-    def __init__(self, folder: FolderWriter, shape: Shape, num_vertices: int, num_given: int) -> None:
-        self._folder, self._shape, self._num_vertices, self._num_given = folder, shape, num_vertices, num_given
-        require_ids_for(shape.values, num_given)
-        self._ids = shape.ids and edge_ids_fit(num_given)
-        kinds = {"indices": Values(np.dtype(np.int32))}
-        kinds |= {f"{EDGE_PREFIX}{name}": values for name, values in shape.values.items()}
-        if self._ids:
-            kinds[EDGE_IDS] = Values(np.dtype(np.int32))
-        self._columns: dict[str, ArrayWriter] = {
-            name: folder.open(name, kind.dtype, (None, *kind.row)) for name, kind in kinds.items()
-        }
-        self._offsets = folder.open("indptr", np.dtype(np.int64), (num_vertices + 1,))
-        self._next_row = self._written = self._looped = self._forward = self._backward = 0
-        self._last_loop = -1
-        self._in_order, self._reversed_some = True, False
-
-    def add(self, kept: _Records) -> None:
-        """Take the next edges in order."""
-        sources = (kept.keys >> 32).astype(np.int32)
-        targets = ((kept.keys & 0xFFFFFFFF) >> 1).astype(np.int32)
-        reverse = kept.keys & 1
-        last = int(sources[-1])
-        for start, stop in spans(last + 1 - self._next_row):
-            rows = np.arange(self._next_row + start, self._next_row + stop, dtype=np.int32)
-            self._offsets.write(np.searchsorted(sources, rows).astype(np.int64) + self._written)
-        self._next_row = last + 1
-        self._columns["indices"].write(targets)
-        for name, array in kept.values.items():
-            self._columns[f"{EDGE_PREFIX}{name}"].write(np.ascontiguousarray(array))
-        if self._ids:
-            ids = kept.ids + reverse * self._num_given
-            self._columns[EDGE_IDS].write(ids.astype(np.int32))
-            self._in_order = self._in_order and bool((ids == np.arange(len(ids)) + self._written).all())
-        self._reversed_some = self._reversed_some or bool(reverse.any())
-        if len(loops := sources[sources == targets]):
-            self._looped += int(np.count_nonzero(np.diff(loops, prepend=self._last_loop)))
-            self._last_loop = int(loops[-1])
-        if not self._shape.symmetrise:
-            forward, backward = pair_fingerprint(sources, targets)
-            self._forward, self._backward = self._forward + forward, self._backward + backward
-        self._written += len(sources)
-
-    def finish(self) -> tuple[int, bool, str, bool]:
-        """Complete the columns, and write the properties of the graph."""
-        for start, stop in spans(self._num_vertices + 1 - self._next_row):
-            self._offsets.write(np.full(stop - start, self._written))
-        has_ids = self._ids
-        if self._reversed_some:
-            require_ids_for(self._shape.values, 2 * self._num_given)
-            has_ids = has_ids and edge_ids_fit(2 * self._num_given)
-        if self._ids and (self._in_order or not has_ids):
-            self._folder.drop(EDGE_IDS)
-        symmetric = self._shape.symmetrise or self._forward % 2**64 == self._backward % 2**64
-        self_loops = "none" if not self._looped else "all" if self._looped == self._num_vertices else "some"
-        self._folder.add("directed", np.array(not symmetric))
-        self._folder.add("self_loops", np.array(self_loops))
-        return self._written, symmetric, self_loops, has_ids
-
-
-def _checked_range(
-    database: Database, files: Sequence[tuple[EdgeFile, int]], more: Sequence[str], known: int | None
-) -> int:
+def _checked_range(database: Database, files: Sequence[EdgeFile], more: Sequence[str], known: int | None) -> int:
     limit = MAX_VERTICES if known is None else known
     wrong = f"least(s, t) < 0 OR greatest(s, t) >= {limit}"
     lowest, highest = database.rows("SELECT min(least(s, t)), max(greatest(s, t)) FROM edges")[0]
@@ -288,7 +264,7 @@ def _checked_range(
     return known if known is not None else 0 if highest is None else int(highest) + 1
 
 
-def _check_names(database: Database, files: Sequence[tuple[EdgeFile, int]]) -> None:
+def _check_names(database: Database, files: Sequence[EdgeFile]) -> None:
     wrong = f"contains(id, chr(0)) OR strlen(id) > {_LONGEST}"
     found = database.value(f"SELECT id FROM ids WHERE {wrong} ORDER BY number LIMIT 1")
     if found is None:
@@ -300,9 +276,9 @@ def _check_names(database: Database, files: Sequence[tuple[EdgeFile, int]]) -> N
     raise GraphError(f"{place} has a name that {fault}: rename that vertex")
 
 
-def _where(database: Database, files: Sequence[tuple[EdgeFile, int]], row: int) -> str:
-    for file, count in files:
-        if row < count:
+def _where(database: Database, files: Sequence[EdgeFile], row: int) -> str:
+    for file in files:
+        if row < file.count:
             return file.where(database, row)
-        row -= count
+        row -= file.count
     raise IndexError(row)

@@ -17,11 +17,12 @@ import numpy as np
 from dorylax.graph.array_folder import FolderWriter, check_target, write_arrays
 from dorylax.graph.array_names import MASKS
 from dorylax.graph.edge_data import check_sums
-from dorylax.graph.from_files.arrays import append_arrays, mapped_array
-from dorylax.graph.from_files.columns import EdgeFile, Values, checked_values, table_columns, value_columns
+from dorylax.graph.from_files.arrays import mapped_array
+from dorylax.graph.from_files.columns import EdgeFile, Values, checked_values, insert_rows, value_columns
 from dorylax.graph.from_files.database import Database
 from dorylax.graph.from_files.edge_columns import Shape, number_vertices, write_edges, write_ids
 from dorylax.graph.from_files.sources import check_states, expand, local_name, ogb_folder, open_edges
+from dorylax.graph.from_files.tables import ArrayTable
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import (
     VertexFiles,
@@ -29,7 +30,6 @@ from dorylax.graph.from_files.vertices import (
     check_files,
     file_of,
     open_vertices,
-    rows_said,
     write_vertices,
 )
 from dorylax.graph.mapped import state_of
@@ -176,31 +176,26 @@ def import_graph(
             _check_arguments(shape, num_vertices, wanted)
             sizes = [num_vertices, *(one.num_vertices for one in files)]
             known = max((size for size in sizes if size is not None), default=None)
-            tables = open_vertices(database, vertices, wanted.ids)
-            rows = rows_said(tables)
+            tables, rows = open_vertices(database, vertices, wanted.ids)
             if known is not None and rows not in (None, known):
                 raise GraphError(f"arrays of vertices have {rows:,} rows, and num_vertices is {known:,}")
             known = rows if known is None and not vertices.key else known
             estimate = _estimate(files, shape, wanted, known=known, tables=tables, path=path)
             expected(estimate)
-            counts = _load(database, files, given, wanted, tell)
+            _load(database, files, given, wanted, tell)
             check_states(states, shown)
             keyed = [table.keys for what, table in tables.items() if vertices.key and what in ("features", "labels")]
             tell.stage = "vertices"
-            num = number_vertices(
-                database, list(zip(files, counts, strict=True)), wanted.ids, more=keyed, known=known, values=values
-            )
-            _, size = _sizes(shape, sum(counts), num, wanted)
+            num = number_vertices(database, files, wanted.ids, more=keyed, known=known, values=values)
+            _, size = _sizes(shape, tell.edges, num, wanted)
             free = shutil.disk_usage(path.parent).free
-            _with_room(
-                path, estimate._replace(edges=sum(counts), temporary_bytes=0, folder_bytes=size, free_bytes=free)
-            )
+            _with_room(path, estimate._replace(edges=tell.edges, temporary_bytes=0, folder_bytes=size, free_bytes=free))
             made: tuple[int, bool, str, bool] | None = None
 
             def fill(folder: FolderWriter) -> None:
                 nonlocal made
                 tell.stage = "sort"
-                made = write_edges(folder, database, shape, tell.sorted, num_vertices=num, num_given=sum(counts))
+                made = write_edges(folder, database, shape, tell.sorted, num_vertices=num, num_given=tell.edges)
                 if name is not None:
                     folder.add("name", np.array(name))
                 write_vertices(folder, tables, vertices, num)
@@ -209,7 +204,7 @@ def import_graph(
 
             write_arrays(path, fill, provenance={"command": "dorylax import", "sources": paths})
             assert made is not None
-    return Imported(num, made[0], sum(counts), *made[1:], estimate)
+    return Imported(num, made[0], tell.edges, *made[1:], estimate)
 
 
 class _Teller:
@@ -307,34 +302,30 @@ def _with_room(path: Path, estimate: Estimate) -> Estimate:
 
 def _load(
     database: Database, files: Sequence[EdgeFile], given: Mapping[str, np.ndarray], wanted: Wanted, tell: _Teller
-) -> list[int]:
-    """Fill the table `edges`, and return the number of edges of each file."""
-    total, counts = max(1, sum(file.estimate for file in files)), list[int]()
-    database.run(f"CREATE TABLE edges ({table_columns(files[0].values, wanted.ids)})")
+) -> None:
+    """Fill the table `edges`."""
+    total = max(1, sum(file.estimate for file in files))
+    end = "VARCHAR" if wanted.ids == "names" else "BIGINT"
+    _make_table(database, "edges", {"s": end, "t": end, **value_columns(files[0].values)})
     for file in files:
-        tell.done, tell.part = sum(counts) / total, file.estimate / total
+        tell.done, tell.part = tell.edges / total, file.estimate / total
         file.load(database)
-        counts.append(int(database.value("SELECT count(*) FROM edges")) - sum(counts))
-        tell.edges = sum(counts)
+        tell.edges += file.count
     tell.done, tell.part = 0.0, 1.0
     first = sum(kept.size for kept in files[0].values.values())
     for one, array in given.items():
         if len(array) != tell.edges:
             raise GraphError(f"--edge-data {one} has {len(array):,} rows, and there are {tell.edges:,} edges")
         kept = Values(array.dtype.newbyteorder("="), array.shape[1:])
-        database.run(f"CREATE TABLE given ({', '.join(value_columns([kept], first))})")
-        append_arrays(
-            database,
-            "given",
-            {one: array},
-            lambda row, one: f"--edge-data {one}, edge {row:,}",
-            kinds={one: kept},
-            first=first,
-            nonfinite=wanted.nonfinite,
-        )
+        _make_table(database, "given", value_columns({one: kept}, first))
+        table = ArrayTable(f"--edge-data {one}", "array", {one: array})
+        insert_rows(database, "given", table, {one: kept}, wanted, first=first)
         database.run(
             "CREATE TABLE joined AS SELECT e.*, g.* FROM edges e JOIN given g ON e.rowid = g.rowid ORDER BY e.rowid"
         )
         database.run("DROP TABLE edges; DROP TABLE given; ALTER TABLE joined RENAME TO edges")
         first += kept.size
-    return counts
+
+
+def _make_table(database: Database, name: str, columns: Mapping[str, str]) -> None:
+    database.run(f"CREATE TABLE {name} ({', '.join(f'{column} {kind}' for column, kind in columns.items())})")

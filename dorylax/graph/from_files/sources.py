@@ -12,8 +12,9 @@ import numpy as np
 
 from dorylax.errors import named
 from dorylax.graph.from_files.arrays import matrix_market, member_array, npy, npz
-from dorylax.graph.from_files.columns import EdgeFile, TableEdges
+from dorylax.graph.from_files.columns import EdgeFile
 from dorylax.graph.from_files.database import Database
+from dorylax.graph.from_files.tables import open_table
 from dorylax.graph.from_files.text import Wanted
 from dorylax.graph.from_files.vertices import VertexFiles
 from dorylax.graph.mapped import State, difference, state_of
@@ -116,7 +117,7 @@ def open_edges(database: Database, path: Path, shown_as: str, wanted: Wanted) ->
         return npy(path, shown_as, wanted)
     if given.suffix == ".npz":  # errors name the file that is opened
         return npz(Path(os.readlink(path)) if path.is_symlink() else path, shown_as, wanted)
-    return TableEdges(database, path, shown_as, wanted)
+    return EdgeFile(open_table(database, path, shown_as, wanted), wanted)
 
 
 def check_states(states: Mapping[Path, State], shown: Mapping[Path, str]) -> None:

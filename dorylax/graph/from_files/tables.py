@@ -1,4 +1,4 @@
-"""Files as tables of columns c0, c1, … in DuckDB: lines of text, lines of JSON, and Parquet.
+"""Files as tables of columns c0, c1, … in DuckDB: lines of text, lines of JSON, Parquet, and arrays of NumPy.
 
 DuckDB's CSV reader takes text whose first lines are regular. Files that it refuses, or whose values are no numbers, are read
 again line by line, which also takes runs of blanks, comments between rows and mixed line ends, and which locates a wrong
@@ -11,10 +11,12 @@ import abc
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import duckdb
+import numpy as np
 
 from dorylax.graph.from_files.database import Database, name, text
 from dorylax.graph.from_files.text import (
@@ -27,18 +29,26 @@ from dorylax.graph.from_files.text import (
     packed_as,
     shown,
 )
+from dorylax.graph.mapped import release
+from dorylax.graph.rows import spans
 from dorylax.graph.validate import GraphError
 
 _HEAD = 1000  # lines
 _RATIO = 4  # of text to its compressed form, for estimates
+_PIECE = 1 << 19  # rows per insertion of arrays
+_TYPES = {
+    **{"FLOAT": "f4", "DOUBLE": "f8", "BOOLEAN": "?"},
+    **{"TINYINT": "i1", "SMALLINT": "i2", "INTEGER": "i4", "BIGINT": "i8"},
+    **{"UTINYINT": "u1", "USMALLINT": "u2", "UINTEGER": "u4", "UBIGINT": "u8"},
+}
 
 
 class Row(NamedTuple):
-    """Row of a table in a message: its place, its fields, the line it stands in, and advice."""
+    """Row of a table in a message: its place, its fields, its content, and advice."""
 
     place: str
     fields: Sequence[str | None]
-    line: str = ""
+    line: str
     advice: str = ""
 
 
@@ -46,21 +56,23 @@ class Table(abc.ABC):
     """A file as a table.
 
     Attributes:
-        path: Name that DuckDB opens.
         shown: Its name in messages.
         names: Names of the columns; None if neither the file nor the user names them.
-        types: DuckDB's type of each column; None if fields are text.
+        types: Type of each column in messages; None if fields are text.
+        dtypes: Type of each column; object for those that hold no numbers.
         rows: Fields of the first rows of text.
         estimate: Approximate number of rows.
+        num_vertices: V where the file states it.
         described: Detected layout, with the options that override it.
     """
 
-    path: Path
     shown: str
     names: Sequence[str] | None
     types: Mapping[str, str] | None = None
+    dtypes: Mapping[str, np.dtype[Any]] = {}
     rows: Sequence[Sequence[str]] = ()
     estimate: int
+    num_vertices: int | None = None
     described: str
 
     @property
@@ -69,36 +81,27 @@ class Table(abc.ABC):
         return len(self.names or (self.rows[0] if self.rows else ()))
 
     @abc.abstractmethod
-    def queries(self) -> list[str]:
-        """Return queries for the columns c0, c1, …; each takes files that the one before it refuses."""
+    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:
+        """Call a function with queries for all rows as columns c0, c1, …; it returns the number of a row that it refuses.
+
+        Returns the number of the first refused row, or None. Raises a GraphError if the file is damaged.
+        """
 
     @abc.abstractmethod
     def row(self, database: Database, number: int) -> Row:
         """Return a row for a message."""
 
-    @abc.abstractmethod
-    def damage(self, error: duckdb.Error) -> str:
-        """Describe a failure to read the file."""
+    def place(self, column: str) -> int:
+        """Return k if a column is ck."""
+        return list(self.names or ()).index(column)
 
-    def label(self, column: int) -> str:
+    def shape_of(self, column: str) -> tuple[int, ...]:  # noqa: ARG002
+        """Return the shape of one row of a column, whose numbers are the columns ck, ck+1, …."""
+        return ()
+
+    def label(self, column: str) -> str:
         """Return the name of a column for a message."""
-        return (self.names or ())[column]
-
-    def fill(self, take: Callable[[str], int | None]) -> int | None:
-        """Call a function with each query until one takes all rows; return the number of the first row that none takes.
-
-        Raises a GraphError if the file is damaged.
-        """
-        check_packed(self.path, self.shown)
-        *others, last = self.queries()
-        for query in others:
-            with contextlib.suppress(duckdb.Error):
-                if take(query) is None:
-                    return None
-        try:
-            return take(last)
-        except duckdb.Error as error:
-            raise GraphError(f"{self.shown} {self.damage(error)}") from None
+        return column
 
 
 def open_table(database: Database, path: Path, shown_as: str, options: Wanted) -> Table:
@@ -118,13 +121,13 @@ class TextTable(Table):
 
     def __init__(self, database: Database, path: Path, shown_as: str, options: Wanted) -> None:
         columns, comments, any_text = options.columns, options.comments, options.ids == "names"
-        self.path, self.shown, self._any_text = path, shown_as, any_text
+        self._path, self.shown, self._any_text = path, shown_as, any_text
         self._packed = packed = packed_as(path, shown_as)
         marks = COMMENTS if comments is None else comments
         try:
             lines = [line or "" for (line,) in database.rows(f"SELECT line FROM {self._lines()} LIMIT {_HEAD}")]
         except duckdb.Error as error:
-            raise GraphError(f"{shown_as} {self.damage(error)}") from None
+            raise GraphError(f"{shown_as} {self._damage(error)}") from None
         is_row = [bool(line.strip()) and not line.lstrip(" \t").startswith(tuple(marks)) for line in lines]
         first = is_row.index(True) if any(is_row) else len(lines)
         rows = [line for line, taken in zip(lines, is_row, strict=True) if taken]
@@ -167,23 +170,29 @@ class TextTable(Table):
             + (f", {skipped} comment lines skipped (--comments)" if skipped else "")
         )
 
-    def label(self, column: int) -> str:
+    def label(self, column: str) -> str:
         """See `Table`."""
-        return str(column + 1)
+        return str(self.place(column) + 1)
 
-    def queries(self) -> list[str]:
-        """See `Table`: by the CSV reader where the first lines are regular, and by splitting lines."""
+    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:  # noqa: ARG002
+        """See `Table`: by the CSV reader where the first lines are regular, else or if it refuses by splitting lines."""
+        check_packed(self._path, self.shown)
         width = self.width
         fields = f"CASE WHEN len(fields) = {width} THEN fields END"
         unquoted = "CASE WHEN starts_with(x, '\"') THEN replace(x[2:-2], '\"\"', '\"') ELSE x END"
         columns = ", ".join(f"nullif(fields[{k + 1}], '') AS c{k}" for k in range(width))
         split = f"SELECT [{unquoted} FOR x IN [trim(y, {self._blanks}) FOR y IN {self._split()}]] AS fields"
         careful = f"SELECT {columns} FROM (SELECT {fields} AS fields FROM ({split} FROM ({self._data()})))"
-        if not self._regular:
-            return [careful]
-        typed = ", ".join(f"'c{k}': 'VARCHAR'" for k in range(width))
-        options = f", skip = {self._skip}, delim = {text(self._separator or ' ')}, quote = '\"', escape = '\"')"
-        return [f"SELECT * FROM {self._reading(typed, options)}", careful]
+        if self._regular:
+            typed = ", ".join(f"'c{k}': 'VARCHAR'" for k in range(width))
+            options = f", skip = {self._skip}, delim = {text(self._separator or ' ')}, quote = '\"', escape = '\"')"
+            with contextlib.suppress(duckdb.Error):
+                if take(f"SELECT * FROM {self._reading(typed, options)}") is None:
+                    return None
+        try:
+            return take(careful)
+        except duckdb.Error as error:
+            raise GraphError(f"{self.shown} {self._damage(error)}") from None
 
     def row(self, database: Database, number: int) -> Row:
         """See `Table`."""
@@ -196,8 +205,7 @@ class TextTable(Table):
             advice = ": --comments '#%' skips such lines"
         return Row(f"line {place:,}", fields_of(line, self._separator), shown(line), advice)
 
-    def damage(self, error: duckdb.Error) -> str:
-        """See `Table`."""
+    def _damage(self, error: duckdb.Error) -> str:
         told = str(error)
         if "unicode" in told or "utf-8" in told:
             return "is no text in UTF-8: convert it, as iconv -f latin1 -t utf8 does"
@@ -216,7 +224,7 @@ class TextTable(Table):
 
     def _reading(self, columns: str, options: str) -> str:
         return (
-            f"read_csv({text(str(self.path))}, auto_detect = false, header = false, compression = '{self._packed}', "
+            f"read_csv({text(str(self._path))}, auto_detect = false, header = false, compression = '{self._packed}', "
             f"columns = {{{columns}}}{options}"
         )
 
@@ -248,10 +256,10 @@ class TextTable(Table):
 
 @final
 class FileTable(Table):
-    """Parquet, whose fields keep their types, or lines of JSON."""
+    """Parquet, whose fields keep their types, or lines of JSON, whose fields are text."""
 
     def __init__(self, database: Database, path: Path, shown_as: str, *, is_json: bool) -> None:
-        self.path, self.shown = path, shown_as
+        self._path, self.shown = path, shown_as
         self._kind = "file of JSON lines" if is_json else "Parquet file"
         self.described = f"{shown_as}: {self._kind}"
         self._from = f"read_parquet({text(str(path))})"
@@ -263,25 +271,93 @@ class FileTable(Table):
             rows = f"SELECT sum(num_rows) FROM parquet_file_metadata({text(str(path))})"
             self.estimate = path.stat().st_size // 32 if is_json else int(database.value(rows) or 0)
         except duckdb.Error as error:
-            raise GraphError(f"{shown_as} {self.damage(error)}") from None
+            raise self._damaged(error) from None
         self.names = tuple(found)
         if is_json:
             columns = ", ".join(f"{text(one)}: 'VARCHAR'" for one in found)
             self._from = f"{self._from[:-1]}, columns = {{{columns}}})"
         else:
             self.types = found
+            kinds = {one: "f8" if kind.startswith("DECIMAL") else _TYPES.get(kind, "O") for one, kind in found.items()}
+            self.dtypes = {one: np.dtype(kind) for one, kind in kinds.items()}
 
-    def queries(self) -> list[str]:
+    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:  # noqa: ARG002
         """See `Table`."""
+        check_packed(self._path, self.shown)
         columns = ", ".join(f"{name(one)} AS c{k}" for k, one in enumerate(self.names or ()))
-        return [f"SELECT {columns} FROM {self._from}"]
+        try:
+            return take(f"SELECT {columns} FROM {self._from}")
+        except duckdb.Error as error:
+            raise self._damaged(error) from None
 
     def row(self, database: Database, number: int) -> Row:
         """See `Table`."""
         columns = ", ".join(f"{name(one)}::VARCHAR" for one in self.names or ())
         found = database.rows(f"SELECT {columns} FROM {self._from} LIMIT 1 OFFSET {number}")[0]
-        return Row(f"row {number + 1:,}", found)
+        return Row(f"row {number + 1:,}", found, shown(", ".join(map(str, found))))
 
-    def damage(self, error: duckdb.Error) -> str:
+    def _damaged(self, error: duckdb.Error) -> GraphError:
+        reason = str(error).strip().splitlines()[0]
+        return GraphError(f"{self.shown} is no {self._kind}, or is damaged ({reason}): get it again")
+
+
+@final
+class ArrayTable(Table):
+    """Arrays `[E, …]` under their names: of NumPy, memory-mapped if they are stored uncompressed, or of a sparse matrix."""
+
+    def __init__(
+        self, shown_as: str, kind: str, arrays: Mapping[str, np.ndarray], num_vertices: int | None = None
+    ) -> None:
+        self.shown, self.num_vertices, self._arrays = shown_as, num_vertices, dict(arrays)
+        self.names = tuple(arrays)
+        self.dtypes = {one: array.dtype for one, array in arrays.items()}
+        self.types = {one: str(dtype) for one, dtype in self.dtypes.items()}
+        self.estimate = len(next(iter(arrays.values())))
+        self.described = f"{shown_as}: {kind}, {self.estimate:,} edges"
+        sizes = [int(np.prod(array.shape[1:])) for array in arrays.values()]
+        self._places = dict(zip(arrays, accumulate(sizes, initial=0), strict=False))
+
+    def place(self, column: str) -> int:
         """See `Table`."""
-        return f"is no {self._kind}, or is damaged ({str(error).strip().splitlines()[0]}): get it again"
+        return self._places[column]
+
+    def shape_of(self, column: str) -> tuple[int, ...]:
+        """See `Table`."""
+        return self._arrays[column].shape[1:]
+
+    def fill(self, database: Database, take: Callable[[str], int | None]) -> int | None:
+        """See `Table`."""
+        for start, stop in spans(self.estimate, _PIECE):
+            parts = [array[start:stop] for array in self._arrays.values()]
+            columns = [column for part in parts for column in self._stored(part.reshape(len(part), -1)).T]
+            named = {f"c{k}": column for k, column in enumerate(columns)}
+            # DuckDB reads NaN from arrays as NULL.
+            nan = {
+                one: "coalesce({0}, 'nan'::DOUBLE) AS {0}" for one, column in named.items() if column.dtype.kind == "f"
+            }
+            with database.arrays(named) as table:
+                bad = take(f"SELECT {', '.join(nan.get(one, '{0}').format(one) for one in named)} FROM {table}")
+            release(*self._arrays.values())
+            if bad is not None:
+                return start + bad
+        return None
+
+    def row(self, database: Database, number: int) -> Row:  # noqa: ARG002
+        """See `Table`."""
+        numbers = [one for array in self._arrays.values() for one in array[number].reshape(-1).tolist()]
+        fields = [one.decode() if isinstance(one, bytes) else None if one is None else str(one) for one in numbers]
+        return Row(f"edge {number:,}", fields, f"({', '.join(map(str, fields))})")
+
+    def _stored(self, part: np.ndarray) -> np.ndarray:
+        """Values in a type that DuckDB reads."""
+        if part.dtype.kind == "f":
+            return np.asarray(part, np.float64, order="F")
+        if part.dtype.kind not in "SUOT":
+            return np.asarray(part, part.dtype.newbyteorder("="), order="F")
+        try:
+            names = [one.decode() if isinstance(one, bytes) else one for one in part.reshape(-1).tolist()]
+        except UnicodeDecodeError as error:
+            raise GraphError(
+                f"{self.shown} has a name that is no text in UTF-8 ({error.object!r}): rename it"
+            ) from None
+        return np.array([one if one is None else str(one) for one in names], object).reshape(part.shape)

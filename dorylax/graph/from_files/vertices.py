@@ -180,7 +180,7 @@ class VertexTable:
             name_of = f"nullif(trim({column}, ' \t\r'), '')"
             fields.append(f"{name_of if ids == 'names' else integer} AS key")
         made = f"CREATE OR REPLACE TABLE {self._table} AS SELECT {', '.join(fields) or '1 AS one'}"
-        table.fill(lambda query: database.run(f"{made} FROM ({query})"))
+        table.fill(database, lambda query: database.run(f"{made} FROM ({query})"))
 
     def _all(self, pattern: str) -> bool:
         """Whether all fields match a pattern or are missing."""
@@ -227,8 +227,11 @@ def check_files(files: VertexFiles, ids: Ids) -> None:
         check_name("vertex_inputs", one)
 
 
-def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str, VertexTable]:
-    """Open and load all files. Raises a GraphError if a file is damaged or holds something else."""
+def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> tuple[dict[str, VertexTable], int | None]:
+    """Open and load all files; return them with the number of vertices, or None if no file states it.
+
+    Raises a GraphError if a file is damaged or holds something else.
+    """
     found = {}
     for what, place in files.paths.items():
         others = frozenset(
@@ -242,16 +245,15 @@ def open_vertices(database: Database, files: VertexFiles, ids: Ids) -> dict[str,
     if features is not None and (len(features.row) != 1 or features.row[0] == 0):
         shape = ["V", *features.row]
         raise GraphError(f"{features.shown}: features must be real numbers [V, F], got {features.dtype} {shape}")
-    rows = _counts(found)
+    rows = {
+        one: table.size
+        for one, table in found.items()
+        if table.size is not None and (one not in MASKS or table.dtype == bool)
+    }
     if len(set(rows.values())) > 1:
         told = ", ".join(f"{one} {count:,}" for one, count in rows.items())
         raise GraphError(f"arrays of vertices differ in their number of rows: {told}")
-    return found
-
-
-def rows_said(found: Mapping[str, VertexTable]) -> int | None:
-    """Return the number of vertices that the files have; None where none states it."""
-    return next(iter(_counts(found).values()), None)
+    return found, next(iter(rows.values()), None)
 
 
 def write_vertices(
@@ -295,14 +297,6 @@ def _write_labels(
     if labels.num_classes is not None:
         folder.add("num_classes", np.array(labels.num_classes))
         folder.add("multilabel", np.array(labels.multilabel))
-
-
-def _counts(found: Mapping[str, VertexTable]) -> dict[str, int]:
-    return {
-        one: table.size
-        for one, table in found.items()
-        if table.size is not None and (one not in MASKS or table.dtype == bool)
-    }
 
 
 def _stream(folder: FolderWriter, what: str, table: VertexTable, dtype: np.dtype[Any], num_vertices: int) -> None:

@@ -136,17 +136,14 @@ def check_free(folder: Path) -> None:
 def _read(folder: Path) -> tuple[np.ndarray, dict[str, Any], Path]:
     """Return `parts`, the other fields, and the file that holds them."""
     try:
-        stored = open_arrays(folder)
+        with open_arrays(folder) as stored:
+            try:
+                stored.require("parts", *_FIELDS)
+                parts = np.array(stored.fetch("parts"))  # a copy, so that a later change of the file is harmless
+                fields = {name: stored.fetch(name).item() for name in _FIELDS}
+            finally:
+                stored.check_unchanged()
     except GraphError as error:
-        raise InputError(str(error)) from error
-    try:
-        with stored:
-            stored.require("parts", *_FIELDS)
-            # A copy, so that a later change of the file is harmless.
-            parts, fields = np.array(stored.fetch("parts")), {name: stored.fetch(name).item() for name in _FIELDS}
-            stored.check_unchanged()
-    except GraphError as error:
-        stored.check_unchanged()
         raise InputError(f"{error}: make the partition again (`dorylax partition`)") from error
     return parts, fields, folder / MANIFEST
 

@@ -11,12 +11,7 @@ a few array operations, most of their time a sort of its entries, and the same a
 
 When they move between parts, vertices choose a quarter of all parts first, then a quarter of that quarter, and so on:
 METIS's parts are smaller than communities may be, and single parts get few votes. Parts may be larger than the mean by
-half, because an order of rows need not balance; with 3 % most of what refinement gains is lost.
-
-Measured against METIS alone, by the different rows among 40,000 gathered ones, as a fraction (given order → METIS → here):
-`communities` with 20 edges a vertex, 600,000 vertices 0.90 → 0.70 → 0.71, 1,150,000 vertices 0.94 → 0.77 → 0.77; web-Google
-0.95 → 0.20 → 0.20. Processor time and memory: `communities` of 1,150,000 vertices, 44 → 33 s and 2.3 → 1.6 GiB; web-Google,
-8.1 → 4.6 s and 0.23 → 0.09 GiB. Two levels of contraction instead of one bring 0.71 to 0.74: METIS takes over early.
+half, because an order of rows need not balance. docs/log/2026-11.md compares the result with METIS's own.
 """
 
 from __future__ import annotations
@@ -30,9 +25,9 @@ from jaxtyping import Bool, Int32, Int64, Integer
 
 from dorylax.graph.mapped import release
 from dorylax.graph.partition.metis import cut
-from dorylax.graph.rows import count_values
+from dorylax.graph.rows import SPAN, spans
 
-# Clusters at which METIS takes over. Another level of contraction would cost quality, and METIS some 10 s at most.
+# Clusters at which METIS takes over early: another level of contraction would cost quality.
 COARSE = 400_000
 # Least number of clusters in a part.
 _CLUSTERS_PER_PART = 8
@@ -65,9 +60,9 @@ class Block(NamedTuple):
 
 @runtime_checkable
 class Blocks(Protocol):
-    """A graph whose rows come block by block, in the same blocks every time; without weights all weigh 1."""
+    """A graph whose rows come block by block, in the same blocks every time; all weights together fit int32."""
 
-    weights: Weights | None
+    weights: Weights
     num_vertices: int
 
     def blocks(self) -> Iterator[Block]:
@@ -83,7 +78,7 @@ class Rows:
     offsets: Int64[np.ndarray, " V1"]
     neighbours: Int32[np.ndarray, " N"]
     joins: Int32[np.ndarray, " N"] | None
-    weights: Weights | None
+    weights: Weights
 
     def __post_init__(self) -> None:
         self.num_vertices = len(self.offsets) - 1
@@ -112,31 +107,31 @@ class _Grouping:
 
 
 def cluster_limit(num_vertices: int, num_parts: int) -> int:
-    """The largest weight of a cluster of a graph without weights."""
+    """The largest weight of a cluster of a graph whose vertices weigh 1."""
     return max(2, num_vertices // (num_parts * _CLUSTERS_PER_PART))
 
 
-def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | None = None) -> Labels:
+def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int = HEAVIEST) -> Labels:
     """The part of each vertex, in 0 … num_parts-1; near parts have near numbers.
 
     Args:
-        rows: Undirected graph, which may have weights.
+        rows: Undirected graph.
         num_parts: P ≥ 1.
         limit: Largest weight of a cluster of several vertices.
         seed: Seed of METIS's random choices.
-        most: Entries to keep of a contracted row; by default `HEAVIEST`.
+        most: Entries to keep of a contracted row.
     """
     graphs = [rows]
     clusters: list[Labels] = []
     while graphs[-1].num_vertices > COARSE:
         found = find_clusters(graphs[-1], limit)
-        coarse = _contracted(graphs[-1], found, HEAVIEST if most is None else most)
+        coarse = _contracted(graphs[-1], found, most)
         if coarse.num_vertices > LEAST_SHRINKING * len(found):
             break
         graphs.append(coarse)
         clusters.append(found)
     last = graphs[-1]
-    weights = {"weights": last.weights, "edge_weights": last.joins}
+    weights = {"weights": np.ascontiguousarray(last.weights), "edge_weights": last.joins}
     parts = cut(last.offsets, last.neighbours, num_parts, seed=seed, bisect=True, **weights)
     while clusters:
         parts = parts[clusters.pop()]
@@ -147,13 +142,11 @@ def parts_of(rows: Rows, num_parts: int, limit: int, *, seed: int, most: int | N
 
 def find_clusters(graph: Blocks, limit: int) -> Labels:
     """The cluster of each vertex, numbered 0, 1, …; only a single vertex may weigh more than `limit`."""
-    num_vertices = graph.num_vertices
-    labels = np.arange(num_vertices, dtype=np.int32)
-    filled = np.ones(num_vertices, np.int32) if graph.weights is None else graph.weights.copy()
-    own = [_Grouping(None, filled, limit)]
+    labels = np.arange(graph.num_vertices, dtype=np.int32)
+    own = [_Grouping(None, graph.weights.astype(np.int32), limit)]
     for _ in range(CLUSTER_ROUNDS):
         _propagate(graph, labels, own)
-    del own, filled  # 4 bytes a vertex, before numbering takes more
+    del own  # 4 bytes a vertex, before numbering takes more
     return numbered(labels)
 
 
@@ -165,6 +158,14 @@ def numbered(labels: Labels) -> Labels:
     numbers -= 1
     found: Labels = numbers[labels]
     return found
+
+
+def total_weights(labels: Labels, weights: Weights, num_labels: int) -> Int64[np.ndarray, " L"]:
+    """The weight of the vertices of each label, in a pass that copies neither array."""
+    totals = np.zeros(num_labels)  # of float64, as `bincount` adds: exact below 2⁵³
+    for start, stop in spans(len(labels), max(SPAN, num_labels)):
+        totals += np.bincount(labels[start:stop], weights[start:stop], num_labels)
+    return totals.astype(np.int64)
 
 
 def _contracted(graph: Rows, clusters: Labels, most: int) -> Rows:
@@ -183,7 +184,7 @@ def _contracted(graph: Rows, clusters: Labels, most: int) -> Rows:
         outside = rows != columns
         keys = rows[outside].astype(np.int64) << LABEL_BITS | columns[outside]
         found.append(heaviest(*counted(keys, None if graph.joins is None else graph.joins[places[outside]]), most))
-    return joined_clusters(found, np.bincount(clusters, weights=graph.weights).astype(np.int64))
+    return joined_clusters(found, total_weights(clusters, graph.weights, len(sizes)))
 
 
 def joined_clusters(
@@ -216,17 +217,14 @@ def heaviest(keys: Longs, joins: Longs, most: int) -> tuple[Int64[np.ndarray, " 
 
 def refine(graph: Blocks, parts: Labels, num_parts: int) -> None:
     """Moves vertices, in place, to the parts where their neighbours are."""
-    total = graph.num_vertices if graph.weights is None else int(graph.weights.sum())
-    filled = count_values(parts, num_parts)
-    if graph.weights is not None:
-        filled = np.bincount(parts, weights=graph.weights, minlength=num_parts).astype(np.int64)
+    filled = total_weights(parts, graph.weights, num_parts)
     groupings = []
     num_groups = 1
     while num_groups < num_parts:
         num_groups = min(4 * num_groups, num_parts)
         group = np.arange(num_parts) * num_groups // num_parts
         in_group = np.bincount(group, weights=filled, minlength=num_groups).astype(np.int64)
-        groupings.append(_Grouping(group, in_group, int(_SLACK * total / num_groups)))
+        groupings.append(_Grouping(group, in_group, int(_SLACK * int(filled.sum()) / num_groups)))
     for _ in range(REFINE_ROUNDS if groupings else 0):
         _propagate(graph, parts, groupings)
 
@@ -238,10 +236,10 @@ def _propagate(graph: Blocks, labels: Labels, groupings: list[_Grouping]) -> Non
             continue
         vertices, wanted = _wanted(block, labels, groupings)
         vertices, wanted = _admitted(graph.weights, labels, groupings, vertices, wanted)
-        moving, before = _weighing(graph.weights, vertices), labels[vertices]
+        moving, before = graph.weights[vertices].astype(np.int32), labels[vertices]
         for grouping in groupings:
-            np.subtract.at(grouping.filled, grouping.of(before), moving.astype(grouping.filled.dtype))
-            np.add.at(grouping.filled, grouping.of(wanted), moving.astype(grouping.filled.dtype))
+            np.subtract.at(grouping.filled, grouping.of(before), moving)
+            np.add.at(grouping.filled, grouping.of(wanted), moving)
         labels[vertices] = wanted
 
 
@@ -301,17 +299,13 @@ def _best(rows: Longs, groups: Longs, votes: Longs, labels: Labels, grouping: _G
 
 
 def _admitted(
-    weights: Weights | None,
-    labels: Labels,
-    groupings: list[_Grouping],
-    vertices: Longs,
-    wanted: Int32[np.ndarray, " n"],
+    weights: Weights, labels: Labels, groupings: list[_Grouping], vertices: Longs, wanted: Int32[np.ndarray, " n"]
 ) -> tuple[Int64[np.ndarray, " m"], Int32[np.ndarray, " m"]]:
     """The vertices that fit into the groups of their new labels."""
     for grouping in groupings:
         groups = grouping.of(wanted)
         order = np.argsort(groups, kind="stable")
-        coming = np.where(groups == grouping.of(labels[vertices]), 0, _weighing(weights, vertices))[order]
+        coming = np.where(groups == grouping.of(labels[vertices]), 0, weights[vertices])[order]
         before = np.cumsum(coming) - coming
         starts = _run_starts(groups[order])
         before -= np.repeat(before[starts], np.diff(starts, append=len(order)))
@@ -333,7 +327,3 @@ def _hash(ones: np.ndarray, others: np.ndarray) -> Int64[np.ndarray, " N"]:
     mixed = ones.astype(np.int64) * 0x9E3779B1 + others.astype(np.int64) * 0x85EBCA77
     mixed ^= mixed >> 15
     return (mixed * 0x2C1B3C6D >> 24) & ((1 << _TIE_BITS) - 1)
-
-
-def _weighing(weights: Weights | None, vertices: Longs) -> Longs:
-    return np.ones(len(vertices), np.int64) if weights is None else weights[vertices]

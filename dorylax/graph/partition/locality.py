@@ -2,9 +2,7 @@
 
 METIS finds the communities: recursive bisection into many small parts, numbered so that the halves of a half are next
 to each other. It sees only a sample of up to 12 neighbours of each vertex, which makes its time depend on V alone.
-Measured on `communities` with 100,000 vertices, 10 million edges and rows of 512 bytes: 1.3 s, and the native gather
-takes 0.56 … 0.75 of its time in the given order, about 10 % more than by the planted communities. More neighbours,
-k-way METIS and sorting the parts by similarity were no better. Larger graphs take `label_propagation` around METIS.
+Larger graphs take `label_propagation` around METIS.
 
 Orders of large graphs are kept between runs in `<cache>/orders-1`. The name of a file is a hash of the sample and of
 the versions of this module, METIS and NumPy, so no file is ever out of date. A file that holds no permutation is
@@ -73,7 +71,8 @@ def communities_of_sample(
     offsets, neighbours = joined(rows, sources, num_vertices)
     if num_vertices > MOST_FOR_METIS:
         limit = cluster_limit(num_vertices, num_communities)
-        return parts_of(Rows(offsets, neighbours, None, None), num_communities, limit, seed=_SEED)
+        graph = Rows(offsets, neighbours, None, np.broadcast_to(np.int64(1), num_vertices))
+        return parts_of(graph, num_communities, limit, seed=_SEED)
     return cut(offsets, neighbours, num_communities, seed=_SEED, bisect=True)
 
 

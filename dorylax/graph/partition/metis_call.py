@@ -7,6 +7,7 @@ same seed may give other parts.
 from __future__ import annotations
 
 import contextlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -47,10 +48,7 @@ def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recu
 
     METIS there receives no SIGTERM. This process kills it when a signal handler raises.
     """
-    given = [one for one in arrays if one is not None]
-    lengths = ["" if one is None else str(len(one)) for one in arrays]
-    words = [str(num_parts), str(int(recursive)), str(seed), given[0].dtype.str, *lengths]
-    command = [sys.executable, "-P", __file__, *words]
+    command = [sys.executable, "-P", __file__]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])  # inherited by all threads of the process
     try:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -60,8 +58,7 @@ def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recu
         assert process.stdin is not None
         try:
             with contextlib.suppress(BrokenPipeError):  # the process has ended with a message
-                for one in given:
-                    process.stdin.write(np.ascontiguousarray(one).data)
+                pickle.dump((arrays, num_parts, {"recursive": recursive, "seed": seed}), process.stdin, protocol=5)
             found, said = process.communicate()
         except BaseException:
             process.kill()
@@ -69,15 +66,10 @@ def partition_apart(arrays: Sequence[np.ndarray | None], num_parts: int, *, recu
     if process.returncode:
         lines = said.decode("utf-8", "replace").strip().splitlines()
         raise RuntimeError(lines[-1] if lines else f"its process ended with exit code {process.returncode}")
-    return np.frombuffer(found, given[0].dtype)
-
-
-def _main(num_parts: str, recursive: str, seed: str, dtype: str, *lengths: str) -> None:
-    kind = np.dtype(dtype)
-    arrays = [np.frombuffer(sys.stdin.buffer.read(int(one) * kind.itemsize), kind) if one else None for one in lengths]
-    parts = partition_here(arrays, int(num_parts), recursive=bool(int(recursive)), seed=int(seed))
-    sys.stdout.buffer.write(parts.astype(kind).tobytes())
+    assert arrays[0] is not None
+    return np.frombuffer(found, arrays[0].dtype)
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    given, parts, options = pickle.load(sys.stdin.buffer)
+    sys.stdout.buffer.write(partition_here(given, parts, **options).astype(given[0].dtype).tobytes())

@@ -35,7 +35,7 @@ def random(graph: CompressedGraph, num_parts: int, balance: Balance, seed: int) 
 
 def even_bounds(size: int, num_parts: int) -> Int64[np.ndarray, " P1"]:
     """Bounds of consecutive ranges whose sizes differ by at most one, int64 `[P+1]`."""
-    return np.arange(num_parts + 1, dtype=np.int64) * size // num_parts
+    return np.arange(num_parts + 1, dtype=np.int64) * size // max(1, num_parts)
 
 
 def _ranges(weights: Int64[np.ndarray, " V"], num_parts: int) -> Int32[np.ndarray, " V"]:

@@ -29,7 +29,6 @@ from dorylax.graph.partition.label_propagation import (
     Blocks,
     Labels,
     Rows,
-    Weights,
     cluster_limit,
     counted,
     find_clusters,
@@ -38,11 +37,11 @@ from dorylax.graph.partition.label_propagation import (
     numbered,
     parts_of,
     refine,
+    total_weights,
 )
 from dorylax.graph.partition.locality import COMMUNITY, MOST_COMMUNITIES, communities_of_sample
 from dorylax.graph.rows import count_values
-from dorylax.graph.stream.edge_rows import ENTRIES, EdgeRows
-from dorylax.graph.stream.moving import MOST, Buckets
+from dorylax.graph.stream.edge_rows import ENTRIES, MOST, Buckets, EdgeRows
 from dorylax.graph.transpose import transposed_positions
 from dorylax.graph.validate import GraphError
 
@@ -153,19 +152,19 @@ class _Sample:
     """Up to 12 neighbours of each vertex, read again for every round (`label_propagation.Blocks`)."""
 
     def __init__(self, rows: EdgeRows, told: Callable[[int, int], object], rounds: int) -> None:
-        self._rows, self._cuts, self._round = rows, rows.cuts(ENTRIES), 0
+        self._rows, self._round = rows, 0
         self._told, self._total = told, rounds * rows.num_edges
         self.num_vertices = rows.num_vertices
-        self.weights: Weights | None = None
+        self.weights = np.broadcast_to(np.int64(1), rows.num_vertices)
 
     def blocks(self) -> Iterator[Block]:
         """See `Blocks`."""
         before = self._round * self._rows.num_edges
         self._round += 1
-        for number, block in enumerate(self._rows.blocks(self._cuts)):
+        for number, block in enumerate(self._rows.blocks(ENTRIES)):
             start = np.random.default_rng((_SEED, self._round, number))
-            yield Block(block.first, block.last, *_sampled(block.first, block.offsets, block.neighbours, start), None)
-            self._told(before + block.start + len(block.neighbours), self._total)
+            yield Block(block.first, block.last, *_sampled(block.first, block.offsets, block.entries, start), None)
+            self._told(before + block.start + len(block.entries), self._total)
 
 
 def _sampled(
@@ -201,7 +200,6 @@ def _held(graph: Rows, most: int) -> Rows:
         rows = np.repeat(np.arange(block.first, block.last), degrees)[kept]
         assert block.joins is not None
         found.append((rows << LABEL_BITS | block.neighbours[kept], block.joins[kept]))
-    assert graph.weights is not None
     return joined_clusters(found, graph.weights)
 
 
@@ -219,10 +217,9 @@ def _packed(clusters: Labels, limit: int) -> Labels:
 def _contracted(graph: Blocks, clusters: Labels, file: Path, room: int) -> Rows:
     """The graph of clusters: of each row the heaviest entries, those first, mapped from files without names."""
     num_clusters = int(clusters.max()) + 1
-    weights = count_values(clusters, num_clusters)
-    if graph.weights is not None:
-        weights = np.bincount(clusters, weights=graph.weights).astype(np.int64)
-    entries = (_SAMPLE if graph.weights is None else HEAVIEST) * graph.num_vertices
+    weights = total_weights(clusters, graph.weights, num_clusters)
+    most, width = (_SAMPLE, 2) if isinstance(graph, _Sample) else (HEAVIEST, 3)  # numbers of an edge: ends, and joins
+    entries = most * graph.num_vertices
     number = min(MOST, max(1, -(-entries * _BUCKET_ENTRY_BYTES // max(1, room // 2))))
     per = -(-num_clusters // number)
     with Buckets(file.parent, f"{file.name}-between", -(-num_clusters // per)) as buckets:
@@ -231,9 +228,8 @@ def _contracted(graph: Blocks, clusters: Labels, file: Path, room: int) -> Rows:
             columns = clusters[block.neighbours]
             outside = np.flatnonzero(rows != columns)
             between = (rows, columns) if block.joins is None else (rows, columns, block.joins)
-            buckets.deal(rows[outside] // per, np.stack([array[outside] for array in between], axis=1).__getitem__)
+            buckets.deal(rows[outside] // per, np.stack([array[outside] for array in between], axis=1))
     offsets = np.zeros(num_clusters + 1, np.int64)
-    width = 2 if graph.weights is None else 3
     paths = file, file.with_name(f"{file.name}-joins")
     with paths[0].open("wb") as neighbours, paths[1].open("wb") as joins:
         for bucket in buckets:

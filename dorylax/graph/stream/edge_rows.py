@@ -1,4 +1,4 @@
-"""Rows of arrays read block by block, and the edges of a graph as a stream of whole rows, in the memory of a block.
+"""Passes over arrays on disk, block by block: rows of arrays, rows of a graph, and numbered files of rows.
 
 Streaming passes read arrays through a `Source`. A pass holds the current block and the next one, which a thread reads
 meanwhile.
@@ -6,11 +6,14 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, final
+import contextlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Int32, Int64
+from jaxtyping import Int32, Int64, Integer
 
 from dorylax.aligned import empty
 from dorylax.graph.rows import in_order, spans
@@ -23,6 +26,8 @@ BLOCK_BYTES = 1 << 24
 ENTRIES = 1 << 20
 """Entries of a block, unless a row has more."""
 _ROWS = 1 << 18  # of a block, at most
+MOST = 1000
+"""Open files of `Buckets`: each gets a piece of every block."""
 
 
 class Source(NamedTuple):
@@ -81,23 +86,17 @@ class Source(NamedTuple):
         yield from in_order(lambda span: (span[0], self.read(*span)), spans(self.shape[0], size), 1)
 
 
-class Cut(NamedTuple):
-    """Consecutive rows `first:last`, and their entries `start:stop`."""
-
-    first: int
-    last: int
-    start: int
-    stop: int
-
-
 class RowBlock(NamedTuple):
-    """Rows `first:last`; row i has `neighbours[offsets[i]:offsets[i + 1]]`, and `start` entries of the graph come before."""
+    """Rows `first:last`; row i has `entries[offsets[i]:offsets[i + 1]]`, and `start` entries of the graph come before.
+
+    Entries are neighbours, or values of edges that are read in their place, `[e, …]`.
+    """
 
     first: int
     last: int
     start: int
     offsets: Int64[np.ndarray, " n1"]
-    neighbours: Int32[np.ndarray, " e"]
+    entries: np.ndarray
 
 
 @final
@@ -113,7 +112,7 @@ class EdgeRows:
                 raise GraphError(f"{name} must be integers with one axis, got {source.dtype} {list(source.shape)}")
         if offsets.shape[0] < 1:
             raise GraphError("indptr is empty: expected V+1 numbers")
-        self.offsets, self.neighbours = offsets, neighbours
+        self._offsets, self._neighbours = offsets, neighbours
         self.num_vertices, self.num_edges = offsets.shape[0] - 1, neighbours.shape[0]
         if self.num_vertices >= 2**31:
             raise GraphError(f"{self.num_vertices:,} vertices are too many: numbers of vertices are int32")
@@ -124,54 +123,91 @@ class EdgeRows:
         stored.require("indptr", "indices")
         return cls(Source.stored(stored, "indptr"), Source.stored(stored, "indices"))
 
-    def cuts(self, entries: int = ENTRIES) -> list[Cut]:
-        """All rows in order, cut into blocks of about so many entries. Raises a GraphError if the offsets are none."""
-        found: list[Cut] = []
-        end = 0
-        for first in range(0, self.num_vertices, _ROWS):
-            last = min(first + _ROWS, self.num_vertices)
-            offsets = self._offsets(first, last)
-            if int(offsets[0]) != end or (np.diff(offsets) < 0).any():
-                raise GraphError(f"indptr must begin with 0 and never fall; see rows {first} … {last}")
-            end = int(offsets[-1])
-            inner = np.searchsorted(offsets, np.arange(int(offsets[0]) + entries, end, entries))
-            bounds = np.unique([0, *inner, last - first])
-            ends = offsets[bounds].tolist()
-            rows = (bounds + first).tolist()
-            found += map(Cut, rows[:-1], rows[1:], ends[:-1], ends[1:])
-        if end != self.num_edges:
-            raise GraphError(f"indptr ends with {end}, expected {self.num_edges}, the length of indices")
-        return found
+    def blocks(self, entries: int = ENTRIES, values: Source | None = None) -> Iterator[RowBlock]:
+        """Yield all rows in order, in blocks of about so many entries, one read ahead.
+
+        `values` gives values of edges, `[E, …]`, in place of neighbours. Raises a GraphError if the offsets are none, or a
+        neighbour is no vertex.
+        """
+
+        def read(cut: tuple[int, Int64[np.ndarray, " n1"]]) -> RowBlock:
+            first, offsets = cut
+            start, stop = int(offsets[0]), int(offsets[-1])
+            found = self._checked_neighbours(start, stop) if values is None else values.read(start, stop)
+            return RowBlock(first, first + len(offsets) - 1, start, offsets - start, found)
+
+        yield from in_order(read, self._cuts(entries), 1)
 
     def degrees(self) -> Int32[np.ndarray, " V"]:
         """The number of entries of each row, int32 `[V]`. Raises a GraphError if the offsets are none."""
         found = empty((self.num_vertices,), np.int32)
-        for cut in self.cuts(max(1, self.num_edges)):
-            degrees = np.diff(self._offsets(cut.first, cut.last))
+        for first, offsets in self._cuts(max(1, self.num_edges)):
+            degrees = np.diff(offsets)
             if degrees.size and int(degrees.max()) >= 2**31:
                 raise GraphError(f"a row of {int(degrees.max()):,} entries is too long: at most 2147483647")
-            found[cut.first : cut.last] = degrees
+            found[first : first + len(degrees)] = degrees
         return found
 
-    def read(self, cut: Cut) -> RowBlock:
-        """The rows of a cut. Raises a GraphError if a neighbour is no vertex."""
-        offsets = self.offsets_of(cut)
-        neighbours = self.neighbours.read(cut.start, cut.stop)
+    def _cuts(self, entries: int) -> Iterator[tuple[int, Int64[np.ndarray, " n1"]]]:
+        """Yield the first row and the offsets of each block."""
+        end = 0
+        for first in range(0, self.num_vertices, _ROWS):
+            last = min(first + _ROWS, self.num_vertices)
+            offsets = self._offsets.read(first, last + 1).astype(np.int64, copy=False)
+            if int(offsets[0]) != end or (np.diff(offsets) < 0).any():
+                raise GraphError(f"indptr must begin with 0 and never fall; see rows {first} … {last}")
+            end = int(offsets[-1])
+            if end > self.num_edges:
+                break
+            inner = np.searchsorted(offsets, np.arange(int(offsets[0]) + entries, end, entries))
+            for start, stop in pairwise(np.unique([0, *inner, last - first]).tolist()):
+                yield first + start, offsets[start : stop + 1]
+        if end != self.num_edges:
+            raise GraphError(f"indptr ends with {end}, expected {self.num_edges}, the length of indices")
+
+    def _checked_neighbours(self, start: int, stop: int) -> Int32[np.ndarray, " e"]:
+        neighbours = self._neighbours.read(start, stop)
         if neighbours.size:
             for extreme in (int(neighbours.min()), int(neighbours.max())):
                 if not 0 <= extreme < self.num_vertices:
                     raise GraphError(
                         f"indices holds {extreme}: must be ≥ 0 and < {self.num_vertices}, the number of vertices"
                     )
-        return RowBlock(cut.first, cut.last, cut.start, offsets, neighbours.astype(np.int32, copy=False))
+        return neighbours.astype(np.int32, copy=False)
 
-    def blocks(self, cuts: Iterable[Cut]) -> Iterator[RowBlock]:
-        """The rows of cuts, one read ahead."""
-        return in_order(self.read, cuts, 1)
 
-    def offsets_of(self, cut: Cut) -> Int64[np.ndarray, " n1"]:
-        """Where the rows of a cut begin among its entries, int64 `[last - first + 1]`."""
-        return self._offsets(cut.first, cut.last) - cut.start
+@final
+class Buckets:
+    """At most `MOST` numbered files in a folder, to which rows are dealt; a context in which they are open for writing."""
 
-    def _offsets(self, first: int, last: int) -> Int64[np.ndarray, " n1"]:
-        return self.offsets.read(first, last + 1).astype(np.int64, copy=False)
+    def __init__(self, folder: Path, name: str, number: int) -> None:
+        self._paths = [folder / f"{name}-{bucket}" for bucket in range(number)]
+        self._files: list[BinaryIO] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Buckets:
+        with contextlib.ExitStack() as stack:
+            self._files = [stack.enter_context(path.open("wb")) for path in self._paths]
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def deal(self, buckets: Integer[np.ndarray, " n"], rows: np.ndarray) -> None:
+        """Append rows to their buckets, in their order."""
+        narrow = buckets.astype(np.uint16)  # which NumPy sorts by radix
+        order = np.argsort(narrow, kind="stable")
+        ends = np.cumsum(np.bincount(narrow, minlength=len(self._files)))
+        for file, own in zip(self._files, np.split(order, ends[:-1]), strict=True):
+            if len(own):
+                file.write(rows[own].data)
+
+    def read(self, bucket: int, dtype: np.dtype) -> np.ndarray:
+        """Return all elements of a bucket, with one axis, and remove its file."""
+        found = np.fromfile(self._paths[bucket], dtype)
+        self._paths[bucket].unlink()
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._paths)))

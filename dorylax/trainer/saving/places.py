@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dorylax.errors import DorylaxError
 from dorylax.store.checkpoint import Checkpoints
 from dorylax.store.digest import sealed, unsealed
 from dorylax.store.run_directory import RunDirectory, RunDirectoryError
@@ -101,6 +102,20 @@ def has_checkpoints(path: Path, checkpoints: str | None) -> bool:
         RunError: S3 refuses the request.
     """
     return bool(Checkpoints(Places.of(RunDirectory(path), checkpoints).place).epochs())
+
+
+def lost_newest(path: Path, checkpoints: str | None, epochs: int) -> bool:
+    """Whether the checkpoint at the end of a run is damaged or gone, while its place has any; S3 is not asked.
+
+    Args:
+        path: Run directory.
+        checkpoints: The setting `train.checkpoints`.
+        epochs: Number of the run's epochs.
+    """
+    place = Places.of(RunDirectory(path), checkpoints).place
+    with contextlib.suppress(OSError, DorylaxError):  # it cannot be read now, and its results can
+        return not place.startswith("s3://") and Checkpoints(place).lacks(epochs)
+    return False
 
 
 def _below(checkpoints: str, path: Path) -> str:

@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +22,13 @@ BODY = bytes(range(256)) * 40
 def source(server: Any, body: bytes = BODY, *, known: bool = True) -> Source:
     server.files["/a.bin"] = body
     return Source("family/a.bin", f"{server.url}/a.bin", hashlib.sha256(body).hexdigest() if known else None)
+
+
+@pytest.fixture
+def part(cache: Path) -> Path:
+    """The file that holds what an earlier download received; its folder exists."""
+    (cache / "family").mkdir(parents=True)
+    return cache / "family" / "a.bin.part"
 
 
 def fetch(*sources: Source) -> Any:
@@ -62,9 +68,7 @@ def test_starts_again_where_the_server_does_not_resume(server: Any, cache: Path)
     assert fetch(source(server))["a.bin"].read_bytes() == BODY
 
 
-def test_a_part_that_is_already_whole_is_used(server: Any, cache: Path) -> None:
-    part = cache / "family" / "a.bin.part"
-    part.parent.mkdir(parents=True)
+def test_a_part_that_is_already_whole_is_used(server: Any, cache: Path, part: Path) -> None:
     part.write_bytes(BODY)
     assert fetch(source(server))["a.bin"].read_bytes() == BODY
     part.write_bytes(BODY + b"!")  # longer than the file: not it
@@ -74,9 +78,7 @@ def test_a_part_that_is_already_whole_is_used(server: Any, cache: Path) -> None:
     assert not part.exists()
 
 
-def test_a_part_that_is_damaged_is_downloaded_anew(server: Any, cache: Path) -> None:
-    part = cache / "family" / "a.bin.part"
-    part.parent.mkdir(parents=True)
+def test_a_part_that_is_damaged_is_downloaded_anew(server: Any, cache: Path, part: Path) -> None:
     part.write_bytes(bytes(3000))
     assert fetch(source(server))["a.bin"].read_bytes() == BODY
     assert server.requests == [("/a.bin", "bytes=3000-"), ("/a.bin", None)]
@@ -99,9 +101,8 @@ def test_a_wrong_hash_deletes_the_file_and_says_so(server: Any, cache: Path) -> 
     assert fetch(wanted)["a.bin"].read_bytes() == BODY
 
 
-def test_a_file_that_was_put_there_is_verified(server: Any, cache: Path) -> None:
-    file = cache / "family" / "a.bin"
-    file.parent.mkdir(parents=True)
+def test_a_file_that_was_put_there_is_verified(server: Any, cache: Path, part: Path) -> None:
+    file = part.with_suffix("")
     file.write_bytes(b"not it")
     with pytest.raises(DatasetError, match="damaged"):
         fetch(source(server))
@@ -131,9 +132,7 @@ def test_a_damaged_record_of_a_hash_is_one_line_and_the_file_stays(server: Any, 
     assert file.read_bytes() == BODY
 
 
-def test_without_a_published_hash_a_part_is_not_continued(server: Any, cache: Path) -> None:
-    part = cache / "family" / "a.bin.part"
-    part.parent.mkdir(parents=True)
+def test_without_a_published_hash_a_part_is_not_continued(server: Any, cache: Path, part: Path) -> None:
     part.write_bytes(b"half of another version")
     assert fetch(source(server, known=False))["a.bin"].read_bytes() == BODY
     assert server.requests == [("/a.bin", None)]
@@ -167,26 +166,22 @@ def test_an_answer_that_is_not_the_file(server: Any, cache: Path) -> None:
 def test_a_disk_that_fails_is_not_the_network(server: Any, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is told to put files in place, and nothing is asked for again."""
     wanted = source(server)
-    number = errno.EIO
+
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
     with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", _fails(number))
+        patch.setattr(os, "replace", fail)
         with pytest.raises(OSError, match="Input/output error") as caught:
             fetch(wanted)
     assert explain(caught.value) == (f"{cache / 'family' / 'a.bin'}: Input/output error", 1)
     assert len(server.requests) == 1
     fetch(wanted)
     with monkeypatch.context() as patch:
-        patch.setattr(hashlib, "file_digest", _fails(number))
+        patch.setattr(hashlib, "file_digest", fail)
         with pytest.raises(OSError, match="Input/output error") as caught:
             fetch(wanted)
     assert explain(caught.value) == (f"{cache / 'family' / 'a.bin'}: Input/output error", 1)
-
-
-def _fails(number: int) -> Callable[..., NoReturn]:
-    def fail(*_: object, **__: object) -> NoReturn:
-        raise OSError(number, os.strerror(number))
-
-    return fail
 
 
 def test_what_is_cached_needs_no_lock(server: Any, cache: Path) -> None:

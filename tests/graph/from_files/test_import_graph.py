@@ -358,7 +358,54 @@ def test_bad_lines(tmp_path, case):
 def test_values_that_are_not_finite_if_allowed(tmp_path):
     (tmp_path / "e.txt").write_text("0 1 inf\n1 2 nan\n2 0 -1e99\n")
     _import(tmp_path, [tmp_path / "e.txt"], wanted=WEIGHTED._replace(nonfinite=True))
-    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], np.array([np.inf, np.nan, -np.inf], np.float32))
+    expected = np.array([np.inf, np.nan, -np.inf], np.float32)
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], expected)
+    np.savez(tmp_path / "e.npz", edge_index=[[0, 1, 2], [1, 2, 0]], w=expected)
+    np.save(tmp_path / "k.npy", expected.reshape(3, 1))
+    wanted, data = Wanted(values={"w": None}, nonfinite=True), {"k": tmp_path / "k.npy"}
+    _import(tmp_path, [tmp_path / "e.npz"], wanted=wanted, edge_data=data)
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_w"], expected)
+    np.testing.assert_array_equal(contents(tmp_path / "out")["edge_k"], expected.reshape(3, 1))
+
+
+@pytest.mark.parametrize("kind", ["npz", "parquet", "scipy", "mtx", "edge data"])
+@pytest.mark.parametrize(
+    ("value", "dtype", "message"),
+    [
+        (np.nan, None, "a w(eight)? that is not finite: --allow-nonfinite"),
+        (1e300, "float16", "a w(eight)? that is not finite: --allow-nonfinite"),
+        (1.5, "int64", "not an integer"),
+        (300, "int8", "a w(eight)? that int8 does not hold"),
+    ],
+)
+def test_values_that_their_type_does_not_hold(tmp_path, kind, value, dtype, message):
+    """No format wraps, cuts or rounds a value."""
+    ends, weights = np.array([[0, 1, 2], [1, 2, 0]]), np.array([1.0, value, 2.0])
+    name, options = "weight" if kind in ("scipy", "mtx") else "w", {}
+    path = tmp_path / {"scipy": "e.npz", "edge data": "e.npy"}.get(kind, f"e.{kind}")
+    if kind == "npz":
+        np.savez(path, sources=ends[0], targets=ends[1], w=weights)
+    elif kind == "parquet":
+        with duckdb.connect() as database:
+            database.register("arrays", {"source": ends[0], "target": ends[1], "w": weights})
+            rows = "SELECT source, target, coalesce(w, 'nan'::DOUBLE) AS w FROM arrays"  # NaN of arrays is NULL
+            database.execute(f"COPY ({rows}) TO '{path}' (FORMAT parquet)")
+    elif kind == "edge data":
+        if dtype is not None:  # it keeps the type of the file
+            return
+        np.save(path, ends)
+        np.save(tmp_path / "w.npy", weights)
+        options = {"edge_data": {"w": tmp_path / "w.npy"}}
+    else:
+        matrix = scipy.sparse.coo_array((weights, ends), shape=(3, 3))
+        scipy.sparse.save_npz(path, matrix) if kind == "scipy" else scipy.io.mmwrite(path, matrix)
+    values = None if kind == "edge data" else {name: None if dtype is None else np.dtype(dtype)}
+    with pytest.raises(GraphError, match=rf"(edge 1|row 2), has in column {name} {message}"):
+        _import(tmp_path, [path], wanted=Wanted(values=values), **options)
+    if dtype is not None and value != 1e300:
+        held = Wanted(values={name: np.dtype("float64" if value == 1.5 else "int16")})
+        _import(tmp_path, [path], wanted=held)
+        assert sorted(contents(tmp_path / "out")[f"edge_{name}"].tolist()) == sorted(weights.tolist())
 
 
 def test_a_bad_line_far_in_a_file_is_numbered_rightly(tmp_path):
@@ -390,6 +437,11 @@ FORMATS = {
         "e.jsonl",
         b'{"source": 1, "target": 2}\n{"source": 1.5, "target": 2}\n',
         "row 2, has in column source",
+    ),
+    "JSON truth value": (
+        "e.jsonl",
+        b'{"source": 1, "target": 2, "w": 1}\n{"source": 1, "target": 2, "w": "true"}\n',
+        "row 2, has a value that is not read: '1, 2, true'",
     ),
     "JSON without": (
         "e.jsonl",
@@ -431,7 +483,11 @@ ARRAYS = {
     ),
     "floats": ({"sources": np.zeros(3), "targets": np.zeros(3, int)}, {}, "sources must hold integers, got float64"),
     "text": ({"edge_index": np.array([["a"], ["b"]])}, {}, "must hold integers, got <U1: --ids names if vertices"),
-    "64 bits": ({"edge_index": np.array([[2**63], [1]], np.uint64)}, {"ids": "integers"}, "which does not fit int64"),
+    "64 bits": (
+        {"edge_index": np.array([[2**63], [1]], np.uint64)},
+        {"ids": "integers"},
+        r"an integer that does not fit 64 bits: \(9223372036854775808, 1\)",
+    ),
     "text values": (
         {"edge_index": np.zeros((2, 3), int), "w": np.array(["a", "b", "c"])},
         {"values": {"w": None}},
@@ -442,7 +498,22 @@ ARRAYS = {
         {"values": {"w": None}},
         "at least one",
     ),
-    "nan": ({"edge_index": np.zeros((2, 1), int), "w": np.full(1, np.nan)}, {"values": {"w": None}}, "not finite"),
+    "small type": (
+        {"edge_index": np.zeros((2, 2), int), "w": np.array([[1, 2], [3, 300]])},
+        {"values": {"w": np.dtype(np.int8)}},
+        r"e\.npz, edge 1, has in column w a w that int8 does not hold: say w:int64: \(0, 0, 3, 300\)",
+    ),
+    "name": ({"edge_index": np.array([[b"a"], [b"\xff"]])}, {"ids": "names"}, "has a name that is no text in UTF-8"),
+    "no name": (
+        {"edge_index": np.array([["a"], [""]])},
+        {"ids": "names"},
+        r"edge 0, has in column edge_index\[1\] no name",
+    ),
+    "name of a number": (
+        {"edge_index": np.zeros((2, 1))},
+        {"ids": "names"},
+        "must hold integers or names, got float64",
+    ),
     "one axis": (np.zeros(4, int), {}, r"must be edges \[E, 2\] or \[2, E\], got int64 \[4\]"),
     "two by two": (np.zeros((2, 2), int), {}, r"is \[2, 2\], which may be"),
     "float edges": (np.zeros((3, 2)), {}, "must hold integers, got float64"),
@@ -516,20 +587,25 @@ def test_sums_that_exceed_their_type(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("how", ["written to", "gone"])
-def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("ids", ["numbers", "names"])
+@pytest.mark.parametrize("which", ["e.txt", "x.csv", "w.npy"])
+def test_a_source_that_changes_meanwhile(tmp_path, monkeypatch, which, ids, how):
+    """Between the passes over edges and ids, or over tables of vertices."""
     source = _text(tmp_path / "e.txt", _graph())
+    (tmp_path / "x.csv").write_text("id,x\n" + "".join(f"{k},{k}\n" for k in range(20)))
+    np.save(tmp_path / "w.npy", np.zeros(300))
     real_load = module._load
 
     def load(*arguments, **options):
-        found = real_load(*arguments, **options)
-        os.utime(source) if how == "written to" else source.unlink()
-        return found
+        real_load(*arguments, **options)
+        os.utime(tmp_path / which) if how == "written to" else (tmp_path / which).unlink()
 
     monkeypatch.setattr(module, "_load", load)
+    vertices, edge_data = VertexFiles(features=tmp_path / "x.csv", key="id"), {"w": tmp_path / "w.npy"}
     with pytest.raises(
-        GraphError, match=rf"e\.txt has changed since the import began \(it (was|is) {how}\): import it"
+        GraphError, match=rf"{which} has changed since the import began \(it (was|is) {how}\): import it"
     ):
-        _import(tmp_path, [source])
+        _import(tmp_path, [source], wanted=Wanted(ids=ids), vertices=vertices, edge_data=edge_data)
     assert not (tmp_path / "out").exists()
 
 

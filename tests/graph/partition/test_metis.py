@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pymetis
 import pytest
-from support.graphs import messy_graph
+from support.graphs import ends, messy_graph
 
 from dorylax.graph import Graph
 from dorylax.graph.partition import PartitionError
@@ -37,11 +37,10 @@ def test_cuts_where_few_edges_are(seed: int) -> None:
 
 
 def test_directions_loops_and_multiplicities_do_not_count() -> None:
-    sources = np.concatenate([CLIQUES.incoming.neighbours, [3, 3, 3], np.arange(8)])
-    rows = np.repeat(np.arange(8), np.diff(CLIQUES.incoming.offsets))
-    targets = np.concatenate([rows, [7, 7, 7], np.arange(8)])
+    given = ends(CLIQUES)
+    sources, targets = (np.concatenate([one, [v] * 3, np.arange(8)]) for one, v in zip(given, (3, 7), strict=True))
     more = Graph.from_coo(np.concatenate([sources, targets]), np.concatenate([targets, sources]), 8)
-    simple = Graph.from_coo(np.append(CLIQUES.incoming.neighbours, 3), np.append(rows, 7), 8)
+    simple = Graph.from_coo(np.append(given[0], 3), np.append(given[1], 7), 8)
     np.testing.assert_array_equal(metis(more, 3, "vertices", 0), metis(simple, 3, "vertices", 0))
 
 
@@ -115,14 +114,13 @@ def test_metis_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DIRECTED = messy_graph(20, 80)
-_ROWS = np.repeat(np.arange(20), np.diff(DIRECTED.incoming.offsets))
-_BOTH = np.concatenate([DIRECTED.incoming.neighbours, _ROWS]), np.concatenate([_ROWS, DIRECTED.incoming.neighbours])
+_BOTH = np.concatenate(ends(DIRECTED)), np.concatenate(ends(DIRECTED)[::-1])
 
 
 @pytest.mark.parametrize("graph", [DIRECTED, Graph.from_coo(*_BOTH, 20)], ids=["directed", "symmetric, multiple edges"])
 def test_the_undirected_view_has_each_pair_once_and_no_loops(graph: Graph) -> None:
     near: list[set[int]] = [set() for _ in range(20)]
-    for u, v in zip(*(ends.tolist() for ends in _BOTH), strict=True):
+    for u, v in zip(*(one.tolist() for one in _BOTH), strict=True):
         if u != v:
             near[u].add(v)
     offsets, neighbours = undirected(graph)

@@ -20,25 +20,26 @@ def test_blocks_are_the_rows(monkeypatch: pytest.MonkeyPatch, entries: int, most
     monkeypatch.setattr(edge_rows, "_ROWS", most)
     offsets, sources = messy_graph(40, 300).host_rows()
     rows = EdgeRows(Source.held(offsets), Source.held(sources))
-    cuts = rows.cuts(entries)
-    assert (cuts[0].first, cuts[-1].last) == (0, 40)
+    found = list(rows.blocks(entries))
+    assert (found[0].first, found[-1].last) == (0, 40)
     longest = int(np.diff(offsets).max())
-    for cut in cuts:
-        assert (cut.start, cut.stop) == (offsets[cut.first], offsets[cut.last])
-        assert cut.stop - cut.start <= entries + longest
-        assert cut.last - cut.first <= most
-    found = list(rows.blocks(cuts))
-    np.testing.assert_array_equal(np.concatenate([block.neighbours for block in found]), sources)
-    for cut, block in zip(cuts, found, strict=True):
+    for block in found:
+        assert block.start == offsets[block.first]
+        assert len(block.entries) <= entries + longest
+        assert block.last - block.first <= most
         np.testing.assert_array_equal(block.offsets, offsets[block.first : block.last + 1] - offsets[block.first])
-        np.testing.assert_array_equal(rows.offsets_of(cut), block.offsets)
+    np.testing.assert_array_equal(np.concatenate([block.entries for block in found]), sources)
+    doubled = Source.held(np.stack([sources, 2 * sources], axis=1))
+    for block, other in zip(found, rows.blocks(entries, doubled), strict=True):
+        assert other[:3] == block[:3]
+        np.testing.assert_array_equal(other.entries[:, 1], 2 * block.entries)
     np.testing.assert_array_equal(rows.degrees(), np.diff(offsets))
     assert rows.degrees().dtype == np.int32
 
 
 def read(offsets: np.ndarray, neighbours: np.ndarray) -> None:
     rows = EdgeRows(Source.held(offsets), Source.held(neighbours))
-    list(rows.blocks(rows.cuts()))
+    list(rows.blocks())
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_wrong_rows(offsets: list[int], neighbours: list[int], told: str) -> Non
 
 def test_no_vertices() -> None:
     rows = EdgeRows(Source.held(np.zeros(1, np.int64)), Source.held(np.zeros(0, np.int32)))
-    assert rows.cuts() == []
+    assert list(rows.blocks()) == []
     assert len(rows.degrees()) == 0
 
 

@@ -295,7 +295,8 @@ def test_a_replay_has_the_gate_of_the_run(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(stability, "PATIENCE", 1)  # so that it opens and closes within a short run
     run = recorded.__wrapped__(GATED)
     replay = Replay(run.problem, run.schedule, GATED.prediction, MODELS[GATED.model])
-    expected = [one.is_open for one in decisions(*replay.path(EPOCHS), patience=1)]
+    weights, gradients, sizes = replay.path(EPOCHS)
+    expected = [one.is_open for one in decisions(weights, gradients, sizes=sizes, patience=1)]
     assert run.gates == ["open" if is_open else "closed" for is_open in expected]
     assert 0 < expected.count(True) < EPOCHS - 5
     open_at = [False, *expected]

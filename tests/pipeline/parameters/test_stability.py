@@ -12,6 +12,8 @@ from support.pipelines import messy_data, one_compilation, running
 
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.parameters.stability import (
+    ARRAY_CLOSE_ABOVE,
+    ARRAY_OPEN_BELOW,
     CLOSE_ABOVE,
     OPEN_BELOW,
     PATIENCE,
@@ -88,7 +90,7 @@ OPTIMIZERS: dict[str, Callable[[float], optax.GradientTransformation]] = {
 def test_it_decides_as_its_replica_does(name: str, noise: float) -> None:
     eigenvalues, start = np.geomspace(0.01, 30, 40), np.random.default_rng(3).normal(size=40)
     weights, gradients = trained(OPTIMIZERS[name](0.03), eigenvalues, start, 60, noise)
-    found, expected = followed(weights, gradients), decisions(weights, gradients)
+    found, expected = followed(weights, gradients), decisions(weights, gradients, sizes=[1, 39])
     np.testing.assert_allclose(
         [one.quotient for one in found], [one.curvature for one in expected], rtol=2e-3, atol=2e-4
     )
@@ -152,6 +154,32 @@ def test_each_closing_doubles_the_calm_that_opens_it_again() -> None:
     assert len(pauses) == 4
     assert pauses[0] == CLOSED - 2
     assert pauses[2] - pauses[1] == 2 * PATIENCE
+
+
+def test_the_curvature_of_a_single_array_counts_even_if_that_of_all_is_low() -> None:
+    """As of a bias beside a wide matrix, which hides it in the sum."""
+
+    def states(quotients: Sequence[float]) -> str:
+        gradients, mean = [np.ones(10)] * 2, 0.19
+        for count, quotient in enumerate(quotients, start=2):
+            gradients.append(np.r_[gradients[-1][0] - quotient * mean / (1 - 0.9**count), np.ones(9)])
+            mean = 0.9 * mean + 0.1 * gradients[-1][0]
+        weights = [np.r_[-0.01 * k, np.full(9, -1.0 * k)] for k in range(len(gradients) + 1)]
+        found = followed(weights, gradients)
+        assert abs(found[-1].quotient) < OPEN_BELOW / 2
+        return "".join("-+"[int(one.open)] for one in found)[2:]
+
+    low, between, high = ARRAY_OPEN_BELOW / 2, (ARRAY_OPEN_BELOW + ARRAY_CLOSE_ABOVE) / 2, 2 * ARRAY_CLOSE_ABOVE
+    assert states([between] * 20) == "-" * 20
+    assert states([low] * 16 + [between] * 12).endswith("+" * 12)
+    assert states([low] * 16 + [high] * 12).endswith("-")
+
+
+def test_an_array_that_does_not_move_does_not_count() -> None:
+    flat = np.full(10, -0.5)
+    flat[0] = 0
+    weights = [np.arange(10) - 0.01 * k * flat for k in range(21)]
+    assert followed(weights, [flat] * 20)[-1].open
 
 
 @pytest.mark.parametrize("sign", [1, -1])
