@@ -1,6 +1,6 @@
 """Models from outside in pieces: how far each is from the model in one piece under `jax.grad`, or why it is refused.
 
-    python benchmarks/outside_models.py                     # the tables of docs/models.md; some minutes
+    python benchmarks/outside_models.py                     # tables for docs/log; some minutes
     python benchmarks/outside_models.py --json models.json DAGNN "PNA"
 
 Messages are cut after their first sentence, and without the line of the model. Of each model that can be split: the largest

@@ -88,12 +88,8 @@ class APPNPConv(nnx.Module):
 class APPNP(DenseModel):
     r"""Predict then propagate: Gasteiger et al., ICLR 2019, https://arxiv.org/abs/1810.05997.
 
-    A perceptron of `num_layers` dense layers on each vertex separately, then one `APPNPConv` on its output.
-
-    Args:
-        num_propagations: As for `APPNPConv`.
-        alpha: As for `APPNPConv`.
-        edge_dropout: As for `APPNPConv`; the paper has 0.5.
+    A perceptron of `num_layers` dense layers on each vertex separately, then one `APPNPConv` on its output, whose arguments
+    the model takes too. The paper has `edge_dropout` 0.5.
 
     Attributes:
         propagation: The `APPNPConv`.

@@ -75,11 +75,7 @@ class GATv2Conv(Attention):
 @final
 @module
 class GATv2(AttentionModel):
-    r"""Graph attention network, version 2: Brody et al., ICLR 2022, https://arxiv.org/abs/2105.14491.
-
-    Args:
-        share_weights: Whether both ends of an edge share one matrix (default: False).
-    """
+    """Graph attention network, version 2: Brody et al., ICLR 2022, https://arxiv.org/abs/2105.14491."""
 
     conv = GATv2Conv
     share_weights: bool = False

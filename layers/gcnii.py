@@ -69,11 +69,11 @@ class GCN2Conv(nnx.Module):
         if self.layer < 1:
             raise ValueError(f"layer must be ≥ 1, the place of the layer in its network; got {self.layer}")
         self.beta = math.log(self.theta / self.layer + 1)
-        shape = (self.features, self.features)
-        self.kernel = nnx.Param(self.kernel_init(rngs.params(), shape, self.param_dtype))
-        self.kernel_initial = nnx.data(
-            None if self.share_weights else nnx.Param(self.kernel_init(rngs.params(), shape, self.param_dtype))
-        )
+        self.kernel = self._new_kernel(rngs)
+        self.kernel_initial = nnx.data(None if self.share_weights else self._new_kernel(rngs))
+
+    def _new_kernel(self, rngs: nnx.Rngs) -> nnx.Param[jax.Array]:
+        return nnx.Param(self.kernel_init(rngs.params(), (self.features, self.features), self.param_dtype))
 
     def __call__(
         self,
@@ -120,11 +120,8 @@ class GCNII(nnx.Module):
     Args:
         num_layers: L, number of `GCN2Conv` layers, without the two linear ones (default: 64).
         dropout: Probability of dropping an element of each layer's input (default: 0.6).
-        alpha: As for `GCN2Conv`.
-        theta: As for `GCN2Conv`.
-        share_weights: As for `GCN2Conv`; False is the paper's GCNII*.
 
-    Other arguments are those of `Model`.
+    Other arguments are those of `GCN2Conv` and `Model`; `share_weights=False` is the paper's GCNII*.
 
     Attributes:
         linear_in, linear_out: `nnx.Linear`, W_in and b_in, W_out and b_out.

@@ -70,10 +70,7 @@ class GINConv(Conv):
 class GIN(Model):
     r"""Graph isomorphism network: Xu et al., ICLR 2019, https://arxiv.org/abs/1810.00826, without its readout.
 
-    The perceptrons of its layers are `hidden_features` wide inside, where `norm` applies, too.
-
-    Args:
-        train_epsilon: Whether each layer's ε is a parameter, starting from 0 (default: False).
+    The perceptrons of its layers are `hidden_features` wide inside, where `norm` applies, too. Each ε starts from 0.
     """
 
     conv = GINConv

@@ -1,14 +1,13 @@
 """The common structure of models: a stack of convolutions, and the skeleton around them.
 
-A model is its convolution and its defaults: a subclass of `Model` that names the class of its layers as `conv`, and
-its own arguments. It owns its layers as `convs`, so that the first layer's parameters are always those under `convs/0`.
-Its `Skeleton` owns the rest and is independent of the kind of layer.
+A model is its convolution and its defaults: a subclass of `Model` that names the class of its layers as `conv`, and those
+of their arguments that it takes too; `conv` describes them. It owns its layers as `convs`, so that the first layer's
+parameters are always those under `convs/0`. Its `Skeleton` owns the rest and is independent of the kind of layer.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, final
@@ -135,11 +134,10 @@ class Skeleton(nnx.Module):
         self.norms = nnx.List([made for made in norms if made is not None])
         shortcuts = widths if options.residual else []
         self.shortcuts = nnx.List([Shortcut(*pair, **dtypes, rngs=rngs) for pair in shortcuts])
-        self.jump = nnx.data(
-            None
-            if options.jk == "none"
-            else JumpingKnowledge(options.jk, outs, options.out_features, **dtypes, rngs=rngs)
-        )
+        jump = None
+        if options.jk != "none":
+            jump = JumpingKnowledge(options.jk, outs, options.out_features, **dtypes, rngs=rngs)
+        self.jump = nnx.data(jump)
 
     def __call__(
         self, layers: Iterable[Layer], graph: CompressedGraph, x: Float[Array, "V F"], *inputs: jax.Array | None
@@ -171,9 +169,11 @@ class Shortcut(nnx.Module):
     """
 
     def __init__(self, in_features: int, out_features: int, *, dtype: DTypeLike | None = None, **options: Any) -> None:
+        options |= {"use_bias": False, "dtype": dtype}
         self.dtype = dtype
-        matrix = functools.partial(linear, in_features, out_features, use_bias=False, dtype=dtype, **options)
-        self.projection = nnx.data(None if in_features == out_features else matrix())
+        self.projection = nnx.data(
+            None if in_features == out_features else linear(in_features, out_features, **options)
+        )
 
     def __call__(self, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """Return `[V, out_features]`."""

@@ -65,15 +65,14 @@ class MPNNConv(Conv):
         """See `Conv`; raises a ValueError unless `edges` is `[E, edge_features]`."""
         self._check_edges(graph, edges)
         x, edges = self.cast(x, edges)
-        to_target, to_source, to_edge, message_bias = self._blocks(
-            self.message, x, self.in_features, 2 * self.in_features
-        )
+        F = self.in_features
+        to_target, to_source, to_edge, message_bias = self._blocks(self.message, x, F, 2 * F)
         hidden = scatter_dst(graph, x @ to_target + message_bias) + scatter_src(graph, x @ to_source)
         if edges is not None:
             hidden = hidden + edges @ to_edge
         messages = self.message_out(jax.nn.relu(hidden))
         gathered = gather_edges(graph, messages, reduce=self.aggregation)
-        to_self, to_gathered, update_bias = self._blocks(self.update, x, self.in_features)
+        to_self, to_gathered, update_bias = self._blocks(self.update, x, F)
         return self.update_out(jax.nn.relu(x @ to_self + gathered @ to_gathered + update_bias))
 
     @staticmethod
@@ -111,10 +110,6 @@ class MPNN(Model):
     The perceptrons of its layers are `hidden_features` wide inside. Every layer reads the same edge features.
 
     The call is `model(graph, x, edges [E, edge_features])`, by edge id.
-
-    Args:
-        aggregation: As for `MPNNConv`.
-        edge_features: As for `MPNNConv`.
     """
 
     conv = MPNNConv

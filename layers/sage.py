@@ -58,11 +58,7 @@ class SAGEConv(Conv):
 @final
 @module
 class GraphSAGE(Model):
-    r"""GraphSAGE: Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216, over all in-neighbors.
-
-    Args:
-        aggregation: As for `SAGEConv`.
-    """
+    """GraphSAGE: Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216, over all in-neighbors."""
 
     conv = SAGEConv
     aggregation: Aggregation = "mean"

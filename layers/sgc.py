@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -59,10 +59,7 @@ class SGC(nnx.Module):
     r"""Simplified graph convolution: Wu et al., ICML 2019, https://arxiv.org/abs/1902.07153.
 
     One `SGConv`, whose arguments these are: a linear classifier of features that were propagated K times. There are no
-    hidden rows, no activation and no dropout.
-
-    Attributes:
-        convs: The one layer.
+    hidden rows, no activation and no dropout. `convs` holds the one layer.
     """
 
     in_features: int = dataclasses.field(kw_only=False)
@@ -73,9 +70,8 @@ class SGC(nnx.Module):
     rngs: dataclasses.InitVar[nnx.Rngs]
 
     def __post_init__(self, rngs: nnx.Rngs) -> None:
-        options: dict[str, Any] = {"dtype": self.dtype, "param_dtype": self.param_dtype, "rngs": rngs}
-        conv = SGConv(self.in_features, self.out_features, num_propagations=self.num_propagations, **options)
-        self.convs = nnx.List([conv])
+        options = {name: getattr(self, name) for name in ("num_propagations", "dtype", "param_dtype")}
+        self.convs = nnx.List([SGConv(self.in_features, self.out_features, **options, rngs=rngs)])
 
     def __call__(self, graph: CompressedGraph, x: Float[Array, "V F"]) -> Float[Array, "V C"]:
         """See `Model`."""

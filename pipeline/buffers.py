@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from dorylax.abstract_array import abstract_array, is_abstract, taken
 from dorylax.graph.shard import AnyShard, Merge
-from dorylax.hollow import hollow, is_hollow, taken
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.structure import Direction
 from dorylax.ops.row_loops.rows import RowRange
@@ -66,7 +66,7 @@ class RowBuffer:
             *zip(shard.bounds[:-1], shard.bounds[1:], strict=True),
             *((num_rows + int(ghosts[k]), num_rows + int(ghosts[k + 1])) for k in held),
         ]
-        self._hollow = is_hollow(self.rows)
+        self._abstract = is_abstract(self.rows)
         self.stamps = Stamps(len(self._bounds))
         self.times = np.zeros(len(self._bounds), np.int64)  # rows received since they had to be exact
         self.guard = Guard()
@@ -105,7 +105,7 @@ class RowBuffer:
         return self._write(self._places[interval], rows, epoch, reception)
 
     async def _write(self, block: int, rows: Any, epoch: int, reception: Reception | None) -> None:
-        if self._hollow:  # abstract rows have no data to guard
+        if self._abstract:  # abstract rows have no data to guard
             if epoch > self.stamps.epochs[block]:
                 self.stamps.advance(block, epoch)
             return
@@ -216,8 +216,8 @@ class MergeBuffer:
 
     def ghost_sums(self, ghosts: np.ndarray) -> np.ndarray:
         """Return the sums for these ghosts over this server's intervals in order, `[M, …]`; call with the guard held."""
-        if is_hollow(self.rows):
-            return hollow((len(ghosts), *self.rows.shape[1:]), self.rows.dtype)
+        if is_abstract(self.rows):
+            return abstract_array((len(ghosts), *self.rows.shape[1:]), self.rows.dtype)
         assert isinstance(self._merge, Merge)
         rows = self._merge.rows
         at = self._num_rows + ghosts
@@ -251,7 +251,7 @@ class MergeBuffer:
             interval: Number of the interval on the server.
             out: Output with one row per vertex of the interval; an abstract array stays unchanged.
         """
-        if is_hollow(out):
+        if is_abstract(out):
             return
         assert isinstance(self._merge, Merge)
         rows, (first, last) = self._merge.rows, self._merge.bounds[interval : interval + 2]
@@ -333,7 +333,7 @@ def blend(held: np.ndarray, rows: Any, new: Any, weights: np.ndarray | None) -> 
         new: Received rows.
         weights: Weights of the received rows, `[1]` or `[M]`; None to replace the stored rows, as always for integers.
     """
-    if is_hollow(held):
+    if is_abstract(held):
         return
     if weights is not None and np.issubdtype(held.dtype, np.inexact):
         weights = weights.reshape(-1, *[1] * (held.ndim - 1))

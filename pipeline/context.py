@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dorylax import aligned
+from dorylax.abstract_array import abstract_array
 from dorylax.clock import Clock
 from dorylax.cost import TimeModel
-from dorylax.hollow import hollow
 from dorylax.pipeline.asynchrony import Asynchrony
 from dorylax.pipeline.plan import Plan
 from dorylax.pipeline.stages import StageSizes
@@ -36,7 +36,7 @@ class HostContext(NamedTuple):
         times: Durations in virtual time; None on the real clock.
         role: Role of the addresses at which hosts exchange rows.
         window: Limit of the bytes in flight; None if messages are not copied.
-        hollow: Whether values are abstract arrays (`dorylax.hollow`), for timing runs.
+        abstract: Whether values are abstract arrays (`dorylax.abstract_array`), for timing runs.
     """
 
     plan: Plan
@@ -52,9 +52,9 @@ class HostContext(NamedTuple):
     times: TimeModel | None
     role: Role = "graph"
     window: Window | None = None
-    hollow: bool = False
+    abstract: bool = False
 
     @property
     def empty(self) -> Callable[[tuple[int, ...], Any], np.ndarray]:
         """Allocator of arrays for results."""
-        return hollow if self.hollow else aligned.empty
+        return abstract_array if self.abstract else aligned.empty

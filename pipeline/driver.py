@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dorylax.hollow import hollow
+from dorylax.abstract_array import abstract_array
 from dorylax.jax_internals import JaxprEqn, Var, close, eval_jaxpr, is_key, type_of, variables
 from dorylax.pipeline.parameters.records import Gradient, Pulled, Sums
 from dorylax.pipeline.plan import Plan
-from dorylax.pipeline.stages import hollow_like
+from dorylax.pipeline.stages import abstract_like
 from dorylax.program.model.base import Tree
 from dorylax.program.rows.types import Free
 from dorylax.program.tracing.arguments import step_values
@@ -150,7 +150,7 @@ class AbstractDriver(Driver):
         self, plan: Plan, functions: DriverFunctions, constants: Mapping[Var, Any], *, streams: Tree, seed: int
     ) -> None:
         super().__init__(plan, functions, constants, streams=streams, seed=seed)
-        self._values = {var: hollow_like(var, {}) for var in (*functions.given, *functions.shown)} | self._constants
+        self._values = {var: abstract_like(var, {}) for var in (*functions.given, *functions.shown)} | self._constants
 
     def values(self, pulled: Pulled, epoch: int) -> Mapping[Var, Any]:  # noqa: ARG002
         """See `Driver`."""
@@ -158,7 +158,7 @@ class AbstractDriver(Driver):
 
     def finish(self, params: Tree, state: Tree, epoch: int, sums: Mapping[int, Sums]) -> Gradient:  # noqa: ARG002
         """See `Driver`. The loss is NaN."""
-        gradients = jax.tree.map(lambda leaf: hollow(leaf.shape, leaf.dtype), params)
+        gradients = jax.tree.map(lambda leaf: abstract_array(leaf.shape, leaf.dtype), params)
         pushed = self._pushed(sums)
         return gradients, math.nan, tuple(pushed[place] for place in self._functions.statistics)
 

@@ -249,7 +249,7 @@ class Pipeline:
             transport=InProcessTransport(clock, None if times is None else modelled(times)),
             clock=clock,
             times=times,
-            hollow=self.rows is None,
+            abstract=self.rows is None,
         )
 
     def _ledger(self, num_intervals: int, epoch: int, saved: Saved | None) -> Ledger:

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeVar, final
 
 import numpy as np
 
+from dorylax.abstract_array import abstract_array, taken
 from dorylax.clock import Duration, Request, Timed, Workers
 from dorylax.cost import RowsRead
 from dorylax.graph.shard import AnyShard
-from dorylax.hollow import hollow, taken
 from dorylax.jax_internals import type_of
 from dorylax.ops.row_loops.rows import RowRange
 from dorylax.pipeline.asynchrony import BlocksRead, Reception
@@ -125,7 +125,7 @@ class GraphServer:
         self._block_counts: dict[tuple[int, int], np.ndarray] = {}
         self._quorums: dict[tuple[int, Stamps], Quorum | None] = {}
         self._pieces: dict[tuple[int, int], list[Piece]] = {}
-        plan, make = context.plan, hollow if context.hollow else np.zeros
+        plan, make = context.plan, abstract_array if context.abstract else np.zeros
         self.buffers = [
             RowBuffer(shard, entry.direction, row_shape(entry.var), type_of(entry.var).dtype, make)
             for entry in plan.publications

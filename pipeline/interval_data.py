@@ -14,7 +14,7 @@ from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard import AnyShard
 from dorylax.jax_internals import Var, type_of
 from dorylax.pipeline.prepare import Prepared
-from dorylax.pipeline.stages import StageSizes, hollow_like
+from dorylax.pipeline.stages import StageSizes, abstract_like
 from dorylax.program.jaxpr.symbols import SYMBOLS
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.stage_calls import pad
@@ -96,7 +96,7 @@ def abstract_values(prepared: Prepared, shard: AnyShard) -> dict[int, Any]:
     traced = prepared.plan.program.traced
     at = {SYMBOLS["vertex"]: shard.num_rows, SYMBOLS["edge"]: shard.edge_bounds[-1]}
     sizes = traced.spec.num_vertices or 0, traced.spec.num_edges or 0
-    return data_inputs(traced, lambda var, _: hollow_like(var, at), *sizes, _wanted(prepared))
+    return data_inputs(traced, lambda var, _: abstract_like(var, at), *sizes, _wanted(prepared))
 
 
 MASKS = "masks"

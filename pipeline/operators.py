@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 
 from dorylax import aligned
+from dorylax.abstract_array import is_abstract
 from dorylax.graph.compressed import Adjacency
-from dorylax.hollow import is_hollow
 from dorylax.jax_internals import JaxprEqn, Var, size_at, type_of
 from dorylax.ops import row_operators
 from dorylax.ops.primitives.operator import Role
@@ -126,7 +126,7 @@ def work_on(
         piece: Piece to compute.
         results: Arrays for all rows; for abstract arrays, the function does nothing.
     """
-    if all(map(is_hollow, results)):
+    if all(map(is_abstract, results)):
         return _nothing
     name, params = step.operator, step.params
     first, last = piece.first, piece.last
@@ -154,5 +154,5 @@ def _nothing() -> None:
 def fill_padding(results: Sequence[np.ndarray], step: Step, rows: int) -> None:
     """Fill the padding after the last real row of vertices with copies of that row, except in abstract arrays."""
     for var, array in zip(step.equations[0].outvars, results, strict=True):
-        if _of_vertices(var) and len(array) > rows and not is_hollow(array):
+        if _of_vertices(var) and len(array) > rows and not is_abstract(array):
             array[rows:] = array[rows - 1]

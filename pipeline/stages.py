@@ -10,15 +10,14 @@ from typing import Any, NamedTuple, final
 import jax
 import numpy as np
 
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
-from dorylax.hollow import hollow
 from dorylax.jax_internals import Var, is_key, jaxpr_as_fun, jit, size_at, type_of
 from dorylax.pipeline.plan import Plan
 from dorylax.program.jaxpr.flops import equation_flops, may_go_on, product_flops
 from dorylax.program.jaxpr.instantiate import instantiate
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.tasks.steps import Step
 
 StageFunction = Callable[..., Sequence[Any]]
@@ -72,12 +71,12 @@ def abstract_functions(plan: Plan, sizes: StageSizes) -> dict[int, StageFunction
     for step in plan.steps:
         if step.kind in ("stage", "driver"):
             at = {} if step.space is None else {SYMBOLS[step.space]: sizes.of(step)}
-            results = [hollow_like(var, at) for var in step.writes]
+            results = [abstract_like(var, at) for var in step.writes]
             found[step.index] = lambda *_, results=results: results
     return found
 
 
-def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
+def abstract_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
     """Return an abstract array with the shape of a value; for random keys, with the shape of their data.
 
     Args:
@@ -86,7 +85,7 @@ def hollow_like(var: Var, at: Mapping[str, int]) -> np.ndarray:
     """
     aval = type_of(var)
     shape = [int(size_at(dim, at)) for dim in aval.shape]
-    return hollow((*shape, 2), np.uint32) if is_key(aval) else hollow(shape, aval.dtype)
+    return abstract_array((*shape, 2), np.uint32) if is_key(aval) else abstract_array(shape, aval.dtype)
 
 
 class StageCost(NamedTuple):

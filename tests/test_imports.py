@@ -20,7 +20,7 @@ FLOORS = (
         "signals",
         "machine",
         "aligned",
-        "hollow",
+        "abstract_array",
         "columns",
         "own_folder",
         "figure_style",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
 
 from dorylax.calibration.streamed import StreamedSpeed, disk_bandwidth, gather_seconds
+from dorylax.cli.placement_remark import functions_remark
 from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
 from dorylax.experiments.names import title
 from dorylax.graph.datasets.registry import stored_path
-from dorylax.memory.estimate import Estimate, Remedy, gibibytes
+from dorylax.jax_internals import type_of
+from dorylax.memory.estimate import Estimate, gibibytes
 from dorylax.memory.phases import WORK
 from dorylax.program.jaxpr.errors import SplitError
 from dorylax.settings.errors import ConfigError
 from dorylax.streaming.residency import NotStreamedError
 from dorylax.terminal.output import print_json, print_rows
 from dorylax.trainer import prepare_data
-from dorylax.trainer.footprint.of_config import estimate, functions_remark, remedies, streamed
+from dorylax.trainer.footprint.of_config import estimate, remedies, streamed
 from dorylax.trainer.footprint.of_streamed import StreamedEstimate
 
 
@@ -42,7 +44,8 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
     if found is None:
         prepare_data(config.data)  # raises the error for a missing data set
         raise ConfigError(f"the sizes of {config.data.name} are not known before it is loaded")
-    ways = [] if found.fits else remedies(config, found)
+    if not found.fits:
+        found = dataclasses.replace(found, remedies=remedies(config, found))
     streams: StreamedEstimate | None = None
     why_not = ""
     if config.pipeline is None and (not found.fits or config.single.memory == "stream"):
@@ -51,11 +54,11 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         except (SplitError, NotStreamedError) as error:
             why_not = str(error)
     if as_json:
-        content = {"schema": 1, **found.to_dict(ways)}
+        content = {"schema": 1, **found.to_dict()}
         content["streamed"] = None if streams is None else streams.to_dict() | _speed(config, streams)
         print_json({**content, "config": config.to_dict()})
         return
-    _show(config, found, ways)
+    _show(config, found)
     if remark is not None:
         print(remark)
     if found.shape.num_labelled == 0:
@@ -65,7 +68,7 @@ def show_memory(config: RunConfig, *, as_json: bool) -> None:
         speed = _speed(config, streams)
         print(
             f"about {_seconds(speed['seconds'])} an epoch, as measured now: {1e9 * speed['edge_seconds']:.1f} ns an edge at "
-            f"width {streams.width}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
+            f"width {_width(streams)}, {speed['disk_bytes_per_second'] / 1e9:.2f} GB a second of the disk"
             if speed
             else "how long an epoch takes is known where the data are in a file"
         )
@@ -80,17 +83,26 @@ def _speed(config: RunConfig, streams: StreamedEstimate) -> dict[str, float]:
         file = max((one for one in file.iterdir() if one.is_file()), key=lambda one: one.stat().st_size, default=None)
     if file is None or not file.is_file():
         return {}
-    found = StreamedSpeed(gather_seconds(streams.width, streams.layouts.training.num_vertices), disk_bandwidth(file))
-    return {**found._asdict(), "seconds": found.seconds(streams.edges, streams.transferred)}
+    found = StreamedSpeed(gather_seconds(_width(streams), streams.layouts.training.num_vertices), disk_bandwidth(file))
+    epoch = streams.to_dict()["epoch"]
+    return {**found._asdict(), "seconds": found.seconds(epoch["edges"], epoch["read"] + epoch["written"])}
+
+
+def _width(streams: StreamedEstimate) -> int:
+    """Width of most gathers in an epoch: columns of the widest whole value or block."""
+    training = streams.layouts.training
+    row_bytes = training.program.analysis.row_bytes
+    columns: list[int] = [row_bytes[var] // type_of(var).dtype.itemsize for var in training.epoch.whole]
+    return max([*columns, *training.blocked.values(), 1])
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
+def _show(config: RunConfig, found: Estimate) -> None:
     shape = found.shape
-    phases = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.processes))
+    phases = (*found.phases, *(() if found.elsewhere is None else found.elsewhere.phases))
     parts = sorted(dict.fromkeys(part for phase in phases for part in phase.parts), key=lambda part: part == WORK)
     sizes = [[phase.parts.get(part, 0) for phase in phases] for part in parts]
     print_rows(
@@ -99,6 +111,6 @@ def _show(config: RunConfig, found: Estimate, ways: Sequence[Remedy]) -> None:
         f"{title(config)}: {shape.num_vertices:,} vertices, {shape.num_edges:,} edges, {shape.num_features:,} features",
         total=["total", *(gibibytes(phase.total) for phase in phases)],
     )
-    print(found.verdict(ways))
+    print(found.verdict())
     if found.compiled is None and config.pipeline is None:
         print("without the working memory of training: JAX computes on an accelerator, which has its own memory")

@@ -9,6 +9,7 @@ from typing import Any, final
 
 import click
 
+from dorylax.cli.placement_remark import functions_remark
 from dorylax.cli.slow_notice import compiling
 from dorylax.config import RunConfig
 from dorylax.config.recipe import DEFAULT
@@ -24,7 +25,7 @@ from dorylax.observers.progress import ProgressBar, dollars, duration
 from dorylax.store.durable import remove_file, write_json
 from dorylax.terminal.output import print_error
 from dorylax.trainer import EpochRecord, TrainingError, prepare_data
-from dorylax.trainer.footprint.of_config import check_config, functions_remark
+from dorylax.trainer.footprint.of_config import check_config
 from dorylax.trainer.from_config import shards_for
 
 _LARGE = 10.0

@@ -15,20 +15,28 @@ from dorylax.config.schema import DataConfig
 from dorylax.errors import InputError, named
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.compressed import CompressedGraph
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.datasets.registry import stored_path
 from dorylax.graph.mapped import resident_within
 from dorylax.graph.partition.layout import Layout
 from dorylax.graph.partition.locality import communities
+from dorylax.graph.partition.partitioners import Method
 from dorylax.graph.partition.streamed_communities import communities_within
 from dorylax.graph.stream.edge_rows import EdgeRows, Source
 from dorylax.graph.stream.reordering import stored_bytes, write_in_order
-from dorylax.graph.validate import check_disk
+from dorylax.graph.validate import check_disk, gibibytes
 from dorylax.machine import memory_limit, resident_bytes
+from dorylax.memory.hosts import partitioning
+from dorylax.memory.phases import communities as communities_bytes
 from dorylax.memory.sources import shape_of
-from dorylax.memory.streamed_partition import MAPPED_SHARE, in_memory_bytes, streams
 from dorylax.store.durable import work_folder
 from dorylax.trainer.from_config import prepare_data
+
+_MAPPED_SHARE = 8  # of the memory, one part in so many is for pages of the archive
+# Parts, orders and their inverse, labels, in-degrees and their sums, a server's numbering; and whether each vertex is a
+# ghost of each server.
+_VERTEX_BYTES = 64
 
 
 @final
@@ -54,7 +62,7 @@ class Way:
                 self._scratch = stack.enter_context(work_folder(out))
                 stack.enter_context(named(out))
             if self.streams:
-                stack.enter_context(resident_within(self._memory // MAPPED_SHARE))
+                stack.enter_context(resident_within(self._memory // _MAPPED_SHARE))
             yield
 
     def data(self) -> Dataset:
@@ -82,7 +90,7 @@ class Way:
         return prepare_data(config, self._scratch / "features-laid-out")
 
     def _room(self) -> int:
-        return self._memory - self._memory // MAPPED_SHARE - resident_bytes()
+        return self._memory - self._memory // _MAPPED_SHARE - resident_bytes()
 
 
 def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, ids: bool) -> Way:
@@ -103,7 +111,7 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
         on_disk = streams(shape, **options, memory=memory.bytes - resident_bytes())
     except InputError:
         limit = memory_limit()
-        if memory.given or (limit is not None and in_memory_bytes(shape, **options) > limit.bytes):
+        if memory.given or (limit is not None and _in_memory_bytes(shape, **options) > limit.bytes):
             raise
         on_disk = False
     if not on_disk:
@@ -111,3 +119,56 @@ def streaming(config: DataConfig, memory: Memory, *, servers: int, method: str, 
     file = stored_path(config.name)
     assert file is not None  # otherwise no array would be mapped, and `streams` would have raised
     return Way(config, file, memory.bytes)
+
+
+def _in_memory_bytes(shape: DataShape, *, servers: int, method: Method, ids: bool) -> int:
+    """Bytes that a partition takes which is made and cut in memory; arguments as for `streams`."""
+    E = shape.num_edges
+    with_ids = ids and shape.edge_ids_fit
+    ids_bytes = 28 * E if with_ids and (shape.reordered or not shape.symmetric) else 8 * E if with_ids else 0
+    cutting = ids_bytes + _shard_bytes(shape, servers)
+    return sum(shape.copy().values()) + max(partitioning(shape, method, servers), communities_bytes(shape), cutting)
+
+
+def _shard_bytes(shape: DataShape, servers: int) -> int:
+    return (4 * shape.num_edges + 4 * shape.num_vertices * shape.num_features) // servers
+
+
+def streams(shape: DataShape, *, servers: int, method: Method, ids: bool, memory: int) -> bool:
+    """Whether a data set is too large to be partitioned in memory, but not to be partitioned in a stream.
+
+    Args:
+        shape: Shape of the data set.
+        servers: Number of servers.
+        method: The partitioner.
+        ids: Whether edge ids are wanted.
+        memory: Bytes available in addition to the program.
+
+    Raises:
+        InputError: Neither fits; names the reason and the remedy.
+    """
+    V, E = shape.num_vertices, shape.num_edges
+    if _in_memory_bytes(shape, servers=servers, method=method, ids=ids) <= memory:
+        return False
+    if shape.origin != "archive":
+        raise InputError(
+            "a partition of this data set takes more than --memory, and only a folder can stay on disk: write one "
+            "(Dataset.save), or give more"
+        )
+    held = {
+        "a directed graph, whose rows by target are made in memory,": 0 if shape.graph_in == "mapped" else 24 * E,
+        "features that are not float32 rows of their own": (
+            0 if shape.features_in == "mapped" else 4 * V * shape.num_features
+        ),
+        "edge ids (--no-edge-ids leaves them out)": 28 * E if ids and shape.edge_ids_fit else 0,
+        "METIS (--method ldg takes less)": partitioning(shape, method, servers) if method == "metis" else 0,
+        f"{V:,} vertices": (_VERTEX_BYTES + servers) * V,
+        f"a shard of {servers} (more servers have smaller ones)": _shard_bytes(shape, servers),
+    }
+    most = memory - memory // _MAPPED_SHARE
+    if sum(held.values()) > most:
+        told = ", ".join(f"{what} {gibibytes(size)}" for what, size in held.items() if size)
+        raise InputError(
+            f"a partition in a stream takes more than the {gibibytes(most)} that --memory leaves for it: {told}"
+        )
+    return True

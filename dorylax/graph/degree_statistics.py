@@ -19,10 +19,10 @@ from typing import final
 
 import numpy as np
 
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.partition.simple import even_bounds
 from dorylax.graph.shard import DIRECTIONS, MergeSummary, ShardSummary, abstract_rows
-from dorylax.hollow import hollow
 
 _QUANTILES = 4096
 """So many degrees stand for all."""
@@ -78,7 +78,7 @@ class DegreeStatistics:
         of_server = num_edges * cut / max(1, servers - 1)  # edges between it and one peer
         peers = [peer for peer in range(servers) if peer != server]
         needed = [self.touched(size, of_server / intervals) for size in sizes]
-        sends = tuple(tuple((peer, hollow((count,), np.int64)) for peer in peers if count) for count in needed)
+        sends = tuple(tuple((peer, abstract_array((count,), np.int64)) for peer in peers if count) for count in needed)
         ghosts = np.zeros(servers * intervals, np.int64)
         of_peers = {peer: np.diff(even_bounds(int(rows[peer + 1] - rows[peer]), intervals)).tolist() for peer in peers}
         for peer, found in of_peers.items():
@@ -107,7 +107,7 @@ class DegreeStatistics:
             edge_bounds=edge_bounds,
             incoming=abstract_rows(offsets),
             outgoing=abstract_rows(offsets),
-            ghosts=dict.fromkeys(DIRECTIONS, hollow((int(ghosts.sum()),), np.int64)),
+            ghosts=dict.fromkeys(DIRECTIONS, abstract_array((int(ghosts.sum()),), np.int64)),
             ghost_bounds=dict.fromkeys(DIRECTIONS, ghost_bounds),
             sends=dict.fromkeys(DIRECTIONS, sends),
             reads=dict.fromkeys(DIRECTIONS, reads),

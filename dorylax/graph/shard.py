@@ -10,7 +10,7 @@ Rows come to a server in two ways. *Pulled*: it reads rows of its ghosts, which 
 added up over the intervals of the server and sent to the owner, which adds them up (`Merge`) in a fixed order.
 
 Simulations of timing need the numbers of these rows and edges alone: a `ShardSummary` has arrays of vertices without values
-(`dorylax.hollow`). `degree_statistics` makes summaries of graphs described by statistics.
+(`dorylax.abstract_array`). `degree_statistics` makes summaries of graphs described by statistics.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Literal, final
 import numpy as np
 from jaxtyping import Int32, Int64
 
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.compressed import Adjacency
 from dorylax.graph.rows import ranked
 from dorylax.graph.transpose import transpose
-from dorylax.hollow import hollow
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -245,7 +245,7 @@ class Shard(Part):
 @final
 @dataclasses.dataclass(eq=False, kw_only=True)
 class ShardSummary(Part):
-    """Numbers of rows and edges of a shard; neighbours, ghosts and rows to send are hollow.
+    """Numbers of rows and edges of a shard; neighbours, ghosts and rows to send are abstract.
 
     Attributes:
         reads: By direction and own interval, the numbers of `block_counts`: int64 `[k, B]`.
@@ -259,7 +259,7 @@ class ShardSummary(Part):
 
     def unique_sources(self, interval: int) -> np.ndarray:
         """See `Shard`."""
-        return hollow((int(self.reads["in"][interval].sum()),), np.int32)
+        return abstract_array((int(self.reads["in"][interval].sum()),), np.int32)
 
     def compact(self, interval: int) -> Adjacency:
         """See `Shard`."""
@@ -281,7 +281,7 @@ AnyShard = Shard | ShardSummary
 
 def abstract_rows(offsets: np.ndarray) -> Adjacency:
     """Compressed rows of which only the lengths are known."""
-    return Adjacency(offsets, hollow((int(offsets[-1]),), np.int32))
+    return Adjacency(offsets, abstract_array((int(offsets[-1]),), np.int32))
 
 
 def _offsets(parts: Sequence[np.ndarray]) -> Int64[np.ndarray, " R1"]:

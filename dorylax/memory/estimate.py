@@ -3,14 +3,59 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 from dorylax.graph.data_shape import DataShape
 from dorylax.machine import Limit
-from dorylax.memory.phases import Compiled, Phase, Process
 
 _GIB = 2**30
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A phase, or a kind of process, at its peak.
+
+    Attributes:
+        name: "load", "order", "hoist", "step" or "evaluation"; with hosts also "cut", "driver" and kinds of processes.
+        parts: Bytes by component.
+    """
+
+    name: str
+    parts: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Sum of all components, in bytes."""
+        return sum(self.parts.values())
+
+
+class Process(NamedTuple):
+    """Memory of a process without data: the interpreter with the libraries, and the memory added by compilation."""
+
+    libraries: int
+    code: int
+
+
+class Compiled(NamedTuple):
+    """Memory that XLA assigns to the compiled functions of a run, in bytes.
+
+    Attributes:
+        kept: Values that are the same in every epoch, the results of `hoist`.
+        hoist: Temporaries of the function that computes these values.
+        step: Temporaries and results of the training step.
+        evaluation: Temporaries and results of an evaluation.
+        parameters: Parameters, optimizer's and model's state on the device, and copies of parameters on the host.
+        reads_features: Whether a step reads the features, instead of only kept values.
+    """
+
+    kept: int
+    hoist: int
+    step: int
+    evaluation: int
+    parameters: int
+    reads_features: bool = True
 
 
 class Remedy(NamedTuple):
@@ -18,27 +63,6 @@ class Remedy(NamedTuple):
 
     setting: str
     peak: int
-
-
-class Elsewhere(NamedTuple):
-    """Peak memory of each kind of process on other machines, and the limit of each process; None if unknown."""
-
-    processes: tuple[Phase, ...]
-    room: Limit | None
-
-    @property
-    def largest(self) -> Phase:
-        """The kind of process with the most memory."""
-        return max(self.processes, key=lambda process: process.total)
-
-    @property
-    def fits(self) -> bool:
-        """Whether each process fits; True if the limit is unknown."""
-        return self.room is None or self.largest.total <= self.room.bytes
-
-    def __str__(self) -> str:
-        need = f"each {self.largest.name} needs {gibibytes(self.largest.total)} on its node"
-        return need if self.room is None else f"{need}, and {self.room.owner} is {gibibytes(self.room.bytes)}"
 
 
 @final
@@ -49,11 +73,12 @@ class Estimate:
     Attributes:
         shape: Shape of the data set.
         phases: Phases in order, at least one; with hosts also each kind of process, and all of them together.
-        limit: Memory limit of the process; None if the system does not report one.
+        limit: Memory limit of the process; None if unknown.
         process: Memory of the process without data.
         compiled: Memory of the compiled functions; None if they were not compiled.
         seconds: Seconds spent on tracing and compiling them; 0 if they were not compiled.
-        elsewhere: The run's processes on other machines; None without any.
+        elsewhere: Kinds of processes on other machines, each with its own memory; None without any.
+        remedies: Changes that reduce the memory of a run that does not fit.
     """
 
     shape: DataShape
@@ -62,7 +87,8 @@ class Estimate:
     process: Process
     compiled: Compiled | None = None
     seconds: float = 0.0
-    elsewhere: Elsewhere | None = None
+    elsewhere: Estimate | None = None
+    remedies: tuple[Remedy, ...] = ()
 
     @property
     def peak(self) -> Phase:
@@ -72,18 +98,20 @@ class Estimate:
     @property
     def fits(self) -> bool:
         """Whether the peak is within the limit, here and elsewhere; True if no limit is known."""
-        return (self.limit is None or self.peak.total <= self.limit.bytes) and (
-            self.elsewhere is None or self.elsewhere.fits
-        )
+        here = self.limit is None or self.peak.total <= self.limit.bytes
+        return here and (self.elsewhere is None or self.elsewhere.fits)
 
-    def verdict(self, remedies: Sequence[Remedy] = ()) -> str:
+    def verdict(self) -> str:
         """Say in one sentence whether the run fits, and which changes would make it fit."""
-        if self.elsewhere is not None:
-            here = dataclasses.replace(self, elsewhere=None)
-            if here.fits and not self.elsewhere.fits:
-                return f"does not fit: {self.elsewhere}: give more, or more servers (pipeline.servers)"
-            return f"{here.verdict(remedies)}; {self.elsewhere}"
         peak = self.peak
+        if (nodes := self.elsewhere) is not None:
+            each = f"each {nodes.peak.name} needs {gibibytes(nodes.peak.total)} on its node"
+            if nodes.limit is not None:
+                each += f", and {nodes.limit.owner} is {gibibytes(nodes.limit.bytes)}"
+            here = dataclasses.replace(self, elsewhere=None)
+            if here.fits and not nodes.fits:
+                return f"does not fit: {each}: give more, or more servers (pipeline.servers)"
+            return f"{here.verdict()}; {each}"
         need = f"{gibibytes(peak.total)} at its peak ({peak.name})"
         if self.limit is None:
             return f"needs {need}; the system does not say how much there is"
@@ -93,26 +121,26 @@ class Estimate:
         saved = [
             f"{remedy.setting} needs {gibibytes(remedy.peak)} (saves {gibibytes(peak.total - remedy.peak)}"
             f"{', fits' if remedy.peak <= self.limit.bytes else ''})"
-            for remedy in remedies
+            for remedy in self.remedies
         ]
         ways = ", ".join([*saved, f"a machine with {machine_gibibytes(peak.total)} GiB would do"])
         return f"does not fit: needs {need}, {there}; {ways}"
 
-    def refusal(self, remedies: Sequence[Remedy]) -> str:
+    def refusal(self) -> str:
         """Return the error message for a run that does not fit."""
-        return f"the run {self.verdict(remedies)}. To try all the same: single.memory=ignore"
+        return f"the run {self.verdict()}. To try all the same: single.memory=ignore"
 
-    def to_dict(self, remedies: Sequence[Remedy] = ()) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the estimate as JSON values, in bytes."""
         return {
             "data": dataclasses.asdict(self.shape),
             "phases": list(map(_fields, self.phases)),
-            **({} if self.elsewhere is None else {"elsewhere": list(map(_fields, self.elsewhere.processes))}),
+            **({} if self.elsewhere is None else {"elsewhere": list(map(_fields, self.elsewhere.phases))}),
             "peak": {"phase": self.peak.name, "bytes": self.peak.total},
             "limit": None if self.limit is None else {"bytes": self.limit.bytes, "source": self.limit.source},
             "fits": self.fits,
-            "remedies": [remedy._asdict() for remedy in remedies],
-            "verdict": self.verdict(remedies),
+            "remedies": [remedy._asdict() for remedy in self.remedies],
+            "verdict": self.verdict(),
         }
 
 
@@ -127,10 +155,5 @@ def gibibytes(size: int) -> str:
 
 def machine_gibibytes(need: int) -> int:
     """Return the smallest usual memory of a machine, in GiB, of which `need` bytes leave a tenth to the system."""
-    size = 4
-    while size * _GIB * 0.9 < need:
-        half = size + size // 2  # 6, 12, 24, 48, 96, 192, … are common, too
-        if half * _GIB * 0.9 >= need:
-            return half
-        size *= 2
-    return size
+    usual = sorted(size for power in range(2, 64) for size in (2**power, 3 * 2 ** (power - 1)))  # 4, 6, 8, 12, 16, …
+    return next(size for size in usual if size * _GIB * 0.9 >= need)

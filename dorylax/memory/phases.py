@@ -10,8 +10,7 @@ import dataclasses
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, final
+from collections.abc import Mapping
 
 from dorylax.graph.data_shape import DataShape
 from dorylax.graph.datasets.base import Size
@@ -19,6 +18,7 @@ from dorylax.graph.datasets.communities import working_bytes
 from dorylax.graph.partition.locality import MOST_FOR_METIS
 from dorylax.graph.rows import SPAN
 from dorylax.machine import cores
+from dorylax.memory.estimate import Compiled, Phase, Process
 
 LIBRARIES = "interpreter and libraries"
 CODE = "compiled code"
@@ -33,59 +33,6 @@ _PACKED = 1.07
 # with 32 neighbours each, and a few more where both ends did not choose each other.
 _CONTRACTING = 64
 _CONTRACTED = 400_000 * 36
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """A phase, or a kind of process, at its peak.
-
-    Attributes:
-        name: "load", "order", "hoist", "step" or "evaluation"; with hosts also "cut", "driver" and kinds of processes.
-        parts: Bytes by component.
-    """
-
-    name: str
-    parts: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        """Sum of all components, in bytes."""
-        return sum(self.parts.values())
-
-
-class XlaBytes(NamedTuple):
-    """Bytes that a call of a compiled function holds, and bytes of results that do not reuse an argument's buffer."""
-
-    temporary: int
-    output: int
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class Compiled:
-    """Memory of the compiled functions of a run.
-
-    Attributes:
-        hoist: Computation of values that are the same in every epoch; its output is the arrays kept.
-        step: Training step.
-        evaluation: Evaluation.
-        parameters: Bytes of parameters, optimizer's and model's state on the device, and copies of parameters on the host.
-        reads_features: Whether a step reads the features, instead of only kept values.
-    """
-
-    hoist: XlaBytes
-    step: XlaBytes
-    evaluation: XlaBytes
-    parameters: int
-    reads_features: bool = True
-
-
-class Process(NamedTuple):
-    """Memory of a process without data: the interpreter with the libraries, and the memory added by compilation."""
-
-    libraries: int
-    code: int
 
 
 def phases(
@@ -121,27 +68,26 @@ def phases(
     if compiled is None:
         return (*found, Phase("hoist", _added(arrays, {WORK: first_use})))
     arrays = _added(arrays, {CODE: process.code + _RUNNING, "parameters": compiled.parameters})
-    arrays["kept from epoch to epoch"] = compiled.hoist.output
-    found.append(Phase("hoist", _added(arrays, {WORK: max(_packed(compiled.hoist.temporary), first_use)})))
+    arrays["kept from epoch to epoch"] = compiled.kept
+    hoist, step, evaluation = (round(_PACKED * size) for size in (compiled.hoist, compiled.step, compiled.evaluation))
     # Released before the first step and after each evaluation.
     leaves = shape.features_in == "mapped" and not community and not compiled.reads_features
     during = _without(arrays, "features") if leaves else arrays
-    for name, held, call in (("step", during, compiled.step), ("evaluation", arrays, compiled.evaluation)):
-        found.append(Phase(name, _added(held, {WORK: _packed(call.temporary + call.output)})))
-    return tuple(found)
-
-
-def _packed(size: int) -> int:
-    return round(_PACKED * size)
+    return (
+        *found,
+        Phase("hoist", _added(arrays, {WORK: max(hoist, first_use)})),
+        Phase("step", _added(during, {WORK: step})),
+        Phase("evaluation", _added(arrays, {WORK: evaluation})),
+    )
 
 
 def _without(sizes: Mapping[str, int], *names: str) -> dict[str, int]:
     return {name: size for name, size in sizes.items() if name not in names}
 
 
-def _loaded(shape: DataShape) -> dict[str, int]:
-    """Components of the loaded data set, without the reverse direction and the edge order, which training creates."""
-    return _without(shape.copy(), *_FIRST_USE)
+def _loaded(shape: DataShape, *, reordered: bool | None = None) -> dict[str, int]:
+    """Components of a data set in memory, without the reverse direction and the edge order, which training creates."""
+    return _without(shape.copy(reordered=reordered), *_FIRST_USE)
 
 
 def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
@@ -153,7 +99,7 @@ def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
     if community:
         # JAX uses the reordered arrays without copies. Mapped arrays of the loaded data set were released.
         loaded = {name: size for name, size in loaded.items() if shape.storage(name) != "mapped"}
-        more = _without(whole, *_FIRST_USE)
+        more = _loaded(shape, reordered=True)
     else:
         more = {name: size for name, size in loaded.items() if shape.storage(name) == "elsewhere"}
         more = _without(more, "masks", "vertex ids")
@@ -167,7 +113,7 @@ def _trained_on(shape: DataShape, *, community: bool) -> dict[str, int]:
 def held(shape: DataShape, *, ordered: bool) -> int:
     """Bytes of a loaded data set without mapped arrays; if `ordered`, also of its copy in community order."""
     loaded = {name: size for name, size in _loaded(shape).items() if shape.storage(name) != "mapped"}
-    return _sum(loaded) + (_sum(_without(shape.copy(reordered=True), *_FIRST_USE)) if ordered else 0)
+    return _sum(loaded) + (_sum(_loaded(shape, reordered=True)) if ordered else 0)
 
 
 def _first_use(shape: DataShape, *, community: bool) -> int:
@@ -182,35 +128,30 @@ def _first_use(shape: DataShape, *, community: bool) -> int:
 
 def _loading(shape: DataShape, *, row_normalise: bool) -> dict[str, int]:
     """Components at the peak of loading."""
-    moments = [*_generating(shape)] if shape.origin == "generated" else [*_reading(shape)]
+    V, E, F = shape.num_vertices, shape.num_edges, shape.num_features
+    whole = _loaded(shape)
+    rows = {"graph": whole["graph"]}
+    if shape.origin == "generated":
+        working = working_bytes(Size(V, E, F, shape.num_classes or 1), min(cores(), 16))
+        with_features = rows | {"features": whole["features"]}
+        moments = [
+            rows | {WORK: working.rows},
+            with_features | {WORK: working.features},
+            whole | {WORK: working.labels},
+        ]
+    else:
+        if shape.graph_in == "mapped":
+            # Stored rows are used directly; degrees are counted in spans of a million edges, in 64 bits.
+            work = 8 * min(E, max(SPAN, V)) + 40 * V
+        else:
+            # Rows by source (4) and a carried byte, in addition to the sorted ones. Published graphs are made symmetric
+            # from both directions.
+            work = (32 if shape.origin == "published" else 6) * E + 40 * V
+        moments = [rows | {WORK: work + shape.stored_bytes}, whole | {WORK: shape.stored_bytes + 24 * V}]
     if row_normalise:
         # `features / sum` is a new array, and the data set with the old one is freed only after that.
-        moments.append(_added(_loaded(shape), {WORK: 4 * shape.num_vertices * shape.num_features}))
+        moments.append(whole | {WORK: 4 * V * F})
     return max(moments, key=_sum)
-
-
-def _generating(shape: DataShape) -> Iterator[dict[str, int]]:
-    V, E = shape.num_vertices, shape.num_edges
-    whole = _loaded(shape)
-    size = Size(V, E, shape.num_features, shape.num_classes or 1)
-    working = working_bytes(size, min(cores(), 16))
-    yield {"graph": whole["graph"], WORK: working.rows}
-    yield _added({name: whole[name] for name in ("graph", "features")}, {WORK: working.features})
-    yield _added(whole, {WORK: working.labels})
-
-
-def _reading(shape: DataShape) -> Iterator[dict[str, int]]:
-    V, E = shape.num_vertices, shape.num_edges
-    whole = _loaded(shape)
-    if shape.graph_in == "mapped":
-        # Stored rows are used directly; degrees are counted in spans of a million edges, in 64 bits.
-        graph = 8 * min(E, max(SPAN, V)) + 40 * V
-    else:
-        # Rows by source (4) and a carried byte, in addition to the sorted ones. Published graphs are made symmetric from
-        # both directions.
-        graph = (32 if shape.origin == "published" else 6) * E + 40 * V
-    yield {"graph": whole["graph"], WORK: graph + shape.stored_bytes}
-    yield _added(whole, {WORK: shape.stored_bytes + 24 * V})
 
 
 def _ordering(shape: DataShape) -> dict[str, int]:
@@ -218,7 +159,7 @@ def _ordering(shape: DataShape) -> dict[str, int]:
     V, E = shape.num_vertices, shape.num_edges
     loaded, found = _loaded(shape), communities(shape)
     while_found = _without(loaded, "features") if shape.features_in == "mapped" else loaded
-    reordered = _without(shape.copy(reordered=True), *_FIRST_USE)
+    reordered = _loaded(shape, reordered=True)
     # `graph.reorder`: entries, keys and their sources, for a span of edges on each thread; the order and its inverse,
     # degrees and checks.
     work = 28 * SPAN * min(os.cpu_count() or 1, 8, -(-E // SPAN)) + 40 * V

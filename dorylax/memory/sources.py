@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from dorylax.config.schema import DataConfig
 from dorylax.graph.array_folder import open_arrays
 from dorylax.graph.array_names import EDGE_IDS, MASKS, ORDER, edge_names, feature_names, vertex_names
-from dorylax.graph.compressed import SelfLoops
 from dorylax.graph.data_shape import DataShape, InputShape
 from dorylax.graph.datasets import communities
+from dorylax.graph.datasets.base import Size
 from dorylax.graph.datasets.published import PUBLISHED
 from dorylax.graph.datasets.registry import is_cached, stored_path
 from dorylax.graph.features import held_dtype
@@ -36,69 +36,56 @@ def shape_of(config: DataConfig) -> DataShape | None:
     Raises:
         GraphError: A folder or archive is damaged, or lacks arrays.
         DatasetError: `$DORYLAX_DATA` names no directory.
-        OSError: It cannot be opened.
+        OSError: The data set cannot be opened.
     """
     if config.name == communities.NAME:
         size = communities.SIZES.get(communities.DEFAULT_SIZE if config.size is None else config.size)
         if size is None:
             return None
-        return DataShape(
-            size.num_vertices,
-            size.num_edges,
-            size.num_features,
-            size.num_classes,
-            self_loops="none",
-            origin="generated",
-            features_in="aligned",
-            graph_in="aligned",
-        )
+        return _of_size(size, self_loops="none", origin="generated", features_in="aligned", graph_in="aligned")
     if (file := stored_path(config.name)) is not None:
         try:
-            return stored_shape(file, split=config.split, verify=config.verify)
+            return _stored_shape(file, config.split, verify=config.verify)
         except GraphError:
             if not is_cached(file):
                 raise
     if config.name in PUBLISHED:
-        size = PUBLISHED[config.name].size
-        return DataShape(size.num_vertices, size.num_edges, size.num_features, size.num_classes, origin="published")
+        return _of_size(PUBLISHED[config.name].size, origin="published")
     return None
 
 
-def stored_shape(path: Path, *, split: int | None = None, verify: bool = True) -> DataShape | None:
-    """Return the sizes of a data set on disk by its shapes, or None if an array has another form than the layout says.
+def _of_size(size: Size, **more: Any) -> DataShape:
+    return DataShape(size.num_vertices, size.num_edges, size.num_features, size.num_classes, **more)
 
-    Args:
-        path: Folder or archive.
-        split: Number of the split, if there are several.
-        verify: Whether to compare labels and masks with their checksums.
 
-    Raises:
-        GraphError: A required array is missing or invalid.
-        OSError: The data set cannot be opened.
-    """
+def _stored_shape(path: Path, split: int | None, *, verify: bool) -> DataShape | None:
+    """Return the sizes of a folder or archive by its shapes; None if an array has another form than the layout says."""
     with open_arrays(path, verify=verify) as stored:
         names = feature_names(stored)
         stored.require("indptr", "indices", *names)
         sparse = names != ("features",)
-        offsets, edges = stored.header("indptr")[0], stored.header("indices")
-        width = _width(stored, sparse=sparse)
-        (num_edges,), index = edges if len(edges[0]) == 1 else ((-1,), edges[1])
-        if len(offsets) != 1 or offsets[0] < 1 or num_edges < 0 or width is None:
+        offsets, (edges, index) = stored.header("indptr")[0], stored.header("indices")
+        rows = stored.fetch("features_shape") if sparse else np.array(stored.header("features")[0])
+        pair = rows.shape == (2,) and rows.dtype.kind in "iu" and rows[1] > 0
+        if len(offsets) != 1 or offsets[0] < 1 or len(edges) != 1 or not pair:
             return None
-        num_vertices = offsets[0] - 1
+        num_vertices, num_edges = offsets[0] - 1, edges[0]
         labels = _labels(stored, num_vertices)
         symmetric = "directed" in stored and not stored.fetch("directed")
+        loops = str(stored.fetch("self_loops")) if "self_loops" in stored else ""
         float32 = not sparse and stored.header("features")[1] == np.float32
         # Rows by source serve as rows by target if the values on disk say so; otherwise they are sorted, and others.
         own_ids = EDGE_IDS in stored
         as_stored = symmetric and index == np.int32 and not own_ids
+        # Forms that loading converts: features in compressed rows or of another type, wide indices.
+        converted = [] if float32 else [name for name in names if name != "features_shape"]
         return DataShape(
             num_vertices,
             num_edges,
-            width,
+            int(rows[1]),
             labels.num_classes,
             symmetric=symmetric,
-            self_loops=_self_loops(stored),
+            self_loops="none" if loops == "none" else "all" if loops == "all" else "some",
             reordered=ORDER in stored,
             own_edge_order=own_ids,
             multilabel=labels.multilabel,
@@ -110,14 +97,9 @@ def stored_shape(path: Path, *, split: int | None = None, verify: bool = True) -
             features_in="mapped" if float32 and stored.maps("features") else "elsewhere",
             graph_in="mapped" if as_stored and stored.maps("indices") else "elsewhere",
             num_labelled=_num_labelled(stored, num_vertices, split),
-            stored_bytes=_stored(stored, sparse=sparse) + max(0, index.itemsize - 4) * num_edges,
+            stored_bytes=sum(_size(*stored.header(name)) for name in converted)
+            + max(0, index.itemsize - 4) * num_edges,
         )
-
-
-def _width(stored: StoredArrays, *, sparse: bool) -> int | None:
-    """F; None if the features have another form."""
-    shape = stored.fetch("features_shape") if sparse else np.array(stored.header("features")[0])
-    return int(shape[1]) if shape.shape == (2,) and shape.dtype.kind in "iu" and shape[1] > 0 else None
 
 
 def _labels(stored: StoredArrays, num_vertices: int) -> Labels:
@@ -142,21 +124,6 @@ def _further(stored: StoredArrays, space: Literal["vertex", "edge"], names: Mapp
     for name, array in names.items():
         shape, dtype = stored.header(array)
         yield InputShape(name, space, shape[1:], held_dtype(dtype).name)
-
-
-def _self_loops(stored: StoredArrays) -> SelfLoops:
-    """The stored value; without a valid one the value that takes most memory."""
-    said = str(stored.fetch("self_loops")) if "self_loops" in stored else "some"
-    return "none" if said == "none" else "all" if said == "all" else "some"
-
-
-def _stored(stored: StoredArrays, *, sparse: bool) -> int:
-    """Bytes of features in a form that is converted: compressed rows, or another type than float32."""
-    if sparse:
-        names = ("features_indptr", "features_indices", "features_data")
-        return sum(_size(*stored.header(name)) for name in names)
-    shape, dtype = stored.header("features")
-    return 0 if dtype == np.float32 else _size(shape, dtype)
 
 
 def _size(shape: tuple[int, ...], dtype: np.dtype) -> int:

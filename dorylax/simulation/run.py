@@ -16,7 +16,7 @@ from dorylax.graph.data_shape import AbstractData, DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.shard import AnyShard
 from dorylax.graph.sharded_data import ShardEntry
-from dorylax.memory.hosts import Cut, Program, graph_server
+from dorylax.memory.hosts import Cut, graph_server
 from dorylax.memory.phases import CODE
 from dorylax.pipeline.config import PipelineConfig
 from dorylax.pipeline.engine import Pipeline
@@ -227,7 +227,7 @@ def check_memory(made: Pipeline, shape: DataShape) -> None:
     threads = Resources.of(made.config, cluster, instance.tasks)
     # Functions hold the operands of their calls, threads of servers those of theirs.
     threads = threads._replace(workers=1) if cluster.functions else threads._replace(slots=threads.graph_threads)
-    held = graph_server(shape, Cut.of(entries), Program(plan, None), made.config, threads)
+    held = graph_server(shape, Cut.of(entries), [plan], made.config, threads)
     needed = sum(size for name, size in held.items() if instance.gpu is None or name != CODE)
     if 0 < room < needed:
         raise ScenarioError(

@@ -24,7 +24,7 @@ from dorylax.program.jaxpr.errors import SplitError
 from dorylax.program.model.base import ModelParts, Tree
 from dorylax.program.tracing.spec import DataSpec
 from dorylax.streaming.residency import NotStreamedError
-from dorylax.trainer.footprint.of_trainer import estimate_trainer, refusal
+from dorylax.trainer.footprint.of_trainer import estimate_trainer
 from dorylax.trainer.step.arrays import TrainingArrays
 from dorylax.trainer.step.forward import Forward
 from dorylax.trainer.step.functions import StepFunctions
@@ -113,7 +113,7 @@ class OneMachine:
             self._functions, gradient, self._parts, data, limit, community=community, edge_ids=self._edge_ids
         )
         if found is not None and not found.fits:
-            self._stream(data, limit, f"{refusal(found, community=community)}. It", "either")
+            self._stream(data, limit, f"{found.refusal()}. It", "either")
 
     def _stream(self, data: Dataset, limit: Limit | None, otherwise: str, *more: str) -> None:
         """Make the run stream; if that is impossible, note a refusal that starts with `otherwise` and gives the reason."""

@@ -77,7 +77,7 @@ async def operate(
     found: list[Reads] = []
 
     def guarded(place: int, work: Callable[[], None]) -> Callable[[], None]:
-        if place and context.hollow:
+        if place and context.abstract:
             return work  # reads no buffer
 
         def run_piece() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dorylax.hollow import taken
+from dorylax.abstract_array import taken
 from dorylax.pipeline.buffers import Reads
 from dorylax.pipeline.graph_server import GraphServer, Job
 from dorylax.pipeline.interval_pass import IntervalPass

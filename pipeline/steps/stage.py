@@ -19,8 +19,8 @@ async def run(server: GraphServer, step: Step, current: IntervalPass) -> None:
     size = server.context.sizes.of(step)
     calls = list(chunks(bounds[current.interval + 1] - bounds[current.interval], size))
     # Tasks on abstract arrays read no operands.
-    sources = () if server.context.hollow else step.sources
-    values = () if server.context.hollow else tuple(map(current.value, step.reads))
+    sources = () if server.context.abstract else step.sources
+    values = () if server.context.abstract else tuple(map(current.value, step.reads))
     tasks = []
     for place, (first, last) in enumerate(calls):
         cost = stage_cost(step, last - first)

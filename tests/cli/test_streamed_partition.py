@@ -1,7 +1,8 @@
-"""`dorylax partition` over an archive that stays on disk writes what it writes in memory."""
+"""`dorylax partition` over an archive on disk writes the same files as in memory, and chooses between the two."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,18 @@ import numpy as np
 import pytest
 
 from dorylax.cli import options, streamed_partition
+from dorylax.errors import InputError
 from dorylax.graph.array_folder import open_arrays
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.datasets import load
 from dorylax.graph.partition.locality import communities
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.machine import Limit
 
 OPTIONS = ("--servers", "3", "--intervals", "2", "--widths", "4", "--json")
+GIB = 2**30
+FRIENDSTER = DataShape(65_600_000, 3_600_000_000, 32, 50, features_in="mapped", graph_in="mapped")
+CHOICE = {"servers": 8, "method": "ldg", "ids": True}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -119,3 +125,41 @@ def test_the_archive_is_mapped(given: Path) -> None:
     with open_arrays(given) as archive:
         assert archive.maps("indices")
         assert archive.maps("features")
+
+
+def test_friendster() -> None:
+    assert not streamed_partition.streams(FRIENDSTER, **CHOICE, memory=400 * GIB)
+    assert streamed_partition.streams(FRIENDSTER, **CHOICE, memory=9 * GIB)
+    with pytest.raises(InputError, match=r"more than the 2.6 GiB that --memory leaves for it: 65,600,000 vertices"):
+        streamed_partition.streams(FRIENDSTER, **CHOICE, memory=3 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "told"),
+    [
+        (
+            {"symmetric": False, "graph_in": "elsewhere"},
+            {},
+            "a directed graph, whose rows by target are made in memory",
+        ),
+        ({"features_in": "elsewhere"}, {}, "features that are not float32 rows of their own 7.8 GiB"),
+        ({"num_edges": 2_000_000_000}, {}, "edge ids (--no-edge-ids leaves them out) 52.2 GiB"),
+        ({}, {"method": "metis"}, "METIS (--method ldg takes less)"),
+        ({}, {"servers": 1}, "a shard of 1 (more servers have smaller ones)"),
+    ],
+)
+def test_what_does_not_stream_is_named(shape: dict, options: dict, told: str) -> None:
+    with pytest.raises(InputError) as raised:
+        streamed_partition.streams(dataclasses.replace(FRIENDSTER, **shape), **CHOICE | options, memory=9 * GIB)
+    assert told in str(raised.value)
+
+
+def test_without_edge_ids_nothing_is_held_for_them() -> None:
+    shape = dataclasses.replace(FRIENDSTER, num_edges=2_000_000_000)
+    assert streamed_partition.streams(shape, **CHOICE | {"ids": False}, memory=9 * GIB)
+
+
+def test_what_is_generated_cannot_stay_on_disk() -> None:
+    shape = dataclasses.replace(FRIENDSTER, origin="generated")
+    with pytest.raises(InputError, match="only a folder can stay on disk"):
+        streamed_partition.streams(shape, **CHOICE, memory=20 * GIB)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dorylax.abstract_array import abstract_array
 from dorylax.graph.graph import Graph
 from dorylax.graph.rows import all_rows
 from dorylax.graph.shard import DIRECTIONS, Shard, ShardSummary, abstract_rows
-from dorylax.hollow import hollow
 
 
 def messy_graph(num_vertices: int = 20, num_edges: int = 50, seed: int = 0) -> Graph:
@@ -41,9 +41,9 @@ def summary_of(shard: Shard) -> ShardSummary:
         **{name: getattr(shard, name) for name in names},
         incoming=abstract_rows(shard.incoming.offsets),
         outgoing=abstract_rows(shard.outgoing.offsets),
-        ghosts={way: hollow(rows.shape, np.int64) for way, rows in shard.ghosts.items()},
+        ghosts={way: abstract_array(rows.shape, np.int64) for way, rows in shard.ghosts.items()},
         sends={
-            way: tuple(tuple((peer, hollow(rows.shape, np.int64)) for peer, rows in one) for one in found)
+            way: tuple(tuple((peer, abstract_array(rows.shape, np.int64)) for peer, rows in one) for one in found)
             for way, found in shard.sends.items()
         },
         reads={way: np.stack([shard.block_counts(way, interval) for interval in intervals]) for way in DIRECTIONS},

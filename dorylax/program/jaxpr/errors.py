@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NoReturn
 
 from dorylax.errors import DorylaxError
-from dorylax.jax_internals import JaxprEqn
-from dorylax.program.jaxpr.source import where_written
+from dorylax.jax_internals import JaxprEqn, first_source_line
+from dorylax.user_code.lines import is_users, user_line
 
 
 class SplitError(DorylaxError, ValueError):
@@ -22,3 +23,15 @@ class SplitError(DorylaxError, ValueError):
 def refuse(equation: JaxprEqn, reason: str, advice: str) -> NoReturn:
     """Raise the `SplitError` for an equation."""
     raise SplitError(f"{reason} [{equation.primitive.name}{where_written(equation)}]. {advice}.")
+
+
+def where_written(equation: JaxprEqn) -> str:
+    """Return `, at models.py:75 (Net.__call__)`: the innermost line outside the libraries; empty if it is unknown."""
+    line = first_source_line(equation, lambda file: not is_users(file))
+    return "" if line is None else f", at {Path(line.file).name}:{line.line} ({line.function})"
+
+
+def where_raised(error: BaseException) -> str:
+    """Return the source line that raised an exception, in the same form."""
+    line = user_line(error)
+    return "" if line is None else f", at {Path(line.file).name}:{line.line} ({line.function})"

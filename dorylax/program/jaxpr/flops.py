@@ -12,7 +12,7 @@ from typing import Any
 from dorylax.jax_internals import Jaxpr, JaxprEqn, jaxprs_in_params, size_at
 from dorylax.ops.primitives.operator import TRANSCENDENTAL
 from dorylax.program.jaxpr.graph_operators import is_graph_operator, operator_flops
-from dorylax.program.jaxpr.sizes import elements
+from dorylax.program.jaxpr.symbols import elements
 
 THREEFRY = 115
 """Operations of one threefry-2x32 block: 20 rounds of add, rotate (2 shifts, or), xor; 5 key injections of 3 adds."""

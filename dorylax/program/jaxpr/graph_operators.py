@@ -9,7 +9,7 @@ from typing import Any
 from dorylax.jax_internals import JaxprEqn, size_at
 from dorylax.ops.primitives.operator import OPERATORS, CallSizes, Operator
 from dorylax.ops.primitives.structure import Structure
-from dorylax.program.jaxpr.sizes import item_bytes, value_bytes
+from dorylax.program.jaxpr.symbols import item_bytes, value_bytes
 
 _INDEX_BYTES = 4  # neighbours and edge ids are int32
 

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dorylax.errors import InputError
-from dorylax.program.passes.cut import cut
-from dorylax.program.passes.fuse import fuse
-from dorylax.program.passes.hoist import hoist
 from dorylax.program.passes.order import ORDER
-from dorylax.program.passes.prune import prune
-from dorylax.program.passes.rematerialise import rematerialise
+from dorylax.program.passes.prices import cut, rematerialise, sink
 from dorylax.program.passes.reorder import reorder
-from dorylax.program.passes.settle import settle
-from dorylax.program.passes.sink import sink
+from dorylax.program.passes.split import fuse, hoist, prune, settle
 from dorylax.program.tasks.split_model import AnySplit
 
 PASSES: tuple[str, ...] = ORDER

@@ -21,14 +21,10 @@ from scipy.sparse.csgraph import maximum_flow
 
 from dorylax.jax_internals import JaxprEqn, Var, variables
 from dorylax.program.jaxpr.flops import equation_flops
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import Rows
 from dorylax.program.tasks.split_model import AnySplit, SplitModel
 from dorylax.program.tasks.task import Task, phased, tidy
-
-FLOPS_PER_BYTE = 100.0
-"""FLOPs that a worker computes while it ships one byte: one core has about 10 GFLOP/s, its network 100 MB/s."""
 
 FORBIDDEN = float("inf")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dorylax.jax_internals import JaxprEqn
-from dorylax.program.jaxpr.errors import SplitError
-from dorylax.program.jaxpr.source import where_written
+from dorylax.program.jaxpr.errors import SplitError, where_written
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
 from dorylax.program.rows.types import Summed

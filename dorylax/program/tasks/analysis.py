@@ -9,11 +9,10 @@ from typing import Any, final
 from dorylax.jax_internals import JaxprEqn, Var, is_key, is_literal
 from dorylax.program.jaxpr.global_sum import is_global_sum
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.check import infer
 from dorylax.program.rows.types import Rows, RowType, Summed
-from dorylax.program.rows.unlabelled import without_unlabelled
+from dorylax.program.rows.zeros import without_unlabelled
 from dorylax.program.tracing.traced import Traced
 
 # Each stage that reads row-free results of these recomputes them, which is cheaper than sending them.

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dorylax import aligned
-from dorylax.hollow import hollow, is_hollow
+from dorylax.abstract_array import abstract_array, is_abstract
 
 
 class OperandSource(NamedTuple):
@@ -71,8 +71,8 @@ def pad(rows: Any, axis: int, factor: int, count: int, size: int, *, zero: bool)
         return rows
     before = (slice(None),) * axis
     shape = (*rows.shape[:axis], full, *rows.shape[axis + 1 :])
-    if is_hollow(rows):
-        return hollow(shape, rows.dtype)
+    if is_abstract(rows):
+        return abstract_array(shape, rows.dtype)
     padded = aligned.empty(shape, rows.dtype)
     real = count * factor
     padded[(*before, slice(0, real))] = np.asarray(rows)[(*before, slice(0, real))]
@@ -164,8 +164,8 @@ def joined(
 
 
 def _concatenated(rows: Sequence[np.ndarray], axis: int) -> np.ndarray:
-    if is_hollow(rows[0]):
+    if is_abstract(rows[0]):
         shape = list(rows[0].shape)
         shape[axis] = sum(piece.shape[axis] for piece in rows)
-        return hollow(shape, rows[0].dtype)
+        return abstract_array(shape, rows[0].dtype)
     return np.concatenate(rows, axis=axis)

@@ -7,12 +7,24 @@ is a separate input (`loss_scale`).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dorylax.jax_internals import ClosedJaxpr, jaxpr_as_fun, make_jaxpr_of
+from dorylax.jax_internals import (
+    ClosedJaxpr,
+    JaxprEqn,
+    Var,
+    close,
+    fresh_var,
+    is_literal,
+    jaxpr_as_fun,
+    make_jaxpr_of,
+    replace_equation,
+)
+from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.simplify import simplify
 from dorylax.program.rows.check import infer
 from dorylax.program.tracing.complete_sums import complete_sums
@@ -20,7 +32,6 @@ from dorylax.program.tracing.constants import constants_as_inputs, with_unused_i
 from dorylax.program.tracing.flatten import flatten
 from dorylax.program.tracing.padding import without_padding
 from dorylax.program.tracing.row_numbers import RowNumbers
-from dorylax.program.tracing.shared_reshapes import share_reshapes
 from dorylax.program.tracing.traced import Input, Output, whole_outputs
 
 
@@ -109,3 +120,44 @@ def _splittable(
     closed = complete_sums(closed, inputs, whole=whole_outputs(outputs), phase=phase)
     types = infer(closed.jaxpr, [entry.row_type for entry in inputs], phase=phase)
     return share_reshapes(simplify(without_padding(closed, inputs, types)))
+
+
+def share_reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Derive each value that is reshaped for a graph operator from the reshaped value, so that it is stored once.
+
+    Graph operators take rows as `[n, H, F]`; models mostly hold `[n, F]`. The stage that makes them would write and ship
+    both. Here the other readers also read the operator's operand, and undo the change of shape, which is free.
+    """
+    jaxpr = closed.jaxpr
+    makers = {var: equation for equation in jaxpr.eqns for var in equation.outvars}
+    operands = (atom for equation in jaxpr.eqns if is_graph_operator(equation) for atom in equation.invars)
+    reshapes: dict[Var, JaxprEqn] = {}  # by the original value
+    for atom in operands:
+        maker = None if is_literal(atom) else makers.get(atom)
+        if maker is None or maker.primitive.name != "reshape":
+            continue
+        source = makers.get(maker.invars[0])
+        # Not for consecutive reshapes, one of which would move before the value it reads.
+        if source is not None and source.primitive.name != "reshape":
+            reshapes.setdefault(maker.invars[0], maker)
+    readers: dict[Var, int] = defaultdict(int)
+    for atom in [*(atom for equation in jaxpr.eqns for atom in equation.invars), *jaxpr.outvars]:
+        if not is_literal(atom):
+            readers[atom] += 1
+    shared = {var: reshape for var, reshape in reshapes.items() if readers[var] > 1}
+    moved = {id(reshape) for reshape in shared.values()}
+    equations: list[JaxprEqn] = []
+    for equation in jaxpr.eqns:
+        if id(equation) in moved:
+            continue
+        own = [var for var in equation.outvars if var in shared]
+        inner = {var: fresh_var(var.aval) for var in own}
+        results = [inner.get(var, var) for var in equation.outvars]
+        equations.append(replace_equation(equation, equation.invars, results) if own else equation)
+        for var in own:
+            there = shared[var]
+            equations.append(replace_equation(there, [inner[var]], there.outvars))
+            back = {**there.params, "new_sizes": tuple(var.aval.shape)}
+            equations.append(replace_equation(there, there.outvars, [var], back))
+    consts = dict(zip(jaxpr.constvars, closed.consts, strict=True))
+    return close(jaxpr.invars, jaxpr.outvars, equations, consts)

@@ -24,9 +24,8 @@ from dorylax.jax_internals import (
     is_literal,
     make_jaxpr_of,
 )
-from dorylax.program.jaxpr.errors import SplitError, refuse
+from dorylax.program.jaxpr.errors import SplitError, refuse, where_raised, where_written
 from dorylax.program.jaxpr.simplify import simplify
-from dorylax.program.jaxpr.source import where_raised, where_written
 from dorylax.program.jaxpr.symbols import Dimensions, new_dimensions
 from dorylax.program.model.base import ModelKindError, ModelParts, Tree
 from dorylax.program.model.epoch_rng import epoch_rng

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from dorylax.jax_internals import ClosedJaxpr, InconclusiveDimensionOperation, JaxprEqn, is_literal
-from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError, where_raised, where_written
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.jaxpr.source import where_raised, where_written
 from dorylax.program.jaxpr.symbols import Space
 from dorylax.program.rows import advice
 from dorylax.program.rows.axes import shown

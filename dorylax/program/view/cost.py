@@ -13,8 +13,7 @@ from dorylax.jax_internals import Var, variables
 from dorylax.ops.primitives.structure import Direction
 from dorylax.program.jaxpr.flops import equation_flops
 from dorylax.program.jaxpr.graph_operators import gathered_bytes, operator_of
-from dorylax.program.jaxpr.sizes import value_bytes
-from dorylax.program.jaxpr.symbols import SYMBOLS
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
 from dorylax.program.rows.types import GraphArray, Rows
 from dorylax.program.tasks.split_model import SplitModel
 from dorylax.program.tasks.steps import lower

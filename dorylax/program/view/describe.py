@@ -66,7 +66,7 @@ def description(program: SplitModel, num_vertices: int | None = None, num_edges:
     }
 
 
-def operator_name(program: SplitModel, index: int) -> str:
+def _operator_name(program: SplitModel, index: int) -> str:
     """Return the name of a graph operator, or the notable operations of a stage; empty for the driver."""
     task = program.tasks[index]
     if task.kind == "graph":
@@ -85,30 +85,9 @@ def operator_name(program: SplitModel, index: int) -> str:
     return ", ".join(parts) or "elementwise"
 
 
-def shape_text(var: Var) -> str:
-    """Return a value's shape in symbols: `[n,16]`."""
-    return "[" + ",".join(str(dim).replace(" ", "") for dim in _dimensions(var)) + "]"
-
-
-def crossing_values(program: SplitModel, index: int) -> tuple[list[Var], list[Var]]:
-    """Return the values that a task reads and writes, without the graph's arrays."""
-    types, interface = program.analysis.types, program.interfaces[index]
-    reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
-    return reads, list(interface.writes)
-
-
-def sources(program: SplitModel) -> dict[Var, int]:
-    """Return the task that writes each crossing value."""
-    home: dict[Var, int] = {}
-    for index, interface in enumerate(program.interfaces):
-        for var in interface.writes:
-            home.setdefault(var, index)
-    return home
-
-
-def _dimensions(var: Var) -> list[Any]:
-    aval: Any = var.aval
-    return list(aval.shape)
+def shape_text(value: Mapping[str, Any]) -> str:
+    """Return the shape of a value of `description` in symbols: `[n,16]`."""
+    return "[" + ",".join(str(dim).replace(" ", "") for dim in value["shape"]) + "]"
 
 
 def _computes_loss(program: SplitModel, task: Task) -> bool:
@@ -123,17 +102,22 @@ def _origins(program: SplitModel) -> dict[Var, int | str]:
     named = {
         var: entry.name if entry.name.startswith(entry.role) else f"{entry.role} {entry.name}" for var, entry in inputs
     }
-    return named | sources(program)
+    written: dict[Var, int | str] = {}
+    for index, interface in enumerate(program.interfaces):
+        for var in interface.writes:
+            written.setdefault(var, index)
+    return named | written
 
 
 def _task(program: SplitModel, costs: ProgramCost, origins: Mapping[Var, int | str], index: int) -> dict[str, Any]:
     task = program.tasks[index]
-    reads, writes = crossing_values(program, index)
+    interface, types = program.interfaces[index], program.analysis.types
+    reads = [var for var in interface.reads if not isinstance(types[var], GraphArray)]
     return {
         "index": index,
         "task": task_label(program, index),
         "kind": task.kind,
-        "operator": operator_name(program, index),
+        "operator": _operator_name(program, index),
         "direction": task.equations[0].params.get("direction") if task.kind == "graph" else None,
         "when": task.when,
         "where": task.place,
@@ -142,14 +126,14 @@ def _task(program: SplitModel, costs: ProgramCost, origins: Mapping[Var, int | s
         "level": task.level,
         "equations": len(task.equations),
         "reads": [_value(var) | {"from": origins.get(var, "constant")} for var in reads],
-        "writes": [_value(var) for var in writes],
+        "writes": [_value(var) for var in interface.writes],
         **vars(costs.tasks[index]),
     }
 
 
 def _value(var: Var) -> dict[str, Any]:
     aval: Any = var.aval
-    shape = [dim if isinstance(dim, int) else str(dim) for dim in _dimensions(var)]
+    shape = [dim if isinstance(dim, int) else str(dim) for dim in aval.shape]
     return {"shape": shape, "dtype": str(aval.dtype)}
 
 
@@ -176,7 +160,7 @@ def _shapes(values: Iterable[Mapping[str, Any]]) -> str:
     """List different shapes with their counts: `[n,16] 2×[n]`, those with rows first."""
     counts: dict[str, int] = {}
     for value in sorted(values, key=lambda value: all(isinstance(dim, int) for dim in value["shape"])):
-        text = "[" + ",".join(str(dim).replace(" ", "") for dim in value["shape"]) + "]"
+        text = shape_text(value)
         counts[text] = counts.get(text, 0) + 1
     words = [text if number == 1 else f"{number}×{text}" for text, number in counts.items()]
     if len(words) > _SHAPES:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping
 from html import escape
+from typing import Any
 
-from dorylax.jax_internals import Var
-from dorylax.program.tasks.label import task_label
 from dorylax.program.tasks.split_model import SplitModel
-from dorylax.program.tasks.task import Task
-from dorylax.program.view.describe import crossing_values, operator_name, shape_text, sources
+from dorylax.program.view.describe import description, shape_text
 
 _COLOURS = {
     "graph": "fill:#dbeafe,stroke:#2563eb,color:#1f2937",
@@ -28,54 +26,46 @@ def draw(program: SplitModel) -> str:
     A node is a task: its number and name, its operator, and the place that runs it. An arrow runs from the task that
     writes a value to a task that reads it, with the shape of the value. Inputs and parameters are omitted.
     """
-    groups: dict[str, list[int]] = defaultdict(list)
-    for index, task in enumerate(program.tasks):
-        groups[_group(task)].append(index)
-    count = len(program.tasks)
-    title = f"{program.traced.name}: {count} task{'s' * (count != 1)}; passes: {', '.join(program.passes) or 'none'}"
+    content = description(program, 1, 1)  # the sizes do not appear
+    tasks = content["tasks"]
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    arrows: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for task in tasks:
+        groups[_group(task)].append(task)
+        for value in task["reads"]:
+            if isinstance(value["from"], int):  # written by a task
+                arrows[value["from"], task["index"]].append(shape_text(value))
+    plural = "s" * (len(tasks) != 1)
+    title = f"{content['model']}: {len(tasks)} task{plural}; passes: {', '.join(content['passes']) or 'none'}"
     lines = ["---", f"title: {json.dumps(title, ensure_ascii=False)}", "---", "flowchart TB"]
     for number, (group, members) in enumerate(groups.items()):
         lines.append(f"  subgraph group{number} [{_quoted(group)}]")
-        lines += [f"    task{index}[{_text(program, index)}]:::{_kind(program.tasks[index])}_task" for index in members]
+        lines += [f"    task{task['index']}[{_text(task)}]:::{_kind(task)}_task" for task in members]
         lines.append("  end")
-    for (source, reader), values in _arrows(program).items():
-        lines.append(f"  task{source} -->|{_quoted(_summary(values))}| task{reader}")
-    drawn = {_kind(task) for task in program.tasks}
+    for (source, reader), shapes in arrows.items():
+        more = f" +{len(shapes) - 1}" if len(shapes) > 1 else ""
+        lines.append(f"  task{source} -->|{_quoted(shapes[0] + more)}| task{reader}")
+    drawn = set(map(_kind, tasks))
     lines += [f"  classDef {kind}_task {style}" for kind, style in _COLOURS.items() if kind in drawn]
     return "\n".join(lines) + "\n"
 
 
-def _group(task: Task) -> str:
+def _group(task: Mapping[str, Any]) -> str:
     """Return the heading above a task. Driver tasks of both passes end the epoch."""
-    if task.when == "once":
+    if task["when"] == "once":
         return "once, before training"
-    return "backward" if task.phase == "backward" or (task.kind == "driver" and task.phase == "both") else "forward"
+    ends = task["kind"] == "driver" and task["phase"] == "both"
+    return "backward" if ends or task["phase"] == "backward" else "forward"
 
 
-def _arrows(program: SplitModel) -> dict[tuple[int, int], list[Var]]:
-    """Return (writer, reader) → the values that cross."""
-    home = sources(program)
-    arrows: dict[tuple[int, int], list[Var]] = defaultdict(list)
-    for reader in range(len(program.tasks)):
-        for var in crossing_values(program, reader)[0]:
-            if var in home:
-                arrows[home[var], reader].append(var)
-    return arrows
+def _text(task: Mapping[str, Any]) -> str:
+    place = "" if task["kind"] == "driver" else task["where"]
+    words = filter(None, [f"{task['index']} {task['task']}", task["operator"], place])
+    return _quoted("\n".join(words)).replace("\n", "<br>")
 
 
-def _text(program: SplitModel, index: int) -> str:
-    task = program.tasks[index]
-    words = [f"{index} {task_label(program, index)}", operator_name(program, index)]
-    return _quoted("\n".join(filter(None, [*words, "" if task.kind == "driver" else task.place]))).replace("\n", "<br>")
-
-
-def _kind(task: Task) -> str:
-    return task.kind if task.kind != "stage" else str(task.space)
-
-
-def _summary(values: Sequence[Var]) -> str:
-    """Return the first value's shape, and the number of further values."""
-    return shape_text(values[0]) + (f" +{len(values) - 1}" if len(values) > 1 else "")
+def _kind(task: Mapping[str, Any]) -> str:
+    return str(task["space"] if task["kind"] == "stage" else task["kind"])
 
 
 def _quoted(text: str) -> str:

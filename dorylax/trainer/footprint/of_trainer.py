@@ -1,4 +1,4 @@
-"""Memory that XLA assigns to the functions of a run, and the estimate for a trainer that has loaded its data."""
+"""Memory of a model and of its compiled functions, and the estimate for a trainer that has loaded its data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 from dorylax.graph.data_shape import DataShape, abstract_data
 from dorylax.graph.dataset import Dataset
 from dorylax.jax_internals import debugged
 from dorylax.machine import Limit, resident_bytes
-from dorylax.memory.estimate import Estimate, Remedy
-from dorylax.memory.phases import Compiled, Process, XlaBytes, held, phases
+from dorylax.memory.estimate import Compiled, Estimate, Process, Remedy
+from dorylax.memory.phases import held, phases
 from dorylax.program.model.base import ModelParts
 from dorylax.trainer.model_parts import further_inputs
 from dorylax.trainer.step.arrays import EpochInputs, TrainingArrays
@@ -51,17 +52,25 @@ def compiled_on_shapes(
     evaluate, evaluate_seconds = functions.evaluation(gradient.forward).prepare(
         carry[0], carry[2], (parts.streams, gradient.forward.kept_of(kept), arrays)
     )
-    # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
-    parameters = tree_bytes(carry) + 3 * tree_bytes(parts.params)
-    compiled = Compiled(_assigned(hoist), _assigned(step), _assigned(evaluate), parameters, gradient.reads_features)
+    hoisting, keeping = _assigned(hoist)
+    compiled = Compiled(
+        kept=keeping,
+        hoist=hoisting,
+        step=sum(_assigned(step)),
+        evaluation=sum(_assigned(evaluate)),
+        # The model's own parameters, the copy that the trainer starts from, and that of the best epoch.
+        parameters=tree_bytes(carry) + 3 * tree_bytes(parts.params),
+        reads_features=gradient.reads_features,
+    )
     return compiled, max(0, resident_bytes() - before), seconds + step_seconds + evaluate_seconds
 
 
-def _assigned(executable: Any) -> XlaBytes:
+def _assigned(executable: Any) -> tuple[int, int]:
+    """Bytes of a function's temporaries, and of results that do not reuse an argument's buffer."""
     if executable is None:
-        return XlaBytes(0, 0)
+        return 0, 0
     found = executable.memory_analysis()
-    return XlaBytes(found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes))
+    return found.temp_size_in_bytes, max(0, found.output_size_in_bytes - found.alias_size_in_bytes)
 
 
 def tree_bytes(tree: Any) -> int:
@@ -90,7 +99,7 @@ def estimate_trainer(
     community: bool,
     edge_ids: bool,
 ) -> tuple[Estimate | None, float]:
-    """Estimate the memory of training on loaded data.
+    """Estimate the memory of training on loaded data on one machine.
 
     Args:
         functions: Step functions.
@@ -114,13 +123,14 @@ def estimate_trainer(
     compiled, code, seconds = compiled_on_shapes(functions, gradient, parts, shape, community=community)
     process = Process(libraries, code)
     parted = phases(shape, process, community=community, loads=False, orders=not ordered, compiled=compiled)
-    return Estimate(shape, parted, limit, process, compiled), seconds
+    found = Estimate(shape, parted, limit, process, compiled)
+    if community and not found.fits:
+        given = phases(shape, process, community=False, loads=False, compiled=compiled)
+        remedy = Remedy("single.order=given", max(phase.total for phase in given))
+        found = dataclasses.replace(found, remedies=(remedy,))
+    return found, seconds
 
 
-def refusal(found: Estimate, *, community: bool) -> str:
-    """Return the error message, with remedies, for a run that does not fit; `community` as for `estimate_trainer`."""
-    ways = []
-    if community:
-        given = phases(found.shape, found.process, community=False, loads=False, compiled=found.compiled)
-        ways = [Remedy("single.order=given", max(phase.total for phase in given))]
-    return found.refusal(ways)
+def parameter_bytes(parts: ModelParts, optimizer: optax.GradientTransformation) -> int:
+    """Bytes of the parameters and of the optimizer's state."""
+    return tree_bytes((parts.params, jax.eval_shape(optimizer.init, parts.params)))

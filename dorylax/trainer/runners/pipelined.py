@@ -14,6 +14,8 @@ import numpy as np
 import optax
 
 from dorylax.config.schema import TrainConfig
+from dorylax.errors import RunError
+from dorylax.graph.data_shape import DataShape
 from dorylax.graph.dataset import Dataset
 from dorylax.graph.sharded_data import ShardedData
 from dorylax.metrics.evaluation import Evaluated
@@ -79,17 +81,23 @@ class PipelineRunner(EpochRunner):
         """Refuse hosts that do not fit into memory.
 
         Raises:
-            RunError: See `check_hosts`.
+            RunError: All processes together need more than there is, or one on a node more than `ray.memory`.
         """
-        from dorylax.memory.hosts import Program  # late, as the engine
+        from dorylax.memory.hosts import estimate_hosts  # late, as the engine
         from dorylax.pipeline.hosts.pipeline import HostsPipeline
-        from dorylax.trainer.footprint.of_hosts import check_hosts
+        from dorylax.trainer.footprint.of_trainer import parameter_bytes
 
         pipeline = self._pipeline
-        if isinstance(pipeline, HostsPipeline):
-            evaluation = None if pipeline.evaluation is None else pipeline.evaluation.plan
-            program = Program(pipeline.prepared.plan, evaluation)
-            check_hosts(self._config, program, pipeline.parts, pipeline.optimizer, pipeline.data)
+        if not isinstance(pipeline, HostsPipeline):
+            return
+        plans = [one.plan for one in (pipeline.prepared, pipeline.evaluation) if one is not None]
+        parameters = parameter_bytes(pipeline.parts, pipeline.optimizer)
+        data = pipeline.data
+        shards = data if isinstance(data, ShardedData) else None
+        shape = DataShape.of(data) if isinstance(data, Dataset) else data.summary.shape
+        found = estimate_hosts(self._config, plans, parameters, shape, shards, loads=False)
+        if not found.fits:
+            raise RunError(found.refusal())
 
     @property
     def passes(self) -> tuple[str, ...] | None:

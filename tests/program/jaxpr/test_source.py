@@ -10,7 +10,7 @@ from support.graphs import messy_graph
 
 from dorylax.jax_internals import make_jaxpr_of
 from dorylax.layers import GCNConv
-from dorylax.program.jaxpr.source import where_written
+from dorylax.program.jaxpr.errors import where_written
 
 X = jax.ShapeDtypeStruct((20, 3), jnp.float32)
 

@@ -9,7 +9,7 @@ import pytest
 from support import zoo
 
 from dorylax.program import Program, optimise, trace
-from dorylax.program.passes.fuse import fuse
+from dorylax.program.passes.split import fuse
 
 NAMES = ["GCN", "MPNN", "sharing"]
 

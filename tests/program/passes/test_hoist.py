@@ -16,8 +16,7 @@ from dorylax import ops
 from dorylax.jax_internals import is_literal
 from dorylax.program import Program, trace
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.passes.hoist import hoist
-from dorylax.program.passes.prune import prune
+from dorylax.program.passes.split import hoist, prune
 from dorylax.program.rows.types import Rows
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}

@@ -16,7 +16,7 @@ from support.reference import Intervals, ReferenceExecutor, interpret
 from dorylax import ops
 from dorylax.program import Program, optimise, trace
 from dorylax.program.model.loss import cross_entropy
-from dorylax.program.passes.prune import prune
+from dorylax.program.passes.split import prune
 from dorylax.program.tracing.arguments import RunData, StepResult
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C)}

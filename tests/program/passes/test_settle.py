@@ -10,8 +10,7 @@ from support import zoo
 
 from dorylax import ops
 from dorylax.program import Program, trace
-from dorylax.program.passes.hoist import hoist
-from dorylax.program.passes.settle import settle
+from dorylax.program.passes.split import hoist, settle
 from dorylax.program.tasks.steps import lower
 
 SHAPES = {"a": (zoo.F, 4), "b": (4, zoo.C), "w": (1,)}

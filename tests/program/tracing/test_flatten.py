@@ -13,9 +13,8 @@ from support.graphs import messy_graph
 
 from dorylax import ops
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, make_jaxpr_of
-from dorylax.program.jaxpr.errors import SplitError
+from dorylax.program.jaxpr.errors import SplitError, where_written
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
-from dorylax.program.jaxpr.source import where_written
 from dorylax.program.jaxpr.symbols import new_dimensions
 from dorylax.program.tracing.flatten import flatten
 

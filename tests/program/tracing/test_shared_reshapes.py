@@ -10,8 +10,8 @@ from dorylax import ops
 from dorylax.jax_internals import ClosedJaxpr, eval_jaxpr, make_jaxpr_of
 from dorylax.program.jaxpr.graph_operators import is_graph_operator
 from dorylax.program.jaxpr.simplify import simplify
+from dorylax.program.tracing.differentiate import share_reshapes
 from dorylax.program.tracing.flatten import flatten
-from dorylax.program.tracing.shared_reshapes import share_reshapes
 
 GRAPH = messy_graph(8, 14)
 X = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)

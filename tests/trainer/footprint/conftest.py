@@ -8,7 +8,7 @@ import pytest
 
 from dorylax.config import schema
 from dorylax.machine import Limit
-from dorylax.trainer.footprint import of_hosts
+from dorylax.memory import hosts
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def memory_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Gives this machine another memory, in GiB."""
 
     def set_limit(size: float) -> None:
-        for module in (schema, of_hosts):
+        for module in (schema, hosts):
             monkeypatch.setattr(module, "memory_limit", lambda: Limit(round(size * 2**30), "machine"))
 
     return set_limit

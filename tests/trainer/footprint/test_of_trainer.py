@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,3 +71,8 @@ def test_seeds_share_the_reordered_data_and_do_not_count_it_twice(memory_of, mon
     for _ in range(2):
         Trainer.from_config(config, data).fit()
     assert asked == [((2**29, 0), True), ((2**29, 0), False)]
+
+
+def test_results_count_unless_they_reuse_an_arguments_buffer() -> None:
+    analysis = SimpleNamespace(temp_size_in_bytes=7, output_size_in_bytes=1000, alias_size_in_bytes=400)
+    assert of_trainer._assigned(SimpleNamespace(memory_analysis=lambda: analysis)) == (7, 600)

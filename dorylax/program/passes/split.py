@@ -1,0 +1,74 @@
+"""prune, settle, hoist, fuse: passes that drop part of the computation, or split it again into other tasks.
+
+- prune: unneeded gradients are neither computed nor shipped. A plain split differentiates with respect to all inputs of a
+  model, as in a system that sends cotangents back through every layer. Only parameters are trained, so gradients with
+  respect to features are dropped, and with them the backward gathers of the first layer.
+- settle: constant rows are made once, and so are sent to other servers once. One example are features that an operator with
+  learned weights reads: the operator runs in every epoch, but the rows need not be sent, reshaped or scaled again.
+- hoist: graph operators that depend only on data run once, not in every epoch. `Â·X` of a first layer without preceding
+  dropout is the same in every epoch, and so are degrees and values derived from them. The pass also hoists all equations
+  that lead to these operators or follow from them without parameters or randomness.
+- fuse: forward and backward arithmetic of one level become one stage: the last layer, the loss and its gradient are one
+  call. Stages with little arithmetic per shipped byte stay on the graph server, which already has their rows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from dorylax.jax_internals import close
+from dorylax.program.jaxpr.flops import equation_flops
+from dorylax.program.jaxpr.simplify import without_dead
+from dorylax.program.jaxpr.symbols import SYMBOLS, value_bytes
+from dorylax.program.passes.order import next_passes
+from dorylax.program.rows.types import Rows
+from dorylax.program.tasks.split_model import AnySplit, SplitModel
+
+SHIPPED_FLOPS_PER_BYTE = 2.0
+"""Minimum FLOPs per byte of rows read and written for which a stage is worth shipping.
+
+Below it, sending a byte takes longer than computing on it. Elementwise stages have less than 1."""
+
+
+def prune(program: AnySplit) -> AnySplit:
+    """Drop the gradients with respect to inputs."""
+    passes = next_passes(program, "prune")
+    traced = program.traced
+    jaxpr = traced.step.jaxpr
+    kept = [k for k, output in enumerate(traced.outputs) if output.role != "input_gradient"]
+    consts = dict(zip(jaxpr.constvars, traced.step.consts, strict=True))
+    step = without_dead(close(jaxpr.invars, [jaxpr.outvars[k] for k in kept], jaxpr.eqns, consts))
+    pruned = dataclasses.replace(traced, step=step, outputs=tuple(traced.outputs[k] for k in kept))
+    return program.of(pruned, passes)
+
+
+def settle(program: AnySplit) -> AnySplit:
+    """Move rows that depend only on data, and that graph operators read along edges, out of the epoch."""
+    return program.split_again(next_passes(program, "settle"))
+
+
+def hoist(program: AnySplit) -> AnySplit:
+    """Move constant graph operators, and constant equations around them, out of the epoch."""
+    return program.split_again(next_passes(program, "hoist"))
+
+
+def fuse(program: AnySplit) -> AnySplit:
+    """Join stages of one level, and keep light stages on the graph server."""
+    fused = program.split_again(next_passes(program, "fuse"))
+    tasks = tuple(
+        dataclasses.replace(task, place="graph server" if _light(fused, k) else "worker")
+        if task.kind == "stage"
+        else task
+        for k, task in enumerate(fused.tasks)
+    )
+    return fused.with_tasks(tasks)
+
+
+def _light(program: SplitModel, index: int) -> bool:
+    task, interface = program.tasks[index], program.interfaces[index]
+    assert task.space is not None
+    sizes = {SYMBOLS[task.space]: 1000}
+    crossing = [var for var in (*interface.reads, *interface.writes) if isinstance(program.analysis.types[var], Rows)]
+    shipped = sum(value_bytes(var.aval, sizes) for var in crossing)
+    flops = sum(equation_flops(equation, sizes) for equation in task.equations)
+    return flops < SHIPPED_FLOPS_PER_BYTE * shipped
